@@ -1,0 +1,311 @@
+"""Every error the package raises on purpose, in one tree.
+
+    CipherdagError                      exit 1, the run failed
+    ├── LedgerError                     exit 1, a ledger does not verify
+    ├── OutputError                     exit 1, a result cannot be written or read
+    ├── GraphError                      exit 1, a graph breaks the rules of its kind
+    ├── ParameterError                  exit 2, a parameter is out of its range
+    ├── PrivacyError                    exit 3, refused so that nothing leaks
+    │   ├── PolicyRefusedError          a site's own policy forbids it
+    │   ├── CohortError                 too few sites, an unknown or a duplicate one
+    │   ├── SignatureError              a message is not signed by whom it names
+    │   ├── ReplayError                 a round, digest or message is used again
+    │   ├── InconsistentQuestionError   the sites were not asked the same question
+    │   ├── KeyAgreementError           a key is missing, doubled, swapped or of low order
+    │   ├── MalformedMessageError       bytes that do not decode strictly
+    │   ├── ShareError                  a share is cut short, altered or of foreign parameters
+    │   ├── OpeningRefusedError         a site will not open this ciphertext
+    │   ├── BoundExceededError          an answer lies outside its declared bound
+    │   ├── AggregateRangeError         a sum lies outside what the cohort can produce
+    │   └── ProtectionError             a protection is unknown, not installed or not allowed
+    ├── SiteNotReadyError               exit 4, a site cannot take part yet
+    │   └── SiteComputationError        a site failed inside its own computation
+    ├── SiteUnreachableError            exit 5, a site does not answer
+    └── DataError                       exit 6, data do not fit the schema
+        ├── UnreadableDataError         not a table, wrong encoding, no such file
+        ├── EmptyDataError              no row at all
+        ├── TooFewRowsError             fewer rows than any test needs
+        ├── DuplicateNameError          two columns are one after normalisation
+        ├── MissingColumnError          the schema names a column the file lacks
+        ├── ExtraColumnError            the file has a column the schema lacks
+        ├── UnknownCategoryError        a category that the schema does not list
+        ├── NotNumericError             text in a numeric column
+        ├── ConstantColumnError         a column with one value only
+        ├── MixedTypesError             one test cannot treat all columns
+        ├── SchemaError                 the schema file itself is wrong
+        └── SchemaMismatchError         two sites follow different schemas
+
+A message says what happened and where; ``remedy`` says what to do about it; ``site`` names whose
+side it happened on. None of them ever carries a row, a value that a share protects, or a key.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CipherdagError(Exception):
+    """Root of the tree: a message, the site concerned, a remedy and an exit code.
+
+    Args:
+        message: What happened, in one sentence, without data and without secrets.
+        site: Name of the site concerned, if there is one.
+        remedy: What to do; the class's own text when empty.
+    """
+
+    exit_code: ClassVar[int] = 1
+    default_remedy: ClassVar[str] = "Read the message; if it is not clear, report it as a bug."
+
+    def __init__(self, message: str, *, site: str | None = None, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.site = site
+        self.remedy = remedy or self.default_remedy
+
+    def __str__(self) -> str:
+        return f"site '{self.site}': {self.message}" if self.site else self.message
+
+
+class LedgerError(CipherdagError):
+    """A ledger's chain, signature or end does not verify; ``line`` is 1-based."""
+
+    default_remedy = "Treat the ledger as altered: compare it with the site's own copy."
+
+    def __init__(self, message: str, *, line: int = 0, site: str | None = None) -> None:
+        super().__init__(message, site=site)
+        self.line = line
+
+
+class OutputError(CipherdagError):
+    """A result folder or file cannot be written or read."""
+
+    default_remedy = "Choose another folder with --out, or make this one readable and writable."
+
+
+class GraphError(CipherdagError):
+    """A graph breaks the rules of its kind, such as a cycle in a DAG."""
+
+    default_remedy = "Check the edge list: no self-loop, no duplicate, no directed cycle."
+
+
+class ParameterError(CipherdagError):
+    """A parameter is out of its range."""
+
+    exit_code = 2
+    default_remedy = "See the parameter's range in `cipherdag COMMAND --help`."
+
+
+class PrivacyError(CipherdagError):
+    """Refused so that nothing leaks."""
+
+    exit_code = 3
+    default_remedy = "Do not retry before the cause is understood: the refusal protects data."
+
+
+class PolicyRefusedError(PrivacyError):
+    """A site's own policy forbids what the coordinator asks."""
+
+    default_remedy = "Ask the site whether its policy.toml should allow this; it outranks the run."
+
+
+class CohortError(PrivacyError):
+    """A cohort has too few sites, or an unknown or duplicate one."""
+
+    default_remedy = "Run with at least three distinct sites, each pinned by every other."
+
+
+class SignatureError(PrivacyError):
+    """A message is not signed by the party it names."""
+
+    default_remedy = "Compare the party's key fingerprint out of band before you go on."
+
+
+class ReplayError(PrivacyError):
+    """A round, a question digest or a message is used a second time."""
+
+    default_remedy = "Start a new run; a round is never asked twice."
+
+
+class InconsistentQuestionError(PrivacyError):
+    """The sites of a cohort were not asked the same question."""
+
+    default_remedy = "Stop: the coordinator sent different questions. Inform every site."
+
+
+class KeyAgreementError(PrivacyError):
+    """A key is missing, duplicated, swapped, unsigned or of low order."""
+
+    default_remedy = "Stop: someone altered the keys on their way. Set the run up anew."
+
+
+class MalformedMessageError(PrivacyError):
+    """Bytes that do not decode strictly, are too long, or are of another version."""
+
+    default_remedy = "Check that both sides run the same version of cipherdag."
+
+
+class ShareError(PrivacyError):
+    """A share is cut short, altered or made under other parameters."""
+
+    default_remedy = "Repeat the run; if it recurs, check the connection to the site."
+
+
+class OpeningRefusedError(PrivacyError):
+    """A site will not open this ciphertext."""
+
+    default_remedy = "Only the sum of a whole cohort for the current question is ever opened."
+
+
+class BoundExceededError(PrivacyError):
+    """An answer is not finite or lies outside the bound its question declares."""
+
+    default_remedy = "Check the site's data for extreme values, or raise the declared bound."
+
+
+class AggregateRangeError(PrivacyError):
+    """A sum lies outside what the cohort can produce."""
+
+    default_remedy = "A share was altered or made for another question: set the run up anew."
+
+
+class ProtectionError(PrivacyError):
+    """A protection is unknown, not installed or not allowed; there is no weaker fallback."""
+
+    default_remedy = "Choose masking, or bfv after `pip install 'cipherdag[bfv]'`."
+
+
+class SiteNotReadyError(CipherdagError):
+    """A site cannot take part yet."""
+
+    exit_code = 4
+    default_remedy = "Prepare the site, then start the run again."
+
+
+class SiteComputationError(SiteNotReadyError):
+    """A site failed inside its own computation; its details stay in the site's own log."""
+
+    default_remedy = "Read the log on that site's machine; it is not sent for privacy."
+
+
+class SiteUnreachableError(CipherdagError):
+    """A site does not answer."""
+
+    exit_code = 5
+    default_remedy = "Check that the site is running and reachable, then start the run again."
+
+
+class DataError(CipherdagError):
+    """Data do not fit the schema.
+
+    Args:
+        message: What is wrong, naming the column.
+        file: The file or frame concerned.
+        column: The column concerned.
+        rows: Number of rows read.
+        site: Name of the site, if known.
+        remedy: What to do.
+    """
+
+    exit_code = 6
+    default_remedy = "Correct the file or its schema.toml."
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str = "",
+        column: str | None = None,
+        rows: int | None = None,
+        site: str | None = None,
+        remedy: str = "",
+    ) -> None:
+        super().__init__(message, site=site, remedy=remedy)
+        self.file = file
+        self.column = column
+        self.rows = rows
+
+    def __str__(self) -> str:
+        where = ", ".join(
+            part
+            for part in (
+                self.file,
+                f"column '{self.column}'" if self.column is not None else "",
+                f"{self.rows} rows" if self.rows is not None else "",
+            )
+            if part
+        )
+        return f"{where}: {super().__str__()}" if where else super().__str__()
+
+
+class UnreadableDataError(DataError):
+    """The file does not exist, is not a table, or has another encoding."""
+
+    default_remedy = "Give a UTF-8 CSV or Parquet file with one header row."
+
+
+class EmptyDataError(DataError):
+    """The file has no row of data."""
+
+    default_remedy = "Give a file with a header and at least two rows."
+
+
+class TooFewRowsError(DataError):
+    """The file has fewer rows than any test needs."""
+
+    default_remedy = "Give a file with at least two rows; hundreds are needed for sound tests."
+
+
+class DuplicateNameError(DataError):
+    """Two columns have one name after trimming and Unicode NFC normalisation."""
+
+    default_remedy = "Rename one of the two columns at every site."
+
+
+class MissingColumnError(DataError):
+    """The schema names a column that the file lacks."""
+
+    default_remedy = "Add the column, or remove it from schema.toml at every site."
+
+
+class ExtraColumnError(DataError):
+    """The file has a column that the schema lacks."""
+
+    default_remedy = "Remove the column, or list it in schema.toml (kind = \"ignore\" skips it)."
+
+
+class UnknownCategoryError(DataError):
+    """A value that the schema's categories do not list."""
+
+    default_remedy = "Add the category to schema.toml at every site, or correct the value."
+
+
+class NotNumericError(DataError):
+    """Text or an infinite number in a numeric column."""
+
+    default_remedy = "Correct the cells, or declare their marker under missing in schema.toml."
+
+
+class ConstantColumnError(DataError):
+    """A column with one value only carries no information."""
+
+    default_remedy = (
+        "Drop the column from the study, or set allow_constant = true for it in schema.toml."
+    )
+
+
+class MixedTypesError(DataError):
+    """Continuous and discrete columns together, and no test for both was chosen."""
+
+    default_remedy = "Cut the continuous columns into declared bins: kind = \"binned\" with edges."
+
+
+class SchemaError(DataError):
+    """The schema file itself is wrong."""
+
+    default_remedy = "Write one with `cipherdag schema infer FILE` and edit it."
+
+
+class SchemaMismatchError(DataError):
+    """Two sites follow different schemas."""
+
+    default_remedy = "Give every site the same schema.toml; the site's own log names the columns."

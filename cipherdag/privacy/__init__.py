@@ -1,0 +1,1 @@
+"""How numbers are protected; knows nothing of causality."""

@@ -1,0 +1,1 @@
+"""How a question travels and a round ends."""

@@ -1,0 +1,1 @@
+"""What carries opaque bytes to every site and back."""
