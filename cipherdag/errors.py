@@ -270,7 +270,7 @@ class MissingColumnError(DataError):
 class ExtraColumnError(DataError):
     """The file has a column that the schema lacks."""
 
-    default_remedy = "Remove the column, or list it in schema.toml (kind = \"ignore\" skips it)."
+    default_remedy = 'Remove the column, or list it in schema.toml (kind = "ignore" skips it).'
 
 
 class UnknownCategoryError(DataError):
@@ -296,7 +296,7 @@ class ConstantColumnError(DataError):
 class MixedTypesError(DataError):
     """Continuous and discrete columns together, and no test for both was chosen."""
 
-    default_remedy = "Cut the continuous columns into declared bins: kind = \"binned\" with edges."
+    default_remedy = 'Cut the continuous columns into declared bins: kind = "binned" with edges.'
 
 
 class SchemaError(DataError):
