@@ -1,0 +1,292 @@
+"""Real answers as residues that add up, and back: the one place where rounding happens.
+
+A value x of a segment becomes the integer ``rint(x * 2**resolution_bits)``. Where the sum over the
+cohort does not fit one residue, the integer travels as residues modulo several moduli. The sum of
+the integers is therefore exact, and the aggregate bit-identical under every protection.
+
+The residues of one modulus form a plane: all values first, then those that need a second modulus,
+and so on. Every row of 4096 words of a plane starts with a check word that is zero at every site:
+a sum in which a share is missing, foreign or garbled has a random one.
+
+Leaks:
+    The sum of the integers, and nothing else; of a comparison only whether it is zero.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from cipherdag.errors import (
+    AggregateRangeError,
+    BoundExceededError,
+    ParameterError,
+    ShareError,
+)
+from cipherdag.privacy.aggregation import (
+    Aggregate,
+    Declaration,
+    FloatVector,
+    Segment,
+    WordVector,
+)
+from cipherdag.privacy.residues import (
+    Draw,
+    Moduli,
+    capacity,
+    from_whole,
+    recombine,
+    to_signed,
+    uniform,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+ROW_WORDS = 4096
+DIGEST_BYTES = 32
+MAX_RESOLUTION_BITS = 512
+MAX_TOTAL = 1 << 106
+"""Largest sum in units of its grid: what every protection can carry, so that all accept alike."""
+
+_INT64_LIMIT = 1 << 63
+
+
+def system_words(count: int) -> WordVector:
+    """Uniform 64-bit words from the operating system's random source, shape (count,)."""
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:
+    """Number of words in the plane of each modulus, check words included.
+
+    Raises:
+        ParameterError: The declaration is impossible, or too large for the moduli.
+    """
+    return _Layout.of(declaration, moduli).plane_lengths
+
+
+def word_count(declaration: Declaration, moduli: Moduli) -> int:
+    """Number of words that an answer becomes; a function of public parameters only."""
+    return sum(plane_lengths(declaration, moduli))
+
+
+def encode(
+    answer: FloatVector,
+    declaration: Declaration,
+    moduli: Moduli,
+    *,
+    random_words: Draw = system_words,
+) -> WordVector:
+    """An answer as residues, plane after plane.
+
+    Args:
+        answer: Values of shape (declaration.length,), float64, finite, within their bounds; 0 or
+            1 in comparison segments.
+        declaration: What the answer is for.
+        moduli: What residues are taken modulo of; see `residues`.
+        random_words: Where comparisons draw their nonzero words from.
+
+    Returns:
+        Words of shape (word_count(declaration, moduli),), each below its plane's modulus.
+
+    Raises:
+        BoundExceededError: Before anything is encoded, and without the value.
+        ParameterError: The declaration is impossible, or too large for the moduli.
+
+    Leaks:
+        Nothing: the words stay inside the site until they are protected.
+    """
+    layout = _Layout.of(declaration, moduli)
+    _check(answer, declaration)
+    whole = np.rint(answer * layout.per_value([2.0**bits for bits in layout.bits], np.float64))
+    counts = layout.per_value(layout.counts, np.int64)
+    compared = layout.per_value(layout.compared, np.bool_)
+    planes: list[WordVector] = []
+    for position, modulus in enumerate(moduli):
+        words = from_whole(whole[counts > position], modulus, wide=layout.wide)
+        if position == 0 and compared.any():
+            # every comparison draws a word, so that the time taken does not tell the answers
+            words[compared] *= uniform(random_words, int(compared.sum()), modulus, nonzero=True)
+        planes.append(_with_check_words(words, layout.plane_lengths[position]))
+    return np.concatenate(planes)
+
+
+def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregate:
+    """The aggregate that summed words stand for.
+
+    Args:
+        content: The sums of the words of all sites, reduced, as `words_to_bytes` yields them.
+        declaration: What the shares were for.
+        moduli: The moduli of the protection.
+
+    Raises:
+        ShareError: The sum has another length than declared.
+        AggregateRangeError: A check word is not zero, a word not reduced, or a sum is larger than
+            the cohort can produce.
+
+    Leaks:
+        Nothing beyond the words.
+    """
+    layout = _Layout.of(declaration, moduli)
+    words = words_from_bytes(content, sum(layout.plane_lengths))
+    planes = []
+    for plane, modulus in zip(
+        np.split(words, np.cumsum(layout.plane_lengths)[:-1]), moduli, strict=True
+    ):
+        if plane[::ROW_WORDS].any() or (plane > np.uint64(modulus - 1)).any():
+            raise AggregateRangeError("the sum is not one of the whole cohort's shares")
+        planes.append(_without_check_words(plane))
+    return Aggregate(values=_values(planes, layout, moduli))
+
+
+def words_from_bytes(content: bytes, count: int) -> WordVector:
+    """Words of shape (count,) from 8 little-endian bytes each.
+
+    Raises:
+        ShareError: The length is another one.
+    """
+    if len(content) != 8 * count:
+        raise ShareError(f"cut short or too long: {len(content)} bytes instead of {8 * count}")
+    return np.frombuffer(content, dtype="<u8").astype(np.uint64, copy=False)
+
+
+def words_to_bytes(words: WordVector) -> bytes:
+    """Words as 8 little-endian bytes each."""
+    return words.astype("<u8", copy=False).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a declaration's values lie in the planes; a function of public parameters only.
+
+    Attributes:
+        lengths: Number of values, per segment.
+        compared: Whether it is a comparison, per segment.
+        bits: Resolution, per segment; 0 for comparisons.
+        totals: Largest sum over the cohort in units of the grid, per segment.
+        counts: Number of residues of a value, per segment.
+        wide: Whether one site's integer may reach 2**63.
+        plane_lengths: Number of words in the plane of each modulus.
+    """
+
+    lengths: tuple[int, ...]
+    compared: tuple[bool, ...]
+    bits: tuple[int, ...]
+    totals: tuple[int, ...]
+    counts: tuple[int, ...]
+    wide: bool
+    plane_lengths: tuple[int, ...]
+
+    @classmethod
+    def of(cls, declaration: Declaration, moduli: Moduli) -> _Layout:
+        if len(declaration.digest) != DIGEST_BYTES or declaration.cohort_size < 1:
+            raise ParameterError("a declaration needs a 32-byte digest and at least one site")
+        segments = declaration.segments
+        bounds = [_whole_bound(segment) for segment in segments]
+        totals = tuple(declaration.cohort_size * bound for bound in bounds)
+        counts = tuple(_residues_needed(total, moduli) for total in totals)
+        lengths = tuple(segment.length for segment in segments)
+        values = [
+            sum(n for n, count in zip(lengths, counts, strict=True) if count > position)
+            for position in range(len(moduli))
+        ]
+        rows = [-(-n // (ROW_WORDS - 1)) for n in values]
+        rows[0] = max(rows[0], 1)
+        return cls(
+            lengths=lengths,
+            compared=tuple(segment.comparison for segment in segments),
+            bits=tuple(0 if s.comparison else s.resolution_bits for s in segments),
+            totals=totals,
+            counts=counts,
+            wide=max(bounds, default=0) >= _INT64_LIMIT,
+            plane_lengths=tuple(n + row for n, row in zip(values, rows, strict=True)),
+        )
+
+    def per_value(self, per_segment: Sequence[object], kind: type[Scalar]) -> NDArray[Scalar]:
+        """Every segment's entry repeated over its values."""
+        return np.repeat(np.array(per_segment, dtype=kind), self.lengths)
+
+
+def _whole_bound(segment: Segment) -> int:
+    """Largest integer that stands for a value of the segment; raises ParameterError."""
+    bound, bits = segment.bound, segment.resolution_bits
+    if segment.length < 0 or not 0.0 <= bound < math.inf or not 0 <= bits <= MAX_RESOLUTION_BITS:
+        raise ParameterError(
+            "a segment needs a length >= 0, a finite bound >= 0 and a resolution of "
+            f"0..{MAX_RESOLUTION_BITS} bits"
+        )
+    if segment.comparison:
+        return 1
+    numerator, denominator = float(bound).as_integer_ratio()
+    return -(-(numerator << bits) // denominator)
+
+
+def _residues_needed(total: int, moduli: Moduli) -> int:
+    for count in range(1, len(moduli) + 1):
+        if total <= MAX_TOTAL and 2 * total < capacity(moduli[:count]):
+            return count
+    raise ParameterError(
+        "a segment's bound and resolution are too large to sum over the cohort",
+        remedy="Declare a smaller bound or a coarser resolution.",
+    )
+
+
+def _check(answer: FloatVector, declaration: Declaration) -> None:
+    if answer.shape != (declaration.length,) or answer.dtype != np.float64:
+        raise BoundExceededError("the answer is not a float64 vector of the declared length")
+    start = 0
+    for position, segment in enumerate(declaration.segments):
+        values = answer[start : start + segment.length]
+        start += segment.length
+        if segment.comparison:
+            allowed = (values == 0.0) | (values == 1.0)
+        else:
+            allowed = np.abs(values) <= segment.bound
+        if not allowed.all():
+            raise BoundExceededError(
+                f"segment {position} of the answer has a value that is not finite or lies "
+                "outside the declared bound"
+            )
+
+
+def _with_check_words(words: WordVector, length: int) -> WordVector:
+    plane = np.zeros(length, dtype=np.uint64)
+    for row, start in enumerate(range(0, words.size, ROW_WORDS - 1)):
+        part = words[start : start + ROW_WORDS - 1]
+        plane[row * ROW_WORDS + 1 :][: part.size] = part
+    return plane
+
+
+def _without_check_words(plane: WordVector) -> WordVector:
+    starts = range(0, plane.size, ROW_WORDS)
+    return np.concatenate([plane[:0], *(plane[start + 1 : start + ROW_WORDS] for start in starts)])
+
+
+def _values(planes: list[WordVector], layout: _Layout, moduli: Moduli) -> FloatVector:
+    """Signed sums of all values, within their range and divided by their grid."""
+    counts = layout.per_value(layout.counts, np.int64)
+    compared = layout.per_value(layout.compared, np.bool_)
+    signed = to_signed(planes[0], moduli[0])
+    narrow = zip(layout.totals, layout.counts, strict=True)
+    limits = layout.per_value([total if n == 1 else 0 for total, n in narrow], np.int64)
+    outside = ((signed > limits) | (signed < -limits)) & (counts == 1) & ~compared
+    sums = np.where(compared, planes[0] != 0, signed.astype(np.float64))
+    for count in sorted(set(layout.counts) - {1}):
+        chosen = counts == count
+        parts = [plane[counts[counts > k] == count] for k, plane in enumerate(planes[:count])]
+        whole = recombine(parts, moduli[:count])
+        limits_ = layout.per_value(layout.totals, np.object_)[chosen]
+        outside[chosen] = np.abs(whole) > limits_
+        sums[chosen] = whole.astype(np.float64)
+    if outside.any():
+        raise AggregateRangeError("a sum is larger than the cohort can produce")
+    return sums * layout.per_value([2.0**-bits for bits in layout.bits], np.float64)

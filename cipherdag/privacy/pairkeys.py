@@ -1,0 +1,186 @@
+"""One key per pair of sites, agreed through a coordinator that cannot learn it.
+
+Hybrid of X25519 (RFC 7748) and ML-KEM-768 (FIPS 203): breaking it takes breaking both, and
+recording it now to break it with a quantum computer later fails. Keys are fresh in every session;
+who sent them is shown by signatures over the offers, outside this module. For sites i < j of a
+cohort, i encapsulates to j, and
+
+    K_ij = HKDF-SHA256(x25519 || mlkem, info = "pair" | transcript | i | j | mlkem ciphertext)
+
+Leaks:
+    Public keys and ciphertexts travel; nothing else.
+"""
+
+from __future__ import annotations
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.mlkem import (
+    MLKEM768PrivateKey,
+    MLKEM768PublicKey,
+)
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from cipherdag.errors import KeyAgreementError, ProtectionError
+from cipherdag.privacy.keyed import same_digest, transcript
+from cipherdag.privacy.secrecy import Secret
+
+KEY_BYTES = 32
+X25519_BYTES = 32
+MLKEM_PUBLIC_BYTES = 1184
+MLKEM_CIPHERTEXT_BYTES = 1088
+_MLKEM_SEED_BYTES = 64
+
+
+class PairKey(Secret):
+    """The 32-byte key that two sites share; it is only ever used through `derive`."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise KeyAgreementError(f"a pair key has {KEY_BYTES} bytes")
+        self._key = bytes(key)
+
+    @property
+    def secret_size(self) -> int:
+        """Number of secret bytes."""
+        return KEY_BYTES
+
+    def derive(self, purpose: bytes, *context: bytes) -> bytes:
+        """HKDF-SHA256 (RFC 5869) of this key under a purpose and its context, 32 bytes."""
+        return hkdf(self._key, purpose, *context)
+
+
+class EphemeralKeys(Secret):
+    """A site's key pairs for one session; the private halves die with this object."""
+
+    __slots__ = ("_mlkem", "_x25519", "mlkem_public", "x25519_public")
+
+    def __init__(self, x25519: X25519PrivateKey, mlkem: MLKEM768PrivateKey) -> None:
+        self._x25519 = x25519
+        self._mlkem = mlkem
+        self.x25519_public = x25519.public_key().public_bytes_raw()
+        self.mlkem_public = mlkem.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> EphemeralKeys:
+        """Fresh keys from the operating system's random source.
+
+        Raises:
+            ProtectionError: The installed ``cryptography`` was built without ML-KEM.
+        """
+        try:
+            return cls(X25519PrivateKey.generate(), MLKEM768PrivateKey.generate())
+        except UnsupportedAlgorithm:
+            raise ProtectionError(
+                "the installed cryptography lacks ML-KEM-768",
+                remedy="Install a wheel of cryptography from PyPI.",
+            ) from None
+
+    @property
+    def secret_size(self) -> int:
+        """Number of secret bytes."""
+        return X25519_BYTES + _MLKEM_SEED_BYTES
+
+    def exchange(self, peer_x25519: bytes) -> bytes:
+        """The X25519 shared secret, 32 bytes; refuses the own key and points of low order."""
+        if same_digest(peer_x25519, self.x25519_public):
+            raise KeyAgreementError("the other site's key is this site's own")
+        try:
+            return self._x25519.exchange(X25519PublicKey.from_public_bytes(peer_x25519))
+        except ValueError:
+            raise KeyAgreementError(
+                "the other site's X25519 key has a wrong length or low order"
+            ) from None
+
+    def encapsulate(self, peer_mlkem: bytes) -> tuple[bytes, bytes]:
+        """A fresh ML-KEM-768 shared secret for the peer (32 bytes) and its ciphertext (1088)."""
+        if same_digest(peer_mlkem, self.mlkem_public):
+            raise KeyAgreementError("the other site's key is this site's own")
+        try:
+            return MLKEM768PublicKey.from_public_bytes(peer_mlkem).encapsulate()
+        except ValueError:
+            raise KeyAgreementError("the other site's ML-KEM key is malformed") from None
+
+    def decapsulate(self, ciphertext: bytes) -> bytes:
+        """The ML-KEM-768 shared secret, 32 bytes; an altered ciphertext gives another one."""
+        if len(ciphertext) != MLKEM_CIPHERTEXT_BYTES:
+            raise KeyAgreementError("the other site's ML-KEM ciphertext has a wrong length")
+        return self._mlkem.decapsulate(ciphertext)
+
+
+def agree_as_initiator(
+    own: EphemeralKeys,
+    peer_x25519: bytes,
+    peer_mlkem: bytes,
+    transcript_digest: bytes,
+    i: int,
+    j: int,
+) -> tuple[bytes, PairKey]:
+    """Agree on the key of sites i < j at site i.
+
+    Args:
+        own: Site i's keys.
+        peer_x25519: Site j's X25519 public key, 32 bytes.
+        peer_mlkem: Site j's ML-KEM public key, 1184 bytes.
+        transcript_digest: Digest of all offers as this site saw them.
+        i: Position of this site in the cohort.
+        j: Position of the other site.
+
+    Returns:
+        The ML-KEM ciphertext for site j (1088 bytes) and the key.
+
+    Raises:
+        KeyAgreementError: A key is malformed, of low order, or this site's own.
+
+    Leaks:
+        The ciphertext, to everyone.
+    """
+    _check_order(i, j)
+    classical = own.exchange(peer_x25519)
+    quantum_safe, ciphertext = own.encapsulate(peer_mlkem)
+    return ciphertext, _pair_key(classical + quantum_safe, transcript_digest, i, j, ciphertext)
+
+
+def agree_as_responder(
+    own: EphemeralKeys,
+    peer_x25519: bytes,
+    ciphertext: bytes,
+    transcript_digest: bytes,
+    i: int,
+    j: int,
+) -> PairKey:
+    """Agree on the key of sites i < j at site j, from site i's X25519 key and ciphertext.
+
+    Two sites that saw different offers, or whose ciphertext was altered on its way, come to
+    different keys: what one seals the other cannot unseal, and their masks do not cancel.
+
+    Raises:
+        KeyAgreementError: As for `agree_as_initiator`, or a ciphertext of wrong length.
+
+    Leaks:
+        Nothing.
+    """
+    _check_order(i, j)
+    classical = own.exchange(peer_x25519)
+    quantum_safe = own.decapsulate(ciphertext)
+    return _pair_key(classical + quantum_safe, transcript_digest, i, j, ciphertext)
+
+
+def hkdf(secret: bytes, purpose: bytes, *context: bytes) -> bytes:
+    """HKDF-SHA256 (RFC 5869) without salt; info is the length-prefixed purpose and context."""
+    return HKDF(SHA256(), KEY_BYTES, None, transcript(purpose, *context)).derive(secret)
+
+
+def _pair_key(
+    secret: bytes, transcript_digest: bytes, i: int, j: int, ciphertext: bytes
+) -> PairKey:
+    positions = i.to_bytes(4, "big"), j.to_bytes(4, "big")
+    return PairKey(hkdf(secret, b"pair", transcript_digest, *positions, ciphertext))
+
+
+def _check_order(i: int, j: int) -> None:
+    if not 0 <= i < j:
+        raise KeyAgreementError("the pair's positions are not in cohort order")

@@ -1,0 +1,58 @@
+"""Bytes that one site of a pair locks for the other: AES-256-GCM under a key of their pair key.
+
+Leaks:
+    The length of the plaintext.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from cipherdag.errors import KeyAgreementError
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.pairkeys import PairKey
+
+_NONCE_BYTES = 12
+
+
+def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes) -> bytes:
+    """Encrypt and authenticate (NIST SP 800-38D), with a fresh random nonce.
+
+    Args:
+        pair_key: The key of the two sites.
+        purpose: What is sealed; each purpose has its own key. Where both sites of a pair seal for
+            each other, it names the direction too.
+        plaintext: What only the other site may read.
+        associated: What the seal is bound to and both sites know, such as the transcript.
+
+    Returns:
+        Nonce, ciphertext and tag: 28 bytes more than the plaintext.
+
+    Leaks:
+        The length of the plaintext.
+    """
+    nonce = os.urandom(_NONCE_BYTES)
+    cipher = AESGCM(pair_key.derive(b"seal", purpose))
+    return nonce + cipher.encrypt(nonce, plaintext, associated)
+
+
+def unseal(pair_key: PairKey, purpose: bytes, sealed: bytes, associated: bytes) -> bytes:
+    """Undo `seal`.
+
+    Raises:
+        KeyAgreementError: It was altered, cut short, or sealed under another key, purpose or
+            associated text.
+
+    Leaks:
+        Nothing.
+    """
+    cipher = AESGCM(pair_key.derive(b"seal", purpose))
+    try:
+        return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], associated)
+    except (InvalidTag, ValueError):
+        raise KeyAgreementError("a sealed message was altered or is for another key") from None

@@ -1,0 +1,27 @@
+"""What every object that holds a secret has in common: it cannot be shown, copied or pickled.
+
+Leaks:
+    ``repr`` shows the type and the size of the secret; nothing shows its content.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NoReturn
+
+
+class Secret(ABC):
+    """Keeps its secret in slots, so that there is no ``__dict__`` to dump."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def secret_size(self) -> int:
+        """Number of secret bytes."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {self.secret_size} secret bytes>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} holds a secret: it is not copied or pickled")

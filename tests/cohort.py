@@ -1,0 +1,80 @@
+"""Cohorts of sites with agreed keys, and questions to share, for the tests of the privacy layer."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from hypothesis import strategies as st
+
+from cipherdag.privacy.aggregation import Declaration, Segment
+from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.pairkeys import PairKey
+from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+
+
+def agreed_keys(n_sites, seed=0):
+    """Pair keys of every site by peer, as after an honest key agreement."""
+    rng = np.random.default_rng(seed)
+    keys = [{} for _ in range(n_sites)]
+    for i in range(n_sites):
+        for j in range(i + 1, n_sites):
+            content = rng.bytes(32)
+            keys[i][j], keys[j][i] = PairKey(content), PairKey(content)
+    return keys
+
+
+def masking_sites(n_sites, seed=0):
+    return [MaskingSite(i, keys) for i, keys in enumerate(agreed_keys(n_sites, seed))]
+
+
+def declare(n_sites, *segments, label="question"):
+    return Declaration(hashlib.sha256(label.encode()).digest(), n_sites, tuple(segments))
+
+
+def masked_sum(sites, answers, declaration):
+    shares = [s.share(a, declaration) for s, a in zip(sites, answers, strict=True)]
+    coordinator = MaskingCoordinator()
+    return coordinator.open(coordinator.combine(shares, declaration), declaration).values
+
+
+def plain_sum(answers, declaration):
+    coordinator = UnprotectedCoordinator()
+    shares = [UnprotectedSite().share(answer, declaration) for answer in answers]
+    return coordinator.open(coordinator.combine(shares, declaration), declaration).values
+
+
+def words_of(share):
+    return np.frombuffer(share, dtype="<u8")
+
+
+@st.composite
+def questions(draw, min_sites=2, max_sites=12):
+    """A declaration and one answer per site: several segments, some empty, some wide."""
+    n_sites = draw(st.integers(min_sites, max_sites))
+    segments = tuple(draw(st.lists(_segments(), max_size=5)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    declaration = declare(n_sites, *segments, label=repr(segments))
+    answers = [
+        np.concatenate([np.zeros(0), *(_values(segment, rng) for segment in segments)])
+        for _ in range(n_sites)
+    ]
+    return declaration, answers
+
+
+def _segments():
+    lengths = st.integers(0, 40)
+    comparisons = st.builds(lambda n: Segment(n, 1.0, comparison=True), lengths)
+    bounds = st.sampled_from([0.0, 0.3, 1.0, 7.5, 1e-9, 2.0**20, 2.0**36, 2.0**52, 1e18])
+    grids = st.integers(0, 40)
+    return comparisons | st.builds(Segment, lengths, bounds, grids)
+
+
+def _values(segment, rng):
+    if segment.comparison:
+        return rng.integers(0, 2, segment.length).astype(float)
+    values = rng.uniform(-segment.bound, segment.bound, segment.length)
+    edge = rng.random(segment.length)
+    values[edge < 0.1] = segment.bound
+    values[edge > 0.9] = -segment.bound
+    return values

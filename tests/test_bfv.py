@@ -1,0 +1,426 @@
+import sys
+
+import numpy as np
+import pytest
+from cohort import agreed_keys, declare, masked_sum, masking_sites, plain_sum, questions
+from hypothesis import given, settings
+
+from cipherdag.errors import (
+    AggregateRangeError,
+    BoundExceededError,
+    CohortError,
+    OpeningRefusedError,
+    ProtectionError,
+    ReplayError,
+    ShareError,
+)
+from cipherdag.privacy import bfvcontext
+from cipherdag.privacy.aggregation import Segment
+from cipherdag.privacy.bfv import (
+    DEFAULT_PARAMETERS,
+    HIGH_PRECISION_PARAMETERS,
+    BfvContext,
+    BfvCoordinator,
+    BfvParameters,
+    BfvSite,
+)
+from cipherdag.privacy.bfvcontext import BfvPublicContext, _pack, _unpack
+
+tenseal = pytest.importorskip("tenseal")
+
+PARAMETERS = [DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS]
+
+
+@pytest.fixture(scope="module", params=PARAMETERS, ids=["default", "high"])
+def context(request):
+    return BfvContext.generate(request.param)
+
+
+@pytest.fixture(scope="module")
+def default_context():
+    return BfvContext.generate()
+
+
+def bfv_sites(context, n_sites, seed=0):
+    return [BfvSite(i, keys, context) for i, keys in enumerate(agreed_keys(n_sites, seed))]
+
+
+def shares_of(sites, answers, declaration):
+    return [site.share(answer, declaration) for site, answer in zip(sites, answers, strict=True)]
+
+
+def raw_context(modulus, sizes, *, symmetric=True, scheme="BFV"):
+    kind = tenseal.ENCRYPTION_TYPE.SYMMETRIC if symmetric else tenseal.ENCRYPTION_TYPE.ASYMMETRIC
+    return tenseal.context(
+        tenseal.SCHEME_TYPE[scheme],
+        4096,
+        modulus,
+        coeff_mod_bit_sizes=list(sizes),
+        encryption_type=kind,
+        n_threads=1,
+    )
+
+
+# ------------------------------------------------------------------ sums
+
+
+@given(question=questions())
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_bfv_masking_and_plain_sums_are_the_same_bits(context, question):
+    declaration, answers = question
+    sites = bfv_sites(context, len(answers))
+    coordinator = BfvCoordinator(context.public_bytes())
+    combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
+    opened = {site.open(combined, declaration) for site in sites[:2]}
+    assert len(opened) == 1
+    found = coordinator.open(opened.pop(), declaration).values
+    assert found.tobytes() == plain_sum(answers, declaration).tobytes()
+    masked = masked_sum(masking_sites(len(answers)), answers, declaration)
+    assert found.tobytes() == masked.tobytes()
+
+
+def test_a_hundred_sites_at_the_edge_of_the_plaintext_modulus(default_context):
+    half = (DEFAULT_PARAMETERS.moduli[0] - 1) // 2
+    declaration = declare(100, Segment(2, float(half // 100)), Segment(2, 2.0**99))
+    answer = np.array([half // 100, -(half // 100), 2.0**99, -(2.0**99)], dtype=float)
+    sites = bfv_sites(default_context, 100)
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    combined = coordinator.combine(shares_of(sites, [answer] * 100, declaration), declaration)
+    opened = coordinator.open(sites[99].open(combined, declaration), declaration)
+    assert opened.values.tolist() == (100 * answer).tolist()
+
+
+@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9000])
+def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, capfd, length):
+    declaration = declare(2, Segment(length, 1.0, 20))
+    answers = [np.linspace(-1, 1, length), np.linspace(0.5, 1, length)]
+    sites = bfv_sites(default_context, 2)
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    shares = shares_of(sites, answers, declaration)
+    opened = sites[0].open(coordinator.combine(shares, declaration), declaration)
+    assert (
+        coordinator.open(opened, declaration).values.tobytes()
+        == plain_sum(answers, declaration).tobytes()
+    )
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_share_costs_less_than_sixteen_bytes_a_value(default_context):
+    share = bfv_sites(default_context, 2)[0].share(
+        np.zeros(40_950), declare(2, Segment(40_950, 1.0, 20))
+    )
+    assert len(share) <= 16 * 40_950
+
+
+# ------------------------------------------------------------------ parameters and keys
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS)
+def test_plaintext_moduli_are_primes_that_batch(parameters):
+    for modulus in parameters.moduli:
+        assert modulus % 8192 == 1
+        for witness in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):  # decisive below 2**81
+            odd, twos = modulus - 1, 0
+            while odd % 2 == 0:
+                odd, twos = odd // 2, twos + 1
+            squares = [pow(witness, odd << k, modulus) for k in range(twos)]
+            assert squares[0] == 1 or modulus - 1 in squares
+    assert len(set(parameters.moduli)) == len(parameters.moduli)
+    assert sum(parameters.coefficient_bits) <= 109
+    assert np.prod([float(m) for m in parameters.moduli]) >= 2.0**107
+
+
+def test_parameters_that_were_not_reviewed_are_refused():
+    for parameters in (
+        BfvParameters((54, 55), (DEFAULT_PARAMETERS.moduli[0],)),
+        BfvParameters((49, 60), DEFAULT_PARAMETERS.moduli),
+    ):
+        with pytest.raises(ProtectionError):
+            BfvContext.generate(parameters)
+
+
+def test_the_coordinator_gets_no_key_of_any_kind(context):
+    public = context.public_bytes()
+    assert len(public) < 400
+    assert len(context.secret_bytes()) > 50_000 * len(context.parameters.moduli)
+    for part in _unpack(public, len(context.parameters.moduli)):
+        loaded = tenseal.context_from(part)
+        assert not loaded.is_private()
+        assert not loaded.has_secret_key()
+        assert not loaded.has_galois_keys()
+        assert not loaded.has_relin_keys()
+        for attempt in (loaded.secret_key, lambda: tenseal.bfv_vector(loaded, [1])):  # noqa: B023
+            with pytest.raises((ValueError, RuntimeError)):
+                attempt()
+    share = BfvSite(0, agreed_keys(2)[0], context).share(np.zeros(1), declare(2, Segment(1, 1.0)))
+    public_context = BfvPublicContext(public)
+    vectors = bfvcontext._load_vectors(share, [2], public_context._contexts)
+    with pytest.raises((ValueError, RuntimeError)):
+        vectors[0].decrypt()
+
+
+def test_every_combination_of_keys_is_accepted_or_refused_as_it_must_be(monkeypatch):
+    contexts = [
+        raw_context(modulus, DEFAULT_PARAMETERS.coefficient_bits, symmetric=False)
+        for modulus in DEFAULT_PARAMETERS.moduli
+    ]
+    for context in contexts:
+        context.generate_galois_keys()
+
+    def content(**kept):
+        keys = dict.fromkeys(
+            ("save_public_key", "save_secret_key", "save_galois_keys", "save_relin_keys"), False
+        )
+        return [context.serialize(**(keys | kept)) for context in contexts]
+
+    monkeypatch.setattr(bfvcontext, "_MAX_PART_BYTES", 1 << 26)
+    for kept in ({"save_secret_key": True}, {"save_galois_keys": True, "save_public_key": True}):
+        with pytest.raises(ProtectionError):
+            BfvCoordinator(_pack(content(**kept)))
+    for kept in ({}, {"save_public_key": True}):
+        with pytest.raises(ProtectionError):
+            BfvContext.from_secret_bytes(_pack(content(**kept)))
+
+
+def test_a_context_travels_and_opens_what_another_copy_encrypted(context):
+    declaration = declare(2, Segment(3, 1.0))
+    copied = BfvContext.from_secret_bytes(context.secret_bytes())
+    first, second = agreed_keys(2)
+    shares = [
+        BfvSite(0, first, context).share(np.array([1.0, 0.0, 1.0]), declaration),
+        (opener := BfvSite(1, second, copied)).share(np.array([1.0, 0.0, -1.0]), declaration),
+    ]
+    coordinator = BfvCoordinator(context.public_bytes())
+    opened = opener.open(coordinator.combine(shares, declaration), declaration)
+    assert coordinator.open(opened, declaration).values.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_contexts_of_foreign_parameters_are_refused(default_context):
+    moduli, sizes = DEFAULT_PARAMETERS.moduli, DEFAULT_PARAMETERS.coefficient_bits
+
+    def packed(contexts, secret):
+        return _pack([bfvcontext._serialized(context, secret=secret) for context in contexts])
+
+    for contexts in (
+        [raw_context(m, (49, 60)) for m in moduli],
+        [raw_context(m, sizes) for m in reversed(moduli)],
+        [raw_context(m, sizes) for m in moduli[:2]],
+        [raw_context(114689, sizes), *(raw_context(m, sizes) for m in moduli[1:])],
+        [raw_context(None, sizes, scheme="CKKS") for _ in moduli],
+    ):
+        with pytest.raises((ProtectionError, ShareError)):
+            BfvCoordinator(packed(contexts, secret=False))
+        with pytest.raises((ProtectionError, ShareError)):
+            BfvContext.from_secret_bytes(packed(contexts, secret=True))
+
+
+def test_altered_contexts_are_refused(default_context):
+    for content, load in (
+        (default_context.public_bytes(), BfvCoordinator),
+        (default_context.secret_bytes(), BfvContext.from_secret_bytes),
+    ):
+        for wrong in (b"", content[:7], content[:12], content[:-1], content + b"\0", b"x" * 99):
+            with pytest.raises((ShareError, ProtectionError)):
+                load(wrong)
+
+
+def test_a_context_whose_noise_is_too_large_is_refused():
+    # 42 bits leave no room for a hundred sites, 114689 is small enough
+    bits42 = next(m for m in range((1 << 42) - 8191, 1 << 41, -8192) if _is_prime(m))
+    bfvcontext._check_noise(raw_context(114689, (54, 55)), 114689)
+    with pytest.raises(ProtectionError, match="noise"):
+        bfvcontext._check_noise(raw_context(bits42, (54, 55)), bits42)
+    with pytest.raises(ProtectionError):
+        bfvcontext._check_noise(raw_context(114689, (54, 55)), 65537)
+
+
+def _is_prime(number):
+    return all(pow(witness, number - 1, number) == 1 for witness in (2, 3, 5, 7))
+
+
+def test_a_missing_tenseal_is_named_with_its_remedy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tenseal", None)
+    with pytest.raises(ProtectionError) as refusal:
+        BfvContext.generate()
+    assert "TenSEAL" in str(refusal.value)
+    assert "cipherdag[bfv]" in refusal.value.remedy
+
+
+# ------------------------------------------------------------------ strict parsing
+
+
+@pytest.fixture
+def run(default_context):
+    """Two sites' shares of a question of two ciphertexts in one plane and one in another."""
+    declaration = declare(2, Segment(5000, 1.0, 10), Segment(2, 2.0**60))
+    sites = bfv_sites(default_context, 2)
+    answers = [np.linspace(-1, 1, 5002)] * 2
+    shares = shares_of(sites, answers, declaration)
+    return declaration, sites, shares, BfvCoordinator(default_context.public_bytes())
+
+
+def test_shares_cut_short_empty_oversize_or_missing_are_refused(run):
+    declaration, sites, shares, coordinator = run
+    parts = _unpack(shares[1], 3)
+    swapped = [parts[1], parts[0], parts[2]]
+    wrong_shares = [
+        b"",
+        shares[1][:8],
+        shares[1][:12],
+        shares[1][:14],
+        shares[1][: len(shares[1]) // 2],
+        shares[1][:-1],
+        shares[1] + b"\0",
+        b"X" + shares[1][1:],
+        _pack(parts[:2]),
+        _pack([*parts, parts[2]]),
+        _pack([parts[0], b"", parts[2]]),
+        _pack([parts[0], b"\0" * 100, parts[2]]),
+        _pack([parts[0] + parts[1], parts[1], parts[2]]),
+        _pack([parts[0], parts[1], b"\0" * (bfvcontext._MAX_PART_BYTES + 1)]),
+        _pack(swapped),
+        bytes(len(shares[1])),
+    ]
+    for wrong in wrong_shares:
+        with pytest.raises(ShareError, match="share 1"):
+            coordinator.combine([shares[0], wrong], declaration)
+        with pytest.raises(ShareError):
+            sites[0].open(wrong, declaration)
+    for wrong in ([], shares[:1], [*shares, shares[0]]):
+        with pytest.raises(ShareError):
+            coordinator.combine(wrong, declaration)
+    # what could not be read did not use up the question
+    sites[0].open(coordinator.combine(shares, declaration), declaration)
+
+
+def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
+    declaration = declare(2, Segment(3, 1.0))
+    site = bfv_sites(default_context, 2)[0]
+    site.share(np.zeros(3), declaration)
+    context = default_context._contexts[0]
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    for slots in (1, 3, 5, 4096):
+        wrong = _pack([tenseal.bfv_vector(context, [0] * slots).serialize()])
+        with pytest.raises(ShareError):
+            coordinator.combine([wrong, wrong], declaration)
+        with pytest.raises(ShareError):
+            site.open(wrong, declaration)
+
+
+def test_ciphertexts_of_foreign_parameters_are_refused(default_context):
+    declaration = declare(2, Segment(3, 1.0))
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    foreign = [
+        tenseal.bfv_vector(raw_context(DEFAULT_PARAMETERS.moduli[1], (54, 55)), [0] * 4),
+        tenseal.bfv_vector(raw_context(HIGH_PRECISION_PARAMETERS.moduli[0], (36, 36, 37)), [0] * 4),
+    ]
+    ckks = raw_context(None, (54, 55), scheme="CKKS")
+    ckks.global_scale = 2.0**30
+    foreign.append(tenseal.ckks_vector(ckks, [0.0] * 4))
+    for vector in foreign:
+        share = _pack([vector.serialize()])
+        with pytest.raises(ShareError):
+            coordinator.combine([share, share], declaration)
+
+
+def test_a_flipped_bit_is_refused_or_without_effect(default_context):
+    declaration = declare(2, Segment(40, 1.0, comparison=True), Segment(4, 1.0))
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    rng = np.random.default_rng(11)
+    keys = agreed_keys(2)
+    answers = [np.zeros(44), np.zeros(44)]
+    refused = 0
+    for _ in range(60):
+        sites = [BfvSite(i, keys[i], default_context) for i in range(2)]
+        shares = shares_of(sites, answers, declaration)
+        position = int(rng.integers(8 * len(shares[0])))
+        altered = bytearray(shares[0])
+        altered[position // 8] ^= 1 << position % 8
+        try:
+            combined = coordinator.combine([bytes(altered), shares[1]], declaration)
+            opened = sites[1].open(combined, declaration)
+        except (ShareError, OpeningRefusedError):
+            refused += 1
+        else:
+            assert not coordinator.open(opened, declaration).values.any()
+    assert refused > 20
+
+
+# ------------------------------------------------------------------ opening
+
+
+def test_a_site_opens_one_sum_for_the_question_it_answered_last(run):
+    declaration, sites, shares, coordinator = run
+    combined = coordinator.combine(shares, declaration)
+    opened = sites[0].open(combined, declaration)
+    assert sites[0].open(combined, declaration) == opened
+    assert coordinator.combine(shares[::-1], declaration) == combined
+    doubled = coordinator.combine([combined, combined], declaration)
+    with pytest.raises(OpeningRefusedError, match="another sum"):
+        sites[0].open(doubled, declaration)
+    assert sites[0].open(combined, declaration) == opened
+    later = declare(2, Segment(1, 1.0), label="later")
+    sites[0].share(np.zeros(1), later)
+    with pytest.raises(OpeningRefusedError, match="last"):
+        sites[0].open(combined, declaration)
+
+
+def test_a_question_the_site_did_not_answer_is_not_opened(run):
+    declaration, sites, shares, coordinator = run
+    combined = coordinator.combine(shares, declaration)
+    looser = declare(2, Segment(5000, 2.0, 10), Segment(2, 2.0**60))
+    other = declare(2, *declaration.segments, label="another")
+    for wrong in (looser, other):
+        with pytest.raises(OpeningRefusedError):
+            sites[0].open(combined, wrong)
+    fresh = bfv_sites(sites[0]._context, 2)[0]
+    with pytest.raises(OpeningRefusedError):
+        fresh.open(combined, declaration)
+
+
+def test_a_rigged_sum_is_refused_and_uses_up_the_question(run):
+    declaration, sites, shares, coordinator = run
+    with pytest.raises(OpeningRefusedError, match="not the sum"):
+        sites[0].open(shares[1], declaration)
+    for content in (shares[1], coordinator.combine(shares, declaration)):
+        with pytest.raises(OpeningRefusedError):
+            sites[0].open(content, declaration)
+
+
+def test_a_share_of_another_key_is_refused_on_opening(default_context, run):
+    declaration, sites, shares, coordinator = run
+    stranger = bfv_sites(BfvContext.generate(), 2)[1]
+    foreign = stranger.share(np.zeros(5002), declaration)
+    with pytest.raises(OpeningRefusedError):
+        sites[0].open(coordinator.combine([shares[0], foreign], declaration), declaration)
+
+
+def test_a_site_shares_once_for_a_digest_a_bound_and_its_cohort(default_context):
+    site = bfv_sites(default_context, 2)[0]
+    declaration = declare(2, Segment(1, 1.0))
+    with pytest.raises(BoundExceededError):
+        site.share(np.array([1.5]), declaration)
+    site.share(np.array([0.5]), declaration)
+    with pytest.raises(ReplayError):
+        site.share(np.array([0.5]), declaration)
+    with pytest.raises(CohortError):
+        site.share(np.array([0.5]), declare(3, Segment(1, 1.0), label="three"))
+    with pytest.raises(CohortError):
+        BfvSite(0, {}, default_context)
+    keys = agreed_keys(2)[0][1]
+    with pytest.raises(CohortError):
+        BfvSite(0, dict.fromkeys(range(1, 102), keys), default_context)
+
+
+def test_opened_words_are_checked_by_the_coordinator(run):
+    declaration, sites, shares, coordinator = run
+    opened = sites[0].open(coordinator.combine(shares, declaration), declaration)
+    assert coordinator.opened_by_site
+    assert sites[0].modulus == DEFAULT_PARAMETERS.moduli[0]
+    for wrong in (b"", opened[:-8], opened[:-1], opened + bytes(8)):
+        with pytest.raises(ShareError):
+            coordinator.open(wrong, declaration)
+    for position in (0, 8, 5004 * 8):
+        altered = opened[:position] + b"\xff" * 8 + opened[position + 8 :]
+        with pytest.raises(AggregateRangeError):
+            coordinator.open(altered, declaration)
