@@ -1,0 +1,142 @@
+"""A first schema from data, for the user to look through; nothing else ever guesses a type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import ExtraColumnError, MissingColumnError
+from cipherdag.sites.names import is_integer_text, is_plain_number, normalise_value
+from cipherdag.sites.reading import NumberCells, check_row_count, open_table
+from cipherdag.sites.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.sites.reading import Cells, RawTable, TableSource
+
+_FEW_VALUES = 12
+_MOST_TEXTS = 100
+_FEWEST_ROWS_PER_TEXT = 10
+_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
+
+
+def infer_schema(sources: Sequence[TableSource]) -> Schema:
+    """Guess a schema from one or several tables with the same columns, and say why in comments.
+
+    The rules, for the values of all tables together:
+
+    - no value, or one value only: ignored, since it carries no information;
+    - numbers, apart from "NA", "N/A", "#N/A", "NaN", "null", "none", "?" and "." in any case,
+      which are then declared as missing: discrete where they are at most 12 different whole
+      numbers, otherwise continuous; "007" is a code, hence text;
+    - text: discrete, unless it has more than 100 different values, or more than 12 that hold fewer
+      than 10 rows each on average: that looks like an identifier or free text, is ignored, and
+      none of its values is written.
+
+    Categories are sorted, whole numbers by size and texts by code point.
+
+    Args:
+        sources: At least one path or DataFrame.
+
+    Raises:
+        DataError: The leaf that names what is wrong with a table.
+        SchemaError: If there is no table, or no column carries information.
+    """
+    counts: dict[str, Counter[str]] = {}
+    rows = 0
+    for source in sources:
+        with open_table(source) as table:
+            rows += _count_table(table, counts)
+    columns = tuple(_guess(name, counter, rows) for name, counter in counts.items())
+    return Schema(columns)
+
+
+def _count_table(table: RawTable, counts: dict[str, Counter[str]]) -> int:
+    """Add a table's values to ``counts`` by column, and return its number of rows."""
+    counters = [Counter[str]() for _ in table.names]
+    rows = 0
+    for chunk in table.chunks:
+        rows += len(chunk[0])
+        for counter, cells in zip(counters, chunk, strict=True):
+            _count(cells, counter)
+    check_row_count(rows, file=table.file, site=None)
+    if counts:
+        _check_same_columns(table, tuple(counts), rows)
+    for name, counter in zip(table.names, counters, strict=True):
+        counts.setdefault(name, Counter()).update(counter)
+    return rows
+
+
+def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> None:
+    for name in names:
+        if name not in table.names:
+            raise MissingColumnError(
+                "another of the files has this column", file=table.file, column=name, rows=rows
+            )
+    for name in table.names:
+        if name not in names:
+            raise ExtraColumnError(
+                "another of the files lacks this column", file=table.file, column=name, rows=rows
+            )
+
+
+def _count(cells: Cells, counter: Counter[str]) -> None:
+    texts = cells.as_text() if isinstance(cells, NumberCells) else cells
+    if texts.index is None:
+        counter.update(texts.texts)
+        return
+    repeats = np.bincount(texts.index, minlength=len(texts.texts))
+    for text, times in zip(texts.texts, repeats.tolist(), strict=True):
+        counter[text] += times
+
+
+def _guess(name: str, counter: Counter[str], rows: int) -> Column:
+    values: Counter[str] = Counter()
+    for text, times in counter.items():
+        values[normalise_value(text)] += times
+    gap = "Some values are missing. " if values.pop("", 0) else ""
+    words = sorted(value for value in values if value.lower() in _MISSING_WORDS)
+    others = [value for value in values if value not in words]
+    if len(values) <= 1:
+        held = "one value only" if values else "no value"
+        note = f"{gap}Ignored: the column holds {held}, which carries no information."
+        return Column(name, "ignore", comment=note)
+    if others and all(map(is_plain_number, others)):
+        marked = f"{_listed(words)} is taken as missing. " if words else ""
+        return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
+    if words:
+        gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
+    return _guess_texts(name, sorted(values), gap, rows)
+
+
+def _guess_numbers(
+    name: str, numbers: list[str], missing: tuple[str, ...], note: str, *, unique: bool
+) -> Column:
+    if not all(map(is_integer_text, numbers)):
+        return Column(name, "continuous", missing=missing, comment=f"{note}Numbers.")
+    if len(numbers) == 1:
+        note += "Ignored: the column holds one value only, which carries no information."
+        return Column(name, "ignore", missing=missing, comment=note)
+    if len(numbers) > _FEW_VALUES:
+        note += f"Whole numbers, more than {_FEW_VALUES} different ones."
+        if unique:
+            note += ' No two rows agree: if this is an identifier, set kind = "ignore".'
+        return Column(name, "continuous", missing=missing, comment=note)
+    note += f"At most {_FEW_VALUES} different whole numbers."
+    categories = tuple(sorted(numbers, key=int))
+    return Column(name, "discrete", categories=categories, missing=missing, comment=note)
+
+
+def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
+    rare = len(texts) > _FEW_VALUES and rows < _FEWEST_ROWS_PER_TEXT * len(texts)
+    if rare or len(texts) > _MOST_TEXTS:
+        note += "Ignored: this looks like an identifier or free text; no value of it is written."
+        return Column(name, "ignore", comment=note)
+    return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(f"'{word}'" for word in words)

@@ -1,0 +1,162 @@
+"""Normal forms of what is written in a table: names, category values and numbers.
+
+Two sites agree on a name only if both write it the same way, so names are compared in Unicode
+normalisation form C (UAX #15), without surrounding white space, and sorted by code point. Case
+counts. Characters that cannot be seen are refused, so that no two names look alike and differ.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from numpy.typing import NDArray
+
+_HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = frozenset("\u200c\u200d")  # Persian and Indic words are spelt with them
+_LARGEST_EXACT = 2**53
+_PLAIN_NUMERAL = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>0|[1-9][0-9]*)(?:\.(?P<part>[0-9]*))?(?P<power>[eE][+-]?[0-9]+)?"
+)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+
+
+def normalise_name(text: str) -> str:
+    """The name in Unicode form C without surrounding white space; applying it twice is the same."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def sort_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Names by Unicode code point, which no locale changes: "Theatre" before "Theft"."""
+    return tuple(sorted(names))
+
+
+def hidden_character(text: str) -> str | None:
+    """The first invisible or control character as "U+200B", or None.
+
+    The two joiners U+200C and U+200D are no such character: spelling needs them.
+    """
+    for character in text:
+        if unicodedata.category(character) in _HIDDEN_CATEGORIES and character not in _JOINERS:
+            return f"U+{ord(character):04X}"
+    return None
+
+
+def visible(text: str) -> str:
+    """The text, in escaped ASCII if it has an invisible character."""
+    if hidden_character(text) is None:
+        return text
+    return text.encode("unicode_escape").decode("ascii")
+
+
+def first_repeat(names: Sequence[str]) -> tuple[int, int] | None:
+    """Positions of the first name that occurs a second time, or None."""
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names):
+        if name in seen:
+            return seen[name], position
+        seen[name] = position
+    return None
+
+
+def normalise_value(text: str) -> str:
+    """A category value as it is compared: name normal form, whole numbers as plain integers.
+
+    "1", "+1", "1.0" and "1e0" are all "1", so that a column keeps its categories when a missing
+    value turns its integers into floats. "01" stays "01": a leading zero marks a code.
+    """
+    text = normalise_name(text)
+    match = _PLAIN_NUMERAL.fullmatch(text)
+    if match is None:
+        return text
+    whole = match["whole"]
+    if match["power"] is not None:
+        number = abs(float(text))
+        if not number.is_integer() or number > _LARGEST_EXACT:
+            return text
+        whole = str(int(number))
+    elif (match["part"] or "").strip("0"):
+        return text
+    return f"-{whole}" if match["sign"] == "-" and whole != "0" else whole
+
+
+def number_text(value: float) -> str:
+    """A number as the text a CSV would hold: "1" for 1.0, "" for NaN, shortest exact form else."""
+    if math.isnan(value):
+        return ""
+    if value.is_integer() and abs(value) <= _LARGEST_EXACT:
+        return str(int(value))
+    return repr(value)
+
+
+def is_integer_text(value: str) -> bool:
+    """Whether a normalised value is a whole number."""
+    return _INTEGER.fullmatch(value) is not None
+
+
+def is_plain_number(value: str) -> bool:
+    """Whether a normalised value reads as a finite number and not as a code such as "007"."""
+    plain = _PLAIN_NUMERAL.fullmatch(value) or value.startswith((".", "-.", "+."))
+    return bool(plain) and parse_number(value) is not None
+
+
+def parse_number(text: str) -> float | None:
+    """The finite number that a trimmed text writes in ASCII digits, or None.
+
+    Stricter than ``float``: no "nan", "inf", "1_000", "1e999" or digits of other scripts.
+    """
+    if _NUMBER.fullmatch(text) is None:
+        return None
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def parse_numbers(
+    texts: Sequence[str], missing: AbstractSet[str]
+) -> tuple[NDArray[np.float64], int]:
+    """The numbers of a column of n cells, NaN where the cell is one of ``missing``.
+
+    Args:
+        texts: The n cells.
+        missing: Trimmed texts that stand for a missing value; "" always does.
+
+    Returns:
+        The numbers, shape (n,), and the position of the first cell that is none, or -1.
+    """
+    present = [text != "" and text not in missing for text in texts]
+    cells = [text for text, there in zip(texts, present, strict=True) if there]
+    try:
+        numbers = np.fromiter(map(float, cells), np.float64, len(cells))
+    except ValueError:
+        return _parse_one_by_one(texts, missing)
+    joined = "".join(cells)
+    # "n" is in every spelling of nan and infinity that float() takes
+    if not joined.isascii() or any(odd in joined for odd in "_nN") or np.isinf(numbers).any():
+        return _parse_one_by_one(texts, missing)
+    values = np.full(len(texts), np.nan)
+    values[np.array(present, dtype=np.bool_)] = numbers
+    return values, -1
+
+
+def _parse_one_by_one(
+    texts: Sequence[str], missing: AbstractSet[str]
+) -> tuple[NDArray[np.float64], int]:
+    values = np.full(len(texts), np.nan)
+    for position, text in enumerate(texts):
+        trimmed = normalise_name(text)
+        if trimmed == "" or trimmed in missing:
+            continue
+        number = parse_number(trimmed)
+        if number is None:
+            return values, position
+        values[position] = number
+    return values, -1

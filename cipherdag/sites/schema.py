@@ -1,0 +1,329 @@
+"""What the columns of a study are: the same ``schema.toml`` at every site.
+
+The schema fixes everything that must not be guessed from one site's data: which columns take part,
+of which kind they are, which categories or bins they have and what stands for a missing value.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+from cipherdag.errors import SchemaError
+from cipherdag.sites.names import (
+    first_repeat,
+    hidden_character,
+    normalise_name,
+    normalise_value,
+    sort_names,
+    visible,
+)
+
+if TYPE_CHECKING:
+    import os
+
+    from cipherdag.sites.reading import TableSource
+
+ColumnKind = Literal["continuous", "discrete", "binned", "ignore"]
+
+_COMMENT_WIDTH = 96
+_BARE_KEY = re.compile("[A-Za-z0-9_-]+")
+_KIND_NAMES = ", ".join(get_args(ColumnKind))
+_PREAMBLE = """\
+# Schema of a study: every site uses the same file. One table per column, in any order.
+#
+#   kind            "continuous": numbers; "discrete": one of `categories`;
+#                   "binned": numbers cut at `edges` [e1, e2, ...] into the bins
+#                   (-inf, e1], (e1, e2], ..., (last, inf); "ignore": not part of the study
+#   categories      the values of a discrete column; 1, "1" and "1.0" are the same, "01" is not
+#   edges           the cuts of a binned column, increasing
+#   missing         what stands for a missing value besides the empty field, for instance
+#                   ["NA", -9]; declare a 0 that means "not measured" here, too
+#   allow_constant  true: a site may hold a single value, or none, in this column
+#   label           true: the column is a label of a multi-label study
+#
+# Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the study; names and values are normalised on construction.
+
+    Attributes:
+        name: Name in the file.
+        kind: "continuous", "discrete", "binned", or "ignore" for one that takes no part.
+        categories: Values of a discrete column; a value's code is its position.
+        edges: Cuts e1 < e2 < ... of a binned column: bins (-inf, e1], (e1, e2], ..., (ek, inf).
+        missing: Texts that stand for a missing value, besides the empty field.
+        allow_constant: Whether one site may hold a single value or none.
+        label: Whether the column is a label of a multi-label study.
+        comment: Written above the column by ``Schema.dumps``; not compared.
+
+    Raises:
+        SchemaError: If a field is out of its range or does not belong to the kind.
+    """
+
+    name: str
+    kind: ColumnKind
+    categories: tuple[str, ...] = ()
+    edges: tuple[float, ...] = ()
+    missing: tuple[str, ...] = ()
+    allow_constant: bool = False
+    label: bool = False
+    comment: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        markers = (normalise_value(marker) for marker in self.missing)
+        normal: dict[str, object] = {
+            "name": normalise_name(self.name),
+            "categories": tuple(normalise_value(value) for value in self.categories),
+            "edges": tuple(float(edge) + 0.0 for edge in self.edges),  # no negative zero
+            "missing": tuple(dict.fromkeys(marker for marker in markers if marker)),
+        }
+        for key, value in normal.items():
+            object.__setattr__(self, key, value)
+        fault = self._text_fault() or self._kind_fault()
+        if fault:
+            raise SchemaError(fault, column=visible(self.name))
+
+    @property
+    def cardinality(self) -> int:
+        """Number of categories or bins; 0 for a continuous or ignored column."""
+        if self.kind == "discrete":
+            return len(self.categories)
+        return len(self.edges) + 1 if self.kind == "binned" else 0
+
+    def canonical(self) -> bytes:
+        """What sites must agree on for this column, as deterministic ASCII without line breaks.
+
+        Holds name, kind, categories, edges and label mark; how a site writes a missing value and
+        whether it may be constant there is its own affair.
+        """
+        content = [self.name, self.kind, self.categories, self.edges, self.label]
+        return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+    def _text_fault(self) -> str:
+        if not self.name:
+            return "a column has an empty name"
+        for text in (self.name, *self.categories, *self.missing, self.comment):
+            hidden = hidden_character(text)
+            if hidden is not None:
+                return f"a text has the invisible character {hidden}"
+        if "" in self.categories:
+            return "a category is empty; the empty field always means a missing value"
+        repeat = first_repeat(self.categories)
+        if repeat is not None:
+            return f"category '{self.categories[repeat[0]]}' is listed twice"
+        both = set(self.categories) & set(self.missing)
+        return f"'{min(both)}' is both a category and a missing value" if both else ""
+
+    def _kind_fault(self) -> str:
+        kind, edges = self.kind, self.edges
+        fewest = 1 if self.allow_constant else 2
+        rules = (
+            (kind not in get_args(ColumnKind), f"kind '{kind}' is none of {_KIND_NAMES}"),
+            (self.categories and kind not in {"discrete", "ignore"}, f"{kind} has no categories"),
+            (edges and kind not in {"binned", "ignore"}, f"{kind} has no edges"),
+            (
+                kind == "discrete" and len(self.categories) < fewest,
+                f"a discrete column needs at least {fewest} categories",
+            ),
+            (kind == "binned" and not edges, "a binned column needs at least one edge"),
+            (not all(map(math.isfinite, edges)), "an edge is not a finite number"),
+            (
+                any(low >= high for low, high in itertools.pairwise(edges)),
+                "the edges do not increase",
+            ),
+        )
+        return next((fault for broken, fault in rules if broken), "")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a study, in the order of the file.
+
+    Attributes:
+        columns: All columns, ignored ones included; at least one takes part.
+
+    Raises:
+        SchemaError: If two names are equal after normalisation or no column takes part.
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        repeat = first_repeat(names)
+        if repeat is not None:
+            raise SchemaError(
+                "the name is given twice (white space and Unicode form do not count)",
+                column=names[repeat[0]],
+            )
+        if not self.names:
+            raise SchemaError("no column takes part in the study")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, sorted by code point: position = identifier."""
+        return sort_names(column.name for column in self.columns if column.kind != "ignore")
+
+    @cached_property
+    def variables(self) -> tuple[Column, ...]:
+        """The columns that take part, in the order of ``names``."""
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.names)
+
+    def canonical(self) -> bytes:
+        """What sites must agree on, as bytes that differ wherever two schemas differ.
+
+        One line per variable in the order of ``names``, each its ``Column.canonical``; ignored
+        columns, comments and the order of the file do not enter. It names the variables, so it
+        never leaves a site in the clear: sites compare a digest under a key of their own.
+        """
+        return b"\n".join((b"cipherdag schema 1", *(item.canonical() for item in self.variables)))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a ``schema.toml``.
+
+        Raises:
+            SchemaError: If the file cannot be read or is no schema; names file and column.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except OSError as error:
+            reason = error.strerror or "it cannot be opened"
+            raise SchemaError(f"cannot be read: {reason}", file=str(path)) from error
+        except UnicodeDecodeError as error:
+            raise SchemaError("the schema is not UTF-8 text", file=str(path)) from error
+        return cls.loads(text, file=str(path))
+
+    @classmethod
+    def loads(cls, text: str, *, file: str = "schema.toml") -> Schema:
+        """Read a schema from TOML text; ``file`` is what errors call it.
+
+        Raises:
+            SchemaError: If the text is no TOML, or has an unknown key or a value out of its range.
+        """
+        try:
+            content = tomllib.loads(text)
+        except RecursionError as error:
+            raise SchemaError("the file is nested too deeply", file=file) from error
+        except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
+            raise SchemaError(f"this is not TOML: {error}", file=file) from error
+        try:
+            return cls(_columns(content))
+        except SchemaError as error:
+            error.file = file
+            raise
+
+    def dumps(self) -> str:
+        """The schema as commented TOML, which ``loads`` reads back as an equal schema."""
+        return "\n".join((_PREAMBLE, *map(_column_toml, self.columns)))
+
+    @classmethod
+    def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
+        """A first schema for one table, or a list of them, for the user to look through and edit.
+
+        See ``cipherdag.sites.inference.infer_schema`` for the rules.
+        """
+        from cipherdag.sites.inference import infer_schema  # noqa: PLC0415
+
+        if isinstance(sources, Sequence) and not isinstance(sources, str):
+            return infer_schema(sources)
+        return infer_schema([sources])
+
+
+def _check_keys(table: dict[str, Any], known: Sequence[str], *, column: str | None) -> None:
+    for key in table:
+        if key in known:
+            continue
+        close = get_close_matches(key, known, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(known)}"
+        raise SchemaError(f"unknown key {key!r}{hint}", column=column)
+
+
+def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
+    _check_keys(content, ("columns",), column=None)
+    tables = content.get("columns")
+    if not isinstance(tables, dict):
+        raise SchemaError('there is no table of columns, such as [columns."age"]')
+    return tuple(_column(name, table) for name, table in tables.items())
+
+
+def _column(name: str, table: object) -> Column:
+    if not isinstance(table, dict):
+        raise SchemaError('a column is a table, such as kind = "continuous"', column=name)
+    known = [item.name for item in fields(Column) if item.name not in {"name", "comment"}]
+    _check_keys(table, known, column=name)
+    kind = table.get("kind")
+    if not isinstance(kind, str):
+        raise SchemaError('kind is missing, such as kind = "continuous"', column=name)
+    for key in ("allow_constant", "label"):
+        if not isinstance(table.get(key, False), bool):
+            raise SchemaError(f"{key} is neither true nor false", column=name)
+    return Column(
+        name=name,
+        kind=cast("ColumnKind", kind),
+        categories=tuple(
+            _text(value, "categories", name) for value in _list(table, "categories", name)
+        ),
+        edges=tuple(_edge(value, name) for value in _list(table, "edges", name)),
+        missing=tuple(_text(value, "missing", name) for value in _list(table, "missing", name)),
+        allow_constant=table.get("allow_constant", False),
+        label=table.get("label", False),
+    )
+
+
+def _list(table: dict[str, Any], key: str, column: str) -> list[object]:
+    values = table.get(key, [])
+    if not isinstance(values, list):
+        raise SchemaError(f"{key} is not a list in square brackets", column=column)
+    return values
+
+
+def _text(value: object, key: str, column: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise SchemaError(f"{key} holds something else than texts and numbers", column=column)
+    return str(value)
+
+
+def _edge(value: object, column: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SchemaError("edges holds something else than numbers", column=column)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise SchemaError("an edge is not a finite number", column=column) from error
+
+
+def _column_toml(column: Column) -> str:
+    """One column as a TOML table; JSON strings are TOML strings where no control occurs."""
+    lines = [f"# {line}" for line in textwrap.wrap(column.comment, _COMMENT_WIDTH)]
+    key = column.name if _BARE_KEY.fullmatch(column.name) else _quoted(column.name)
+    lines += [f"[columns.{key}]", f'kind = "{column.kind}"']
+    for key, values in (
+        ("categories", map(_quoted, column.categories)),
+        ("edges", map(repr, column.edges)),
+        ("missing", map(_quoted, column.missing)),
+    ):
+        items = ", ".join(values)
+        if items:
+            lines.append(f"{key} = [{items}]")
+    lines += [f"{key} = true" for key in ("allow_constant", "label") if getattr(column, key)]
+    return "\n".join((*lines, ""))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
