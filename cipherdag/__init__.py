@@ -1,1 +1,49 @@
-"""Secure federated causal discovery."""
+"""Secure federated causal discovery: sites learn one graph, the coordinator only learns sums."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.errors import CipherdagError
+    from cipherdag.federation import Federation, Site
+    from cipherdag.result import Result
+    from cipherdag.sites.policy import Policy
+    from cipherdag.sites.schema import Schema
+
+__all__ = [
+    "CausalGraph",
+    "CipherdagError",
+    "FedPC",
+    "Federation",
+    "Policy",
+    "Result",
+    "Schema",
+    "Site",
+]
+
+_HOMES = {
+    "CausalGraph": "cipherdag.algorithms.graphs",
+    "CipherdagError": "cipherdag.errors",
+    "FedPC": "cipherdag.algorithms.fedpc",
+    "Federation": "cipherdag.federation",
+    "Policy": "cipherdag.sites.policy",
+    "Result": "cipherdag.result",
+    "Schema": "cipherdag.sites.schema",
+    "Site": "cipherdag.federation",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that ``cipherdag --help`` stays fast."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cipherdag' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

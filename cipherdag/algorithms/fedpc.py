@@ -1,0 +1,279 @@
+"""FedPC: a causal graph from layer-wise votes on its skeleton (Huang et al., IEEE TBD 2023).
+
+FedSkele votes on every edge layer by layer; FedOrien asks for separating sets of the unshielded
+pairs, orients colliders and applies Meek's rules. Both halves stand in this file: the coordinator
+yields questions and receives sums; the sites' half is ``sites.compute.skeleton`` and
+``sites.compute.separators``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.algorithms.orientation import meek, orient_colliders, unshielded_pairs
+from cipherdag.algorithms.questions import (
+    MAX_GRID_BITS,
+    BestIndexPrecedes,
+    BestScoreExceeds,
+    CandidateScores,
+    CITestSpec,
+    EdgeVotes,
+    FloatVector,
+    IndexArray,
+    Question,
+    SeparatorSearch,
+    Skeleton,
+    pack_integers,
+)
+from cipherdag.errors import ParameterError
+from cipherdag.protocol.comparison import secure_max, secure_min
+
+BoolMatrix = NDArray[np.bool_]
+Asking = Generator[Question, FloatVector, "FedPCOutcome"]
+
+SLICE = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class FedPCOutcome:
+    """What a FedPC run concludes, by position; p variables.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        arcs: The CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
+            found one.
+        support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
+        layers: Edges left after each layer.
+    """
+
+    skeleton: BoolMatrix
+    arcs: BoolMatrix
+    separators: dict[tuple[int, int], frozenset[int] | None]
+    support: dict[tuple[int, int], float]
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedPC:
+    """FedPC's parameters; `ask` is the algorithm.
+
+    Attributes:
+        alpha: Significance level of every test.
+        sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
+            maximum (the paper); ``mean``: highest mean p, weighted by rows; ``vote``: most votes
+            (both the paper's future work).
+        reference: ``paper``: order-independent layers, strictly more than ``vote_share`` of the
+            sites, candidates from ne(x) or ne(z), no set found means no collider. ``code``: the
+            original program: edits as it goes, at least round(vote_share N) votes, candidates from
+            ne(x) and ne(z) together, no set found means a collider.
+        max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
+        vote_share: Share of sites that keeps an edge.
+        test: CI test by name; ``auto`` follows the schema.
+        dof: Degrees of freedom of the table tests.
+        collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
+            ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
+            ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
+        grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
+
+    Leaks:
+        The coordinator learns, per layer, how many sites keep each edge; with ``max`` the best
+        p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
+        mean p of every candidate and the rows behind it; with ``vote`` the votes of every
+        candidate. Unanimous votes reveal every site's vote. Sites learn the skeleton.
+    """
+
+    alpha: float = 0.01
+    sepset: Literal["max", "mean", "vote"] = "max"
+    reference: Literal["paper", "code"] = "paper"
+    max_cond_size: int | None = 3
+    vote_share: float = 0.3
+    test: Literal["auto", "g2", "pearson", "fisherz"] = "auto"
+    dof: Literal["adjusted", "plain"] = "adjusted"
+    collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
+    grid_bits: int = 20
+
+    def __post_init__(self) -> None:
+        _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
+        _require(0.0 < self.vote_share < 1.0, "vote_share must lie strictly between 0 and 1")
+        _require(1 <= self.grid_bits <= MAX_GRID_BITS, f"grid_bits must be 1..{MAX_GRID_BITS}")
+        _require(
+            self.max_cond_size is None or self.max_cond_size >= 0,
+            "max_cond_size must not be negative",
+        )
+        _require(self.sepset in ("max", "mean", "vote"), "sepset must be max, mean or vote")
+        _require(self.reference in ("paper", "code"), "reference must be paper or code")
+        _require(self.test in ("auto", "g2", "pearson", "fisherz"), f"no test named {self.test!r}")
+        _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
+        _require(
+            self.collider_conflicts in ("auto", "strongest", "keep", "overwrite"),
+            "collider_conflicts must be auto, strongest, keep or overwrite",
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm in questions, policies and results."""
+        return "fedpc"
+
+    def ask(self, n_variables: int, n_sites: int) -> Asking:
+        """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
+
+        Args:
+            n_variables: Number of aligned variables, p.
+            n_sites: Size of the cohort, N.
+
+        Returns:
+            The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
+            number of candidates) / 4, else one per 250,000 candidates.
+
+        Leaks:
+            See the class.
+        """
+        skeleton, layers = yield from self._skeleton(n_variables, n_sites)
+        search = self._search(skeleton)
+        choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
+        index, support = yield from choose[self.sepset](search)
+        candidates = search.candidates()
+        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+        separators = {
+            pair: candidates.at(group, int(index[group])) if index[group] >= 0 else None
+            for group, pair in enumerate(pairs)
+        }
+        strengths = {pair: float(support[group]) for group, pair in enumerate(pairs)}
+        return FedPCOutcome(
+            skeleton=skeleton,
+            arcs=self._orient(skeleton, separators, strengths),
+            separators=separators,
+            support=strengths,
+            layers=layers,
+        )
+
+    def _skeleton(
+        self, n_variables: int, n_sites: int
+    ) -> Generator[Question, FloatVector, tuple[BoolMatrix, tuple[int, ...]]]:
+        """FedSkele (section 3.2.1)."""
+        kept = ~np.eye(n_variables, dtype=bool)
+        edges_left: list[int] = []
+        order: Literal["stable", "sequential"] = (
+            "stable" if self.reference == "paper" else "sequential"
+        )
+        layer = 0
+        while self._layer_possible(kept, layer):
+            packed = Skeleton.from_matrix(kept)
+            votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
+            dropped = packed.edges()[votes < self._votes_needed(n_sites)]
+            kept[dropped[:, 0], dropped[:, 1]] = False
+            kept[dropped[:, 1], dropped[:, 0]] = False
+            edges_left.append(packed.n_edges - len(dropped))
+            layer += 1
+        return kept, tuple(edges_left)
+
+    def _layer_possible(self, kept: BoolMatrix, layer: int) -> bool:
+        limit = math.inf if self.max_cond_size is None else self.max_cond_size
+        return layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer
+
+    def _votes_needed(self, n_sites: int) -> int:
+        """Least votes that keep an edge, at least 1: strictly more than, or half-up rounding."""
+        share = Fraction(str(self.vote_share)) * n_sites
+        if self.reference == "paper":
+            return math.floor(share) + 1
+        return max(1, math.floor(share + Fraction(1, 2)))
+
+    @property
+    def _spec(self) -> CITestSpec:
+        return CITestSpec(alpha=self.alpha, name=self.test, dof=self.dof)
+
+    def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
+        code = self.reference == "code"
+        return SeparatorSearch(
+            skeleton=Skeleton.from_matrix(skeleton),
+            pairs=pack_integers(unshielded_pairs(skeleton)),
+            test=self._spec,
+            pool="union" if code else "either",
+            max_cond_size=self.max_cond_size,
+            measure="correlation" if code and self.sepset == "max" else "p_value",
+            grid_bits=self.grid_bits,
+        )
+
+    def _by_maximum(
+        self, search: SeparatorSearch
+    ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+        """Highest score over all sites, then the first candidate attaining it (phase 3)."""
+        groups = search.n_groups
+        top = np.full(groups, search.top_score, dtype=np.int64)
+        peaks = yield from secure_max(
+            lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)), top
+        )
+        candidates = search.candidates()
+        totals = [candidates.total(g) if peaks[g] else 0 for g in range(groups)]
+        index = yield from secure_min(
+            lambda t: BestIndexPrecedes(
+                search=search, thresholds=pack_integers(t), peaks=pack_integers(peaks)
+            ),
+            np.array(totals, dtype=np.int64),
+        )
+        return np.where(peaks > 0, index, -1), np.ldexp(peaks - 1.0, -search.grid_bits)
+
+    def _by_scores(
+        self, search: SeparatorSearch
+    ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
+        """Highest mean p or most votes; ties go to the first candidate (section 5)."""
+        candidates = search.candidates()
+        totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
+        scores = yield from self._all_scores(search, int(totals.sum()))
+        index = np.full(search.n_groups, -1, dtype=np.int64)
+        support = np.zeros(search.n_groups)
+        least = self.alpha if self.sepset == "mean" else 0.0
+        for group, (start, total) in enumerate(
+            zip(np.cumsum(totals) - totals, totals, strict=True)
+        ):
+            own = scores[start : start + total]
+            best = int(own.argmax()) if total else 0
+            if total and own[best] > least:
+                index[group], support[group] = best, own[best]
+        return index, support
+
+    def _all_scores(
+        self, search: SeparatorSearch, total: int
+    ) -> Generator[Question, FloatVector, FloatVector]:
+        parts: list[FloatVector] = [np.zeros(0)]
+        kind: Literal["mean", "vote"] = "mean" if self.sepset == "mean" else "vote"
+        for first in range(0, total, SLICE):
+            count = min(SLICE, total - first)
+            sums = yield CandidateScores(search=search, first=first, count=count, score=kind)
+            if kind == "mean":
+                # Eq. 1 of FedCMFS: sum n_k p_k / sum n_k over the sites whose test is reliable
+                weighted, rows = sums[:count], sums[count:]
+                sums = np.divide(weighted, rows, out=np.zeros(count), where=rows > 0)
+            parts.append(sums)
+        return np.concatenate(parts)
+
+    def _orient(
+        self,
+        skeleton: BoolMatrix,
+        separators: dict[tuple[int, int], frozenset[int] | None],
+        support: dict[tuple[int, int], float],
+    ) -> BoolMatrix:
+        """Colliders (phase 4), then Meek's rules (phase 5)."""
+        code = self.reference == "code"
+        conflicts = self.collider_conflicts
+        if conflicts == "auto":
+            conflicts = "overwrite" if code else "strongest"
+        known = {
+            pair: frozenset[int]() if code and chosen is None else chosen
+            for pair, chosen in separators.items()
+        }
+        arcs = orient_colliders(skeleton, known, conflicts=conflicts, strength=support)
+        return meek(arcs)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ParameterError(message)

@@ -1,0 +1,395 @@
+"""The ``cipherdag`` command: it parses, calls and prints; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.federation import Federation
+    from cipherdag.protocol.session import RoundReport
+    from cipherdag.result import Result
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["--help"]})
+@click.version_option(package_name="cipherdag")
+def cli() -> None:
+    """Learn one causal graph from data that stays at its sites.
+
+    Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
+    5 a site does not answer, 6 data do not fit the schema.
+    """
+
+
+def fedpc_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that every way of running FedPC takes."""
+    options = [
+        click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
+        click.option(
+            "--protection",
+            type=click.Choice(["masking", "bfv", "none"]),
+            default="masking",
+            show_default=True,
+            help="How answers are protected; none is for debugging on data of your own.",
+        ),
+        click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
+        click.option(
+            "--sepset",
+            type=click.Choice(["max", "mean", "vote"]),
+            default="max",
+            show_default=True,
+            help="How the sites' separating sets are combined.",
+        ),
+        click.option(
+            "--reference",
+            type=click.Choice(["paper", "code"]),
+            default="paper",
+            show_default=True,
+            help="Follow the paper, or its original program, where the two differ.",
+        ),
+        click.option(
+            "--test",
+            type=click.Choice(["auto", "g2", "pearson", "fisherz"]),
+            default="auto",
+            show_default=True,
+            help="CI test; auto follows the schema.",
+        ),
+        click.option(
+            "--max-cond-size",
+            type=click.IntRange(min=-1),
+            default=3,
+            show_default=True,
+            help="Largest conditioning set; -1 for no limit.",
+        ),
+        click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
+        click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
+        click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@cli.group()
+def run() -> None:
+    """Run an algorithm over several sites' files."""
+
+
+@cli.group()
+def simulate() -> None:
+    """Split one file over several sites and run an algorithm."""
+
+
+@run.command("fedpc")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@fedpc_options
+def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
+    """FedPC over one CSV or Parquet file per site."""
+    from cipherdag.federation import Federation
+
+    names = _site_names(files)
+    federation = Federation.simulate(
+        dict(zip(names, files, strict=True)),
+        schema=options["schema"],
+        protection=options["protection"],
+        device=options["device"],
+    )
+    source = {"command": "run", "files": [str(file.resolve()) for file in files]}
+    _execute(federation, source, options)
+
+
+@simulate.command("fedpc")
+@click.argument("data", type=FILE)
+@click.option("--sites", type=click.IntRange(min=1), required=True, help="Number of sites.")
+@fedpc_options
+def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
+    """FedPC over the parts of one file, split unevenly by the seed."""
+    from cipherdag.federation import Federation
+
+    federation = Federation.split(
+        data,
+        sites,
+        seed=options["seed"],
+        schema=options["schema"],
+        protection=options["protection"],
+        device=options["device"],
+    )
+    source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
+    _execute(federation, source, options)
+
+
+@cli.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the new result.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.pass_context
+def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: bool) -> None:
+    """Repeat the run whose result FOLDER holds, from its run.toml and schema.toml."""
+    from cipherdag.result import read_run_toml
+
+    source = read_run_toml(folder / "run.toml")
+    options = {
+        **source["parameters"],
+        "protection": source["protection"],
+        "seed": source["seed"],
+        "device": source["device"],
+        "schema": folder / "schema.toml",
+        "truth": Path(source["truth"]) if source.get("truth") else None,
+        "out": out,
+        "as_json": as_json,
+    }
+    files = tuple(Path(file) for file in source["files"])
+    if source["command"] == "simulate":
+        context.invoke(simulate_fedpc, data=files[0], sites=source["sites"], **options)
+    else:
+        context.invoke(run_fedpc, files=files, **options)
+
+
+@cli.command()
+@click.option("--rows", type=click.IntRange(min=200), default=6000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
+def demo(rows: int, seed: int, out: Path | None) -> None:
+    """Three simulated hospitals learn the ASIA network, masked and then encrypted."""
+    import numpy as np
+
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.federation import Federation
+    from cipherdag.networks import asia
+
+    network = asia()
+    data = network.sample(rows, np.random.default_rng(seed))
+    click.echo(f"{rows} patients, {len(data.columns)} variables, three hospitals that share none.")
+    graphs = []
+    for protection in ("masking", "bfv"):
+        federation = Federation.split(data, 3, seed=seed, protection=protection)
+        result = _run(federation, FedPC(), seed, as_json=False, source={})
+        graphs.append(result.graph)
+        _show(result, network.graph, as_json=False)
+        if out is not None:
+            click.echo(f"Saved in {result.save(out / protection, truth=network.graph)}")
+    same = "the same graph" if graphs[0] == graphs[1] else "DIFFERENT graphs"
+    click.echo(f"\nMasking and homomorphic encryption gave {same}.")
+    if graphs[0] != graphs[1]:
+        raise errors.AggregateRangeError("the two protections disagree")
+
+
+@cli.group()
+def schema() -> None:
+    """Describe the columns of a study."""
+
+
+@schema.command("infer")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option("--out", type=click.Path(path_type=Path), help="File to write instead of printing.")
+def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
+    """Write a commented schema.toml from one or several files, for you to read and edit."""
+    from cipherdag.sites.schema import Schema
+
+    text = Schema.infer(list(files)).dumps()
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if out.exists():
+        raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
+    out.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
+
+
+@cli.group()
+def audit() -> None:
+    """Read and check what left each site."""
+
+
+@audit.command("verify")
+@click.argument("folder", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def audit_verify(folder: Path, *, as_json: bool) -> None:
+    """Check every ledger of a result folder: chain, signatures, and that none was cut."""
+    from cipherdag.result import verify_folder
+
+    heads = verify_folder(folder)
+    if as_json:
+        click.echo(json.dumps({name: asdict(head) for name, head in heads.items()}))
+        return
+    for name, head in heads.items():
+        click.echo(f"{name}: {head.records} records, unbroken, signed, head {head.hash[:16]}")
+
+
+@audit.command("show")
+@click.argument("folder", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
+def audit_show(folder: Path, *, as_json: bool) -> None:
+    """Say in sentences what left each site."""
+    from cipherdag.result import read_folder_releases
+    from cipherdag.terminal import release_lines
+
+    releases = read_folder_releases(folder)
+    if as_json:
+        for records in releases.values():
+            for record in records:
+                click.echo(json.dumps({f: getattr(record, f) for f in record.__struct_fields__}))
+        return
+    click.echo("\n".join(release_lines(releases)))
+
+
+@cli.group()
+def graph() -> None:
+    """Show, compare and export a learnt graph."""
+
+
+@graph.command("show")
+@click.argument("folder", type=FOLDER)
+def graph_show(folder: Path) -> None:
+    """Print the edges of a result folder."""
+    from cipherdag.result import read_graph
+
+    click.echo(str(read_graph(folder)))
+
+
+@graph.command("compare")
+@click.argument("folder", type=FOLDER)
+@click.argument("other", type=click.Path(exists=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
+    """Compare a result's graph with another result folder or a CSV of edges."""
+    from cipherdag.algorithms.metrics import compare
+    from cipherdag.result import read_graph
+    from cipherdag.terminal import metrics_line
+
+    learned = read_graph(folder)
+    reference = read_graph(other) if other.is_dir() else _edges(other, learned)
+    metrics = compare(learned, reference.to_cpdag() if reference.is_dag else reference)
+    click.echo(json.dumps(asdict(metrics)) if as_json else metrics_line(metrics) + "  (CPDAGs)")
+
+
+@graph.command("export")
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["graphml", "dot", "dagitty", "csv", "svg", "png"]),
+    required=True,
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+def graph_export(folder: Path, kind: str, out: Path) -> None:
+    """Write a result's graph in another format."""
+    from cipherdag.result import export_graph, read_graph
+
+    export_graph(read_graph(folder), kind, out)
+    click.echo(f"Wrote {out}")
+
+
+def _site_names(files: tuple[Path, ...]) -> list[str]:
+    """Sites are called like their files, without the endings."""
+    names = [file.name.split(".")[0] for file in files]
+    if len(set(names)) != len(names):
+        raise errors.ParameterError(
+            "two files have the same name", remedy="Rename one: a site is called like its file."
+        )
+    return names
+
+
+def _algorithm(options: dict[str, Any]) -> FedPC:
+    from cipherdag.algorithms.fedpc import FedPC
+
+    size = options["max_cond_size"]
+    return FedPC(
+        alpha=options["alpha"],
+        sepset=options["sepset"],
+        reference=options["reference"],
+        test=options["test"],
+        max_cond_size=None if size == -1 else size,
+    )
+
+
+def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
+    from cipherdag.result import writable_folder
+
+    out, as_json = options["out"], options["as_json"]
+    if out is not None:
+        writable_folder(out)
+    names = federation.sites[0].table.names
+    truth = _edges(options["truth"], names) if options["truth"] else None
+    parameters = ("alpha", "sepset", "reference", "test", "max_cond_size")
+    source |= {
+        "algorithm": "fedpc",
+        "protection": options["protection"],
+        "seed": options["seed"],
+        "device": options["device"],
+        "truth": str(options["truth"].resolve()) if options["truth"] else "",
+        "parameters": {name: options[name] for name in parameters},
+    }
+    algorithm = _algorithm(options)
+    result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
+    if out is not None:
+        result.save(out, truth=truth)
+    _show(result, truth, as_json=as_json)
+    if out is not None and not as_json:
+        click.echo(f"Saved in {out}")
+
+
+def _run(
+    federation: Federation, algorithm: FedPC, seed: int, *, as_json: bool, source: dict[str, Any]
+) -> Result:
+    from cipherdag.terminal import heading, round_line
+
+    def progress(report: RoundReport) -> None:
+        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+
+    if not as_json:
+        click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
+    return federation.run(algorithm, seed=seed, progress=progress, source=source)
+
+
+def _show(result: Result, truth: CausalGraph | None, *, as_json: bool) -> None:
+    from cipherdag.sites.ledger import read_releases
+    from cipherdag.terminal import release_lines, result_lines
+
+    if as_json:
+        click.echo(json.dumps({"result": result.to_dict(truth)}))
+        return
+    releases = {name: read_releases(lines) for name, lines in result.ledgers.items()}
+    click.echo("\n".join([*result_lines(result, truth), "", *release_lines(releases)]))
+
+
+def _edges(path: Path, names: Any) -> CausalGraph:
+    from cipherdag.algorithms.graphs import CausalGraph
+
+    nodes = names.nodes if isinstance(names, CausalGraph) else names
+    return CausalGraph.from_csv(path.read_text("utf-8"), nodes=tuple(nodes))
+
+
+def main() -> None:
+    """Entry point: prints failures in four lines and exits with the error's code."""
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.ERROR, stream=sys.stderr)
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except errors.CipherdagError as error:
+        from cipherdag.terminal import failure_lines
+
+        click.echo("\n".join(failure_lines(error)), err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,283 @@
+"""The face for Python: put sites together, run an algorithm, get a result."""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cipherdag.errors import CohortError, ParameterError, ProtectionError, SchemaError
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.messages import Member, Protection
+from cipherdag.protocol.session import RoundReport, Session
+from cipherdag.result import Result
+from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.data import SiteTable, load_table
+from cipherdag.sites.ledger import Ledger, LedgerHead
+from cipherdag.sites.policy import Policy
+from cipherdag.sites.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.schema import Schema
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.protocol.engines.engine import Engine
+    from cipherdag.protocol.engines.local import Handler
+
+    Data = pd.DataFrame | str | Path
+
+PROTECTIONS: tuple[Protection, ...] = ("masking", "bfv", "none")
+SITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+PACKAGES = ("cipherdag", "torch", "numpy", "cryptography", "tenseal")
+
+Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One site of a federation in this process: its name, its aligned table, its own policy."""
+
+    name: str
+    table: SiteTable = field(repr=False)
+    policy: Policy = field(default_factory=Policy)
+
+    def __post_init__(self) -> None:
+        if not SITE_NAME.fullmatch(self.name) or self.name == "coordinator":
+            raise ParameterError(
+                f"{self.name!r} cannot name a site",
+                remedy="Use 1 to 64 letters, digits, '.', '_' or '-', and not 'coordinator'.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """Sites that learn together under one protection; make one with `simulate` or `split`.
+
+    Attributes:
+        sites: The sites in order.
+        protection: ``masking``, ``bfv`` or ``none``.
+        device: Where the sites compute: ``cpu``, ``cuda`` or ``auto``.
+        wire: Makes the engine from the sites' handlers; the in-process engine by default.
+    """
+
+    sites: tuple[Site, ...]
+    protection: Protection = "masking"
+    device: str = "auto"
+    wire: Wire = field(default=LocalEngine, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.protection not in PROTECTIONS:
+            raise ProtectionError(f"there is no protection named {self.protection!r}")
+        names = [site.name for site in self.sites]
+        if len(set(names)) != len(names):
+            raise CohortError("two sites have the same name")
+        if not names:
+            raise CohortError("a federation needs at least one site")
+
+    @classmethod
+    def simulate(
+        cls,
+        data: Mapping[str, Data],
+        *,
+        schema: Schema | str | Path | None = None,
+        protection: Protection = "masking",
+        device: str = "auto",
+        policy: Policy | None = None,
+    ) -> Federation:
+        """Sites in this process from their data; privacy code and messages are the real ones.
+
+        Args:
+            data: A DataFrame, CSV or Parquet file for each site's name.
+            schema: A schema or its file; inferred from all data together when None, which only
+                a run in one process can do.
+            protection: ``masking``, ``bfv`` or ``none``.
+            device: ``cpu``, ``cuda`` or ``auto``.
+            policy: The sites' policy; by default the strictest that allows ``protection``.
+
+        Raises:
+            DataError: Data do not fit the schema.
+            ProtectionError: There is no such protection.
+            CohortError: Two sites have the same name, or there is none.
+        """
+        known = _schema(schema, list(data.values()))
+        own = policy or _default_policy(protection)
+        sites = tuple(
+            Site(name, load_table(source, known, site=name), own) for name, source in data.items()
+        )
+        return cls(sites=sites, protection=protection, device=device)
+
+    @classmethod
+    def split(
+        cls,
+        data: Data,
+        n_sites: int,
+        *,
+        seed: int = 0,
+        schema: Schema | str | Path | None = None,
+        protection: Protection = "masking",
+        device: str = "auto",
+        policy: Policy | None = None,
+    ) -> Federation:
+        """Sites that each hold an uneven part of one table (FedPC, section 4.1.1).
+
+        Args:
+            data: The whole table.
+            n_sites: Number of sites, each with at least n / (2 n_sites) rows.
+            seed: Seed of the split.
+            schema: As for `simulate`.
+            protection: As for `simulate`.
+            device: As for `simulate`.
+            policy: As for `simulate`.
+        """
+        from cipherdag.sites.splitting import split_rows
+
+        table = load_table(data, _schema(schema, [data]), site=None)
+        rows = split_rows(table.rows, n_sites, rng=np.random.default_rng(seed))
+        width = len(str(n_sites))
+        own = policy or _default_policy(protection)
+        sites = tuple(
+            Site(f"site-{number:0{width}d}", table.take(part), own)
+            for number, part in enumerate(rows, start=1)
+        )
+        return cls(sites=sites, protection=protection, device=device)
+
+    def run(
+        self,
+        algorithm: FedPC,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Result:
+        """Run one algorithm over all sites.
+
+        Args:
+            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
+            seed: Seed of everything that draws at random in the algorithm (FedPC draws nothing).
+            progress: Called after every round.
+            source: What a saved ``run.toml`` says about where the data came from.
+
+        Raises:
+            PrivacyError: A site refused, or a message was altered.
+            SiteNotReadyError: A site failed in its own computation.
+            SiteUnreachableError: A site did not answer.
+        """
+        started = time.perf_counter()
+        coordinator = SigningIdentity.generate()
+        identities = {site.name: SigningIdentity.generate() for site in self.sites}
+        pinned = {name: identity.public for name, identity in identities.items()}
+        ledgers = {site.name: Ledger(site.name, identities[site.name]) for site in self.sites}
+        runtimes = {
+            site.name: SiteRuntime(
+                SiteProfile(
+                    name=site.name,
+                    identity=identities[site.name],
+                    coordinator=coordinator.public,
+                    pinned=pinned,
+                    schema=site.table.schema.canonical(),
+                    rows=site.table.rows,
+                ),
+                Respondent(len(site.table.names), table_tests(site.table, device=self.device)),
+                site.policy,
+                ledgers[site.name],
+            )
+            for site in self.sites
+        }
+        session = Session(
+            self.wire({name: runtime.handle for name, runtime in runtimes.items()}),
+            coordinator,
+            [Member(name=name, identity=key) for name, key in pinned.items()],
+            protection=self.protection,
+            algorithm=algorithm.name,
+            progress=progress,
+        )
+        n_variables = session.open()
+        outcome = session.run(algorithm.ask(n_variables, len(self.sites)))
+        closed = session.finish()
+        heads = {
+            name: LedgerHead(last.records, last.ledger_head.hex(), name, pinned[name].hex())
+            for name, last in closed.items()
+        }
+        graph, dag, note = named_graphs(outcome, self.sites[0].table.names)
+        return Result(
+            algorithm=algorithm.name,
+            parameters=asdict(algorithm),
+            protection=self.protection,
+            graph=graph,
+            dag=dag,
+            dag_note=note,
+            identifiers=_identifiers(self.sites[0].table.names),
+            sites=tuple(pinned),
+            rounds=session.rounds,
+            seconds=time.perf_counter() - started,
+            bytes_sent_per_site=session.bytes_sent_per_site,
+            seed=seed,
+            versions=_versions(),
+            ledgers={name: ledger.lines for name, ledger in ledgers.items()},
+            heads=heads,
+            source=source or {},
+            schema=self.sites[0].table.schema.dumps(),
+        )
+
+
+def named_graphs(
+    outcome: FedPCOutcome, names: Sequence[str]
+) -> tuple[CausalGraph, CausalGraph, str]:
+    """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.orientation import acyclic_extension
+
+    graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+    extension = acyclic_extension(outcome.arcs)
+    dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
+    if extension.consistent:
+        return graph, dag, ""
+    turned = ", ".join(f"{names[a]} --> {names[b]}" for a, b in extension.reversed_edges)
+    note = "The graph has no consistent DAG extension (the sites' evidence conflicts)"
+    return graph, dag, f"{note}; turned round: {turned or 'no edge, but colliders differ'}."
+
+
+def _identifiers(names: Sequence[str]) -> dict[str, str]:
+    """Identifiers "1", "2", ... in alphabetical order (FedPC, section 3.3 and S-2)."""
+    return {name: str(number) for number, name in enumerate(names, start=1)}
+
+
+def _schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> Schema:
+    if schema is None:
+        inferred = Schema.infer(data)
+        ignored = [column.name for column in inferred.columns if column.kind == "ignore"]
+        if ignored:
+            raise SchemaError(
+                "without a schema a column that is constant, or looks like an identifier, "
+                "is not dropped silently",
+                column=", ".join(ignored),
+                remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
+                "read it, and give it with --schema.",
+            )
+        return inferred
+    return schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+
+
+def _default_policy(protection: Protection) -> Policy:
+    return replace(Policy(), allow_unprotected=protection == "none")
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions

@@ -1,0 +1,90 @@
+"""Comparisons over sites made of sums alone: "does any site exceed?" and the secure maximum.
+
+In a comparison each site adds a fresh uniform nonzero word where its value exceeds a threshold,
+and zero elsewhere; the sum is zero iff no site exceeds (but for a chance of 2**-64, or 1/t under
+BFV). A maximum is found by asking for ``arity - 1`` thresholds at a time.
+
+Leaks:
+    The coordinator learns whether any site exceeds each threshold it asked, so of a maximum it
+    learns just the maximum on the grid, not who attains it nor how many do. A site that colludes
+    with the coordinator can leave its own value out and learns the maximum of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.algorithms.questions import FloatVector, IndexArray, Question
+
+BoolVector = NDArray[np.bool_]
+Ask = Callable[[IndexArray], Question]
+Asked = TypeVar("Asked", bound=Question)
+
+
+def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVector]:
+    """Ask one comparison; whether any site exceeds, shape (length,)."""
+    answer = yield question
+    return answer > 0.0
+
+
+def secure_max(
+    ask: Ask, upper: IndexArray, *, arity: int = 16
+) -> Generator[Question, FloatVector, IndexArray]:
+    """The largest value over all sites of every group, for whole numbers in 0..upper.
+
+    Args:
+        ask: Makes the question "is your value larger than each threshold?" from thresholds of
+            shape (G, arity - 1); a site's answer is 0/1 row by row.
+        upper: Largest possible value of each group, shape (G,), declared and public.
+        arity: Parts that a round cuts the remaining interval into; 16 takes 5 rounds and 75 words
+            a group for 20 bits, 2 takes 20 rounds and 20 words.
+
+    Returns:
+        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds.
+
+    Leaks:
+        The maximum of every group, nothing else of any site (see the module).
+    """
+    low = np.zeros_like(upper)
+    high = upper.copy()
+    while (low < high).any():
+        thresholds = _thresholds(low, high, arity)
+        exceeded = yield from secure_any(ask(thresholds))
+        count = exceeded.reshape(thresholds.shape).sum(axis=1)
+        # thresholds ascend, so the count of exceeded ones says which part holds the maximum
+        bounds = np.column_stack([low - 1, thresholds, high])
+        groups = np.arange(len(low))
+        low, high = bounds[groups, count] + 1, bounds[groups, count + 1]
+    return low
+
+
+def secure_min(
+    ask: Ask, upper: IndexArray, *, arity: int = 16
+) -> Generator[Question, FloatVector, IndexArray]:
+    """The smallest value over all sites of every group, for whole numbers in 0..upper.
+
+    Args:
+        ask: Makes the question "is your value below each threshold?", thresholds as above.
+        upper: Largest possible value of each group, shape (G,).
+        arity: As for `secure_max`.
+
+    Returns:
+        Minima of shape (G,).
+
+    Leaks:
+        The minimum of every group, nothing else of any site.
+    """
+    mirrored = yield from secure_max(lambda t: ask(upper[:, None] - t), upper, arity=arity)
+    return upper - mirrored
+
+
+def _thresholds(low: IndexArray, high: IndexArray, arity: int) -> IndexArray:
+    """Thresholds t with low <= t <= high - 1, ascending, cutting [low, high] into equal parts."""
+    steps = np.arange(1, arity, dtype=np.int64)
+    width = (high - low + 1)[:, None]
+    cut = low[:, None] - 1 + -(-width * steps // arity)
+    return np.clip(cut, low[:, None], np.maximum(high - 1, low)[:, None])

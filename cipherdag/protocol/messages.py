@@ -1,0 +1,300 @@
+"""Everything that travels, as strictly decoded and signed structs with a version and a size limit.
+
+A message is an `Envelope`: who, in which session, about what, a body in msgpack, and an Ed25519
+signature over all of it. Bodies are decoded with unknown fields forbidden, and nothing in them is
+code. Questions travel inside `Ask`; their digest binds session, cohort, protection, round and
+every parameter.
+
+Leaks:
+    Whoever carries a message sees its topic, sender and length, the questions, and shares that say
+    nothing on their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from cipherdag.algorithms.questions import Encoding, Question
+from cipherdag.errors import MalformedMessageError, SignatureError
+from cipherdag.privacy.aggregation import Declaration, Segment
+from cipherdag.privacy.identity import SigningIdentity, verify
+
+WIRE_VERSION: Final = 1
+MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
+SESSION_BYTES: Final = 16
+COORDINATOR: Final = "coordinator"
+RECEIPT_DOMAIN: Final = b"cipherdag receipt"
+
+Topic = Literal[
+    "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
+    "open", "opened", "finish", "closed", "refusal",
+]  # fmt: skip
+Protection = Literal["masking", "bfv", "none"]
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
+    """What every message body has in common: strict decoding."""
+
+
+class Envelope(Body, frozen=True):
+    """One signed message; ``sender`` is a site's name, or ``coordinator``."""
+
+    version: int
+    session: bytes
+    sender: str
+    topic: Topic
+    body: bytes
+    signature: bytes
+
+
+class Member(Body, frozen=True):
+    """One site of a cohort and its pinned Ed25519 public key (32 bytes)."""
+
+    name: str
+    identity: bytes
+
+
+class Invite(Body, frozen=True):
+    """Opens a session: the cohort in order, the protection and the algorithm."""
+
+    cohort: tuple[Member, ...]
+    protection: Protection
+    algorithm: str
+
+
+class Offer(Body, frozen=True):
+    """A site's ephemeral public keys for one session, bound to the invite it saw."""
+
+    invite_digest: bytes
+    x25519: bytes
+    mlkem: bytes
+
+
+class Offers(Body, frozen=True):
+    """The signed offers of the whole cohort in order, relayed as they were received."""
+
+    envelopes: tuple[bytes, ...]
+
+
+class Seals(Body, frozen=True):
+    """A site's ML-KEM ciphertexts for the later sites, and what the first site seals for them.
+
+    Attributes:
+        transcript: Digest of all offers.
+        ciphertexts: One per later site in cohort order.
+        secrets: From the first site only, one sealed `SharedSecrets` per later site.
+        public_context: From the first site under BFV: the coordinator's key-free context.
+    """
+
+    transcript: bytes
+    ciphertexts: tuple[bytes, ...]
+    secrets: tuple[bytes, ...] = ()
+    public_context: bytes = b""
+
+
+class SharedSecrets(Body, frozen=True):
+    """What all sites know and the coordinator does not; it travels sealed, site to site."""
+
+    alignment_key: bytes
+    context: bytes
+    schema: bytes
+
+
+class Sealed(Body, frozen=True):
+    """The signed seals of the whole cohort in order, relayed as they were received."""
+
+    envelopes: tuple[bytes, ...]
+
+
+class Ready(Body, frozen=True):
+    """A site is set up: its keyed schema digest and the number of aligned variables."""
+
+    schema_digest: bytes
+    n_variables: int
+
+
+class Ask(Body, frozen=True):
+    """Round ``number``: a question, and every site's signature on the round before.
+
+    The receipts show each site that all were asked the same: a coordinator that splits its
+    questions cannot produce them.
+    """
+
+    number: int
+    question: Question
+    receipts: tuple[bytes, ...]
+
+
+class Share(Body, frozen=True):
+    """A protected answer and the receipt: the site's signature on the round's digest."""
+
+    digest: bytes
+    receipt: bytes
+    share: bytes
+
+
+class Open(Body, frozen=True):
+    """Asks a site to open the combined ciphertext of the current round, with all its receipts."""
+
+    digest: bytes
+    combined: bytes
+    receipts: tuple[bytes, ...]
+
+
+class Opened(Body, frozen=True):
+    """The opened sum, as words modulo the plaintext modulus."""
+
+    digest: bytes
+    words: bytes
+
+
+class Finish(Body, frozen=True):
+    """Ends a session, with the receipts of the last round."""
+
+    receipts: tuple[bytes, ...]
+
+
+class Closed(Body, frozen=True):
+    """A site's last word: the head of its ledger and the number of its records."""
+
+    ledger_head: bytes
+    records: int
+
+
+class Refusal(Body, frozen=True):
+    """Why a site refused: the name of an error of `cipherdag.errors` and a text without data."""
+
+    error: str
+    message: str
+
+
+BodyType = TypeVar("BodyType", bound=Body)
+_ENVELOPE = msgspec.msgpack.Decoder(Envelope)
+
+
+def encode(body: Body) -> bytes:
+    """Canonical msgpack of a body: equal bodies give equal bytes."""
+    return msgspec.msgpack.encode(body, order="deterministic")
+
+
+def decode(body: bytes, kind: type[BodyType]) -> BodyType:
+    """Decode strictly; raises MalformedMessageError without quoting any content."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        raise MalformedMessageError(f"the bytes are not a valid {kind.__name__}") from None
+
+
+def seal_envelope(
+    identity: SigningIdentity, *, session: bytes, sender: str, topic: Topic, body: Body
+) -> bytes:
+    """A signed message as bytes."""
+    payload = encode(body)
+    signature = identity.sign(
+        b"cipherdag envelope", *_signed_parts(session, sender, topic, payload)
+    )
+    return encode(
+        Envelope(
+            version=WIRE_VERSION,
+            session=session,
+            sender=sender,
+            topic=topic,
+            body=payload,
+            signature=signature,
+        )
+    )
+
+
+def open_envelope(
+    message: bytes, *, identity: bytes, session: bytes, sender: str, topic: Topic
+) -> bytes:
+    """Check length, version, session, sender, topic and signature, in this order.
+
+    Args:
+        message: What arrived.
+        identity: The sender's pinned public key.
+        session: The session it must belong to.
+        sender: Whom it must come from.
+        topic: What it must be about.
+
+    Returns:
+        The body, still encoded.
+
+    Raises:
+        MalformedMessageError: Too long, not an envelope, another version or topic.
+        SignatureError: Another session or sender, or a signature that does not verify.
+    """
+    envelope = read_envelope(message)
+    if envelope.topic != topic:
+        raise MalformedMessageError(f"expected a message about {topic}, got {envelope.topic}")
+    if envelope.session != session or envelope.sender != sender:
+        raise SignatureError("the message belongs to another session or sender")
+    verify(
+        identity,
+        envelope.signature,
+        b"cipherdag envelope",
+        *_signed_parts(session, sender, topic, envelope.body),
+    )
+    return envelope.body
+
+
+def read_envelope(message: bytes) -> Envelope:
+    """Decode an envelope without trusting it: only length, form and version are checked."""
+    if len(message) > MAX_MESSAGE_BYTES:
+        raise MalformedMessageError("the message is longer than the limit")
+    try:
+        envelope = _ENVELOPE.decode(message)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        raise MalformedMessageError("the bytes are not an envelope") from None
+    if envelope.version != WIRE_VERSION:
+        raise MalformedMessageError(
+            f"the message has version {envelope.version}, this side speaks {WIRE_VERSION}"
+        )
+    if len(envelope.session) != SESSION_BYTES:
+        raise MalformedMessageError("the session identifier has the wrong length")
+    return envelope
+
+
+def _signed_parts(session: bytes, sender: str, topic: str, payload: bytes) -> tuple[bytes, ...]:
+    version = WIRE_VERSION.to_bytes(2, "big")
+    return version, session, sender.encode(), topic.encode(), payload
+
+
+def digest(purpose: bytes, *parts: bytes) -> bytes:
+    """SHA-256 over length-prefixed parts under a purpose: 32 bytes."""
+    state = hashlib.sha256(b"cipherdag digest")
+    for part in (purpose, *parts):
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()
+
+
+def question_digest(*, invite_digest: bytes, transcript: bytes, number: int, ask: Ask) -> bytes:
+    """The digest that keys, masks and signatures of a round are bound to.
+
+    It covers the invite (session, cohort, protection, algorithm), the key agreement's transcript,
+    the round's number and the whole question.
+    """
+    question = msgspec.msgpack.encode(ask.question, order="deterministic")
+    return digest(b"question", invite_digest, transcript, number.to_bytes(8, "big"), question)
+
+
+def declaration(question: Question, digest_: bytes, cohort_size: int) -> Declaration:
+    """What a round's shares are for, as the privacy layer wants it."""
+    return Declaration(
+        digest=digest_,
+        cohort_size=cohort_size,
+        segments=tuple(_segment(encoding) for encoding in question.encodings),
+    )
+
+
+def _segment(encoding: Encoding) -> Segment:
+    return Segment(
+        length=encoding.length,
+        bound=encoding.bound,
+        resolution_bits=encoding.resolution_bits,
+        comparison=encoding.comparison,
+    )

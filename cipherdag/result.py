@@ -1,0 +1,314 @@
+"""What a run gives back: a graph by name, what left each site, and what it cost."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.errors import LedgerError, OutputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.metrics import GraphMetrics
+    from cipherdag.protocol.session import RoundReport
+    from cipherdag.sites.ledger import LedgerHead, Release
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result of one run.
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        parameters: Its parameters.
+        protection: How answers were protected.
+        graph: The CPDAG, with the columns' names.
+        dag: A DAG of the class that the CPDAG stands for, never cyclic.
+        dag_note: Empty, or what had to change because no consistent extension exists.
+        identifiers: The identifier that travelled for each name, "1" for the first in the
+            alphabet.
+        sites: Names of the sites.
+        rounds: One report per round.
+        seconds: Wall time of the run.
+        bytes_sent_per_site: Bytes that left each site.
+        seed: Seed of the run.
+        versions: Versions of Python and the packages that computed it.
+        ledgers: Every site's ledger, line by line.
+        heads: Where each ledger ended, as the site itself reported.
+        source: What `run.toml` needs to repeat the run.
+        schema: The schema in TOML.
+    """
+
+    algorithm: str
+    parameters: Mapping[str, Any]
+    protection: str
+    graph: CausalGraph
+    dag: CausalGraph
+    dag_note: str
+    identifiers: Mapping[str, str]
+    sites: tuple[str, ...]
+    rounds: tuple[RoundReport, ...]
+    seconds: float
+    bytes_sent_per_site: Mapping[str, int]
+    seed: int
+    versions: Mapping[str, str]
+    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
+    heads: Mapping[str, LedgerHead] = field(repr=False)
+    source: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    schema: str = field(repr=False, default="")
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """What left each site: one row per record of the ledgers."""
+        import pandas as pd
+
+        from cipherdag.sites.ledger import read_releases
+
+        rows = [
+            {name: getattr(record, name) for name in record.__struct_fields__}
+            for lines in self.ledgers.values()
+            for record in read_releases(lines)
+        ]
+        return pd.DataFrame(rows)
+
+    def metrics(self, truth: CausalGraph) -> GraphMetrics:
+        """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
+        from cipherdag.algorithms.metrics import compare
+
+        return compare(self.dag, truth)
+
+    def metrics_cpdag(self, truth: CausalGraph) -> GraphMetrics:
+        """Compare the CPDAG with the CPDAG of a true DAG."""
+        from cipherdag.algorithms.metrics import compare
+
+        return compare(self.graph, truth.to_cpdag())
+
+    def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
+        """All of `result.json`, with metrics where a true DAG is given."""
+        report: dict[str, Any] = {
+            "algorithm": self.algorithm,
+            "protection": self.protection,
+            "sites": list(self.sites),
+            "rounds": len(self.rounds),
+            "seconds": round(self.seconds, 3),
+            "bytes_sent_per_site": dict(self.bytes_sent_per_site),
+            "seed": self.seed,
+            "parameters": dict(self.parameters),
+            "variables": dict(self.identifiers),
+            "edges": [self._edge(edge) for edge in self.graph.edges],
+            "dag_edges": [self._edge(edge) for edge in self.dag.edges],
+            "dag_note": self.dag_note,
+            "round_reports": [asdict(report) for report in self.rounds],
+            "ledgers": {name: asdict(head) for name, head in self.heads.items()},
+            "versions": dict(self.versions),
+        }
+        if truth is not None:
+            report["metrics"] = asdict(self.metrics(truth))
+            report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
+        return report
+
+    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+        """Write the result folder.
+
+        Args:
+            folder: Where; made if it is not there. A result already in it is replaced.
+            truth: A true DAG, to write metrics.
+
+        Returns:
+            The folder: ``result.json``, ``edges.csv``, ``graph.graphml``, ``graph.dot``,
+            ``graph.svg``, ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
+
+        Raises:
+            OutputError: The folder cannot be written.
+        """
+        path = Path(folder)
+        try:
+            (path / "releases").mkdir(parents=True, exist_ok=True)
+            for old in (path / "releases").glob("*.jsonl"):
+                old.unlink()
+            for name, text in self._texts(truth).items():
+                (path / name).write_text(text, encoding="utf-8")
+            self._draw(path / "graph.svg")
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        return path
+
+    def _texts(self, truth: CausalGraph | None) -> dict[str, str]:
+        texts = {
+            "result.json": json.dumps(self.to_dict(truth), indent=2, ensure_ascii=False) + "\n",
+            "edges.csv": self.graph.to_csv(),
+            "graph.graphml": self.graph.to_graphml(),
+            "graph.dot": self.graph.to_dot(),
+            "run.toml": run_toml(self.source),
+            "schema.toml": self.schema,
+        }
+        for site, lines in self.ledgers.items():
+            texts[f"releases/{site}.jsonl"] = "".join(line + "\n" for line in lines)
+        return texts
+
+    def _draw(self, path: Path) -> None:
+        from cipherdag.drawing import draw_svg
+
+        draw_svg(self.graph, path)
+
+    def _edge(self, edge: Any) -> dict[str, str]:
+        return {
+            "from": edge.source,
+            "to": edge.target,
+            "mark": edge.mark,
+            "from_id": self.identifiers[edge.source],
+            "to_id": self.identifiers[edge.target],
+        }
+
+
+def writable_folder(folder: Path) -> None:
+    """Make the folder before a long run, so that the run is not lost.
+
+    Raises:
+        OutputError: It cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".cipherdag-writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def read_graph(folder: Path) -> CausalGraph:
+    """The CPDAG of a saved result, isolated variables included.
+
+    Raises:
+        OutputError: The folder holds no readable result.json.
+    """
+    from cipherdag.algorithms.graphs import CausalGraph
+
+    report = _read_report(folder)
+    pairs = [(edge["from"], edge["to"], edge["mark"]) for edge in report["edges"]]
+    return CausalGraph.from_edges(
+        tuple(report["variables"]),
+        directed=[(a, b) for a, b, mark in pairs if mark == "-->"],
+        undirected=[(a, b) for a, b, mark in pairs if mark == "---"],
+    )
+
+
+def export_graph(graph: CausalGraph, kind: str, path: Path) -> None:
+    """Write a graph as ``graphml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    from cipherdag.drawing import draw
+
+    try:
+        if kind in ("svg", "png"):
+            draw(graph, path)
+        else:
+            text: str = getattr(graph, f"to_{kind}")()
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
+    """The records of every ledger in a result folder, by site, unverified."""
+    from cipherdag.sites.ledger import read_releases
+
+    return {name: read_releases(lines) for name, lines in _ledger_lines(folder).items()}
+
+
+def verify_folder(folder: Path) -> dict[str, LedgerHead]:
+    """Check every ledger of a result folder against itself and against result.json.
+
+    Returns:
+        Where each site's ledger ends.
+
+    Raises:
+        LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
+        OutputError: The folder holds no readable result.
+    """
+    from cipherdag.sites.ledger import verify_ledger
+
+    expected = _read_report(folder)["ledgers"]
+    ledgers = _ledger_lines(folder)
+    heads: dict[str, LedgerHead] = {}
+    for site in sorted(set(expected) | set(ledgers)):
+        if site not in ledgers or site not in expected:
+            raise LedgerError("the ledger is missing, or no site of the run has it", site=site)
+        try:
+            head = verify_ledger(ledgers[site], identity=expected[site]["identity"])
+        except LedgerError as error:
+            error.site = site
+            raise
+        if (head.records, head.hash) != (expected[site]["records"], expected[site]["hash"]):
+            raise LedgerError(
+                f"the ledger ends after line {head.records} with another record than the site "
+                f"reported, whose line {expected[site]['records']} was the last",
+                line=head.records,
+                site=site,
+            )
+        heads[site] = head
+    return heads
+
+
+def _ledger_lines(folder: Path) -> dict[str, list[str]]:
+    from cipherdag.sites.ledger import ledger_lines
+
+    files = sorted((folder / "releases").glob("*.jsonl"))
+    if not files:
+        raise OutputError(f"{folder} holds no ledger", remedy="Name the --out folder of a run.")
+    try:
+        return {file.stem: ledger_lines(file.read_text("utf-8")) for file in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"a ledger of {folder} cannot be read as text") from error
+
+
+def _read_report(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    try:
+        report = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise OutputError(
+            f"{path} cannot be read", remedy="Name the --out folder of a finished run."
+        ) from error
+    if not isinstance(report, dict) or not {"edges", "variables", "ledgers"} <= set(report):
+        raise OutputError(f"{path} is not the result of a run")
+    return report
+
+
+def read_run_toml(path: Path) -> dict[str, Any]:
+    """The description of a saved run.
+
+    Raises:
+        OutputError: The file is not there or not a run's description.
+    """
+    try:
+        source = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise OutputError(f"{path} cannot be read") from error
+    if not {"command", "files", "parameters", "protection", "seed", "device"} <= set(source):
+        raise OutputError(f"{path} does not describe a run")
+    return source
+
+
+def run_toml(source: Mapping[str, Any]) -> str:
+    """A run's description as TOML: strings, numbers, booleans, lists and one level of tables."""
+    lines = ["# Repeats this run: cipherdag repeat FOLDER", ""]
+    tables = {key: value for key, value in source.items() if isinstance(value, Mapping)}
+    lines += [f"{key} = {_toml(value)}" for key, value in source.items() if key not in tables]
+    for key, table in tables.items():
+        lines += ["", f"[{key}]"]
+        lines += [f"{name} = {_toml(value)}" for name, value in table.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    # JSON strings, numbers, booleans and lists of them are valid TOML values
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,341 @@
+"""Contingency counts of many small sets of discrete variables at once.
+
+All counts are integers and come out the same whichever way they are taken: by one-hot matrix
+products, by packed mixed-radix codes, or by sorting where a table has far more cells than rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.evidence import IndexArray
+
+MISSING = -(2**28)  # below every code of a table, and far from the end of int32
+MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
+MAX_CODE = 2**31 - 1
+# measured: one more bucket of tables costs as much as this many empty cells
+CELLS_PER_BUCKET = 30_000
+EXACT_IN_FLOAT32 = 2**24
+WORD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """Common shape of a batch of tables, each padded with empty cells.
+
+    Attributes:
+        configurations: Joint levels of the conditioning set.
+        rows: Levels of x.
+        columns: Levels of y.
+    """
+
+    configurations: int
+    rows: int
+    columns: int
+
+    @property
+    def cells(self) -> int:
+        """Number of cells of one table."""
+        return self.configurations * self.rows * self.columns
+
+    @classmethod
+    def holding(cls, sides: IndexArray) -> TableShape:
+        """The smallest shape that holds tables of these sides, shape (B, 3)."""
+        return cls(*sides.max(axis=0).tolist())
+
+
+def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
+    """Divide tables into buckets of similar shape, few enough and with little padding.
+
+    Args:
+        sides: Configurations, rows and columns of every table, shape (B, 3).
+
+    Yields:
+        The tables of a bucket, as places in the batch, and the shape that holds them all.
+    """
+    octave = np.ceil(np.log2(sides)).astype(np.int64) @ np.array([1, 2**5, 2**10])
+    order = np.argsort(octave, kind="stable")
+    ends = [*(np.flatnonzero(np.diff(octave[order])) + 1).tolist(), len(sides)]
+    start = end = 0
+    shape = TableShape(0, 0, 0)
+    for stop in ends:
+        more = TableShape.holding(sides[order[end:stop]])
+        both = TableShape.holding(sides[order[start:stop]])
+        apart = (end - start) * shape.cells + (stop - end) * more.cells
+        if end > start and (stop - start) * both.cells - apart > CELLS_PER_BUCKET:
+            yield order[start:end], shape
+            start, both = end, more
+        end, shape = stop, both
+    if end > start:
+        yield order[start:end], shape
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """Margins of a batch of tables.
+
+    Attributes:
+        x: Sums over y, shape (configurations, rows, B).
+        y: Sums over x, shape (configurations, columns, B).
+        slices: Sums over both, shape (configurations, B).
+    """
+
+    x: torch.Tensor
+    y: torch.Tensor
+    slices: torch.Tensor
+
+    @classmethod
+    def of(cls, tables: torch.Tensor) -> Margins:
+        """Margins of tables of shape (configurations, rows, columns, B)."""
+        x = tables.sum(dim=2)
+        return cls(x=x, y=tables.sum(dim=1), slices=x.sum(dim=1))
+
+    def dof(self) -> torch.Tensor:
+        """Degrees of freedom without the empty rows and columns of every slice, shape (B,)."""
+        x_levels = (self.x > 0).sum(dim=1) - 1
+        y_levels = (self.y > 0).sum(dim=1) - 1
+        return (x_levels.clamp_(min=0) * y_levels.clamp_(min=0)).sum(dim=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseTable:
+    """The non-empty cells of one table and the margins that they lie in.
+
+    Attributes:
+        cells: Counts of the non-empty cells, shape (C,).
+        x_margin: Count of every cell's (x, S) margin, shape (C,).
+        y_margin: Count of every cell's (y, S) margin, shape (C,).
+        slice_total: Count of every cell's configuration of S, shape (C,).
+        x_margins: The distinct non-empty (x, S) margins, shape (X,).
+        y_margins: The distinct non-empty (y, S) margins, shape (Y,).
+        slice_totals: Counts of the non-empty configurations, shape (Q,).
+        x_levels: Number of non-empty rows in every configuration, shape (Q,).
+        y_levels: Number of non-empty columns in every configuration, shape (Q,).
+    """
+
+    cells: torch.Tensor
+    x_margin: torch.Tensor
+    y_margin: torch.Tensor
+    slice_total: torch.Tensor
+    x_margins: torch.Tensor
+    y_margins: torch.Tensor
+    slice_totals: torch.Tensor
+    x_levels: torch.Tensor
+    y_levels: torch.Tensor
+
+    def dof(self) -> int:
+        """Degrees of freedom without the empty rows and columns of every slice."""
+        return int(((self.x_levels - 1) * (self.y_levels - 1)).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """Counts of all pairs of levels of some variables, as blocks of one matrix.
+
+    Attributes:
+        matrix: Shape (K + 1, K + 1), the last row and column zero.
+        first: Where each variable's levels start, shape (p,); meaningless for the others.
+    """
+
+    matrix: torch.Tensor
+    first: torch.Tensor
+
+
+class DiscreteColumns:
+    """The codes of one data set, column by column on a device.
+
+    Args:
+        codes: Codes, shape (n, p); negative where missing.
+        device: Where to count.
+
+    Attributes:
+        levels: Highest code + 1 of every variable, at least 1, shape (p,).
+        n_rows: Number of rows, n.
+    """
+
+    def __init__(self, codes: NDArray[np.integer], device: torch.device) -> None:
+        self.device = device
+        self.n_rows = len(codes)
+        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 1)
+        columns = np.array(codes.T, dtype=np.int32, order="C")
+        missing = columns < 0
+        self._words: torch.Tensor | None = None
+        if missing.any():
+            self._words = _pack_rows(~missing).to(device)
+            columns[missing] = MISSING
+        self._columns = torch.from_numpy(columns).to(device)
+
+    def complete_rows(self, positions: IndexArray, *, memory_bytes: int) -> IndexArray:
+        """Number of rows without a missing value among some variables, shape (B,).
+
+        Args:
+            positions: The variables of every test, shape (B, k).
+            memory_bytes: Bound on what a chunk of tests needs.
+        """
+        rows = np.full(len(positions), self.n_rows)
+        if self._words is None:
+            return rows
+        chunk = max(memory_bytes // (4 * self._words[0].nbytes), 1)
+        for start in range(0, len(positions), chunk):
+            first, *rest = self._on_device(positions[start : start + chunk].T)
+            words = self._words.index_select(0, first)
+            for column in rest:
+                words &= self._words.index_select(0, column)
+            rows[start : start + chunk] = _popcount(words).sum(dim=1).cpu().numpy()
+        return rows
+
+    def tables(
+        self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape
+    ) -> torch.Tensor:
+        """Counts of B tables, shape (configurations, rows, columns, B).
+
+        Args:
+            x: Positions of the row variables, shape (B,).
+            y: Positions of the column variables, shape (B,).
+            given: Positions of the conditioning sets, shape (B, l).
+            shape: A shape that holds all tables.
+        """
+        n_tests = len(x)
+        of_x, of_y = self._on_device(np.stack([x, y]))
+        if given.shape[1]:
+            code = self._configurations(given)
+            code.mul_(shape.rows).add_(self._columns.index_select(0, of_x))
+        else:
+            code = self._columns.index_select(0, of_x)
+        self._mark_missing(code)
+        code.mul_(shape.columns).add_(self._columns.index_select(0, of_y))
+        self._mark_missing(code)
+        # incomplete rows carry the code -1 and go to one more cell in front
+        extra = 0 if self._words is None else n_tests
+        ends = torch.arange(extra, extra + n_tests, dtype=torch.int32, device=self.device)
+        code.mul_(n_tests).add_(ends[:, None])
+        counts = torch.bincount(code.view(-1), minlength=extra + shape.cells * n_tests)
+        return counts[extra:].view(shape.configurations, shape.rows, shape.columns, n_tests)
+
+    def pair_counts(self, variables: IndexArray, *, memory_bytes: int) -> PairCounts:
+        """Counts of all pairs of levels from one product of one-hot codes.
+
+        Args:
+            variables: Distinct positions.
+            memory_bytes: Bound on the one-hot codes of a block of rows.
+        """
+        levels = self.levels[variables]
+        total = int(levels.sum())
+        first = np.zeros(len(self.levels), dtype=np.int64)
+        first[variables] = np.cumsum(levels) - levels
+        starts, where = self._on_device(np.stack([first[variables], variables]))
+        exact = torch.float32 if self.n_rows < EXACT_IN_FLOAT32 else torch.float64
+        matrix = torch.zeros((total + 1, total + 1), dtype=exact, device=self.device)
+        block = max(memory_bytes // (8 * (total + 1) + 8 * len(variables)), 1)
+        for start in range(0, self.n_rows, block):
+            code = self._columns[:, start : start + block].index_select(0, where).long()
+            hot = torch.where(code < 0, total, code + starts[:, None])
+            one_hot = torch.zeros((total + 1, hot.shape[1]), dtype=exact, device=self.device)
+            one_hot.scatter_(0, hot, 1.0)
+            matrix += one_hot @ one_hot.T
+        matrix[total, :] = 0
+        matrix[:, total] = 0
+        return PairCounts(matrix, torch.from_numpy(first).to(self.device))
+
+    def tables_of_pairs(
+        self, pairs: PairCounts, x: IndexArray, y: IndexArray, shape: TableShape
+    ) -> torch.Tensor:
+        """As `tables` for empty conditioning sets, read from `pair_counts`."""
+        side = len(pairs.matrix)
+        of_x, of_y = self._on_device(np.stack([x, y]))
+        levels = torch.from_numpy(self.levels).to(self.device)
+
+        def places(variables: torch.Tensor, padded: int) -> torch.Tensor:
+            level = torch.arange(padded, device=self.device)[:, None]
+            inside = level < levels[variables]
+            return torch.where(inside, pairs.first[variables] + level, side - 1)
+
+        index = places(of_x, shape.rows)[:, None] * side + places(of_y, shape.columns)
+        return pairs.matrix.view(-1)[index].long()[None]
+
+    def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
+        """The non-empty cells of one table, by sorting: for tables with many more cells than rows.
+
+        Args:
+            x: Position.
+            y: Position.
+            given: Positions, shape (l,).
+        """
+        columns = self._columns[torch.from_numpy(np.array([x, y, *given])).to(self.device)].long()
+        of_x, of_y, *of_given = columns[:, (columns >= 0).all(dim=0)]
+        config = torch.zeros_like(of_x)
+        for position, column in zip(given.tolist(), of_given, strict=True):
+            packed = config * int(self.levels[position]) + column
+            config = torch.unique(packed, return_inverse=True)[1]
+        slice_totals = torch.bincount(config)
+        in_x, x_config, x_margins = _margin(config, of_x, int(self.levels[x]))
+        in_y, y_config, y_margins = _margin(config, of_y, int(self.levels[y]))
+        cells, counts = torch.unique(in_x * len(y_margins) + in_y, return_counts=True)
+        cell_x, cell_y = cells // len(y_margins), cells % len(y_margins)
+        return SparseTable(
+            cells=counts,
+            x_margin=x_margins[cell_x],
+            y_margin=y_margins[cell_y],
+            slice_total=slice_totals[x_config[cell_x]],
+            x_margins=x_margins,
+            y_margins=y_margins,
+            slice_totals=slice_totals,
+            x_levels=torch.bincount(x_config),
+            y_levels=torch.bincount(y_config),
+        )
+
+    def _configurations(self, given: IndexArray) -> torch.Tensor:
+        """Mixed-radix code of the conditioning set in every row, int32 of shape (B, n)."""
+        places = self._on_device(given.T)
+        radices = self._on_device(self.levels[given.T]).to(torch.int32)
+        code = self._columns.index_select(0, places[0])
+        for place, radix in zip(places[1:], radices[1:], strict=True):
+            self._mark_missing(code)
+            code.mul_(radix[:, None]).add_(self._columns.index_select(0, place))
+        self._mark_missing(code)
+        return code
+
+    def _mark_missing(self, code: torch.Tensor) -> None:
+        """Bring the codes of incomplete rows to -1, where later factors keep them negative."""
+        if self._words is not None:
+            code.clamp_(min=-1)
+
+    def _on_device(self, positions: IndexArray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.device)
+
+
+def _margin(
+    config: torch.Tensor, column: torch.Tensor, levels: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Each row's (column, S) margin, each margin's configuration, and each margin's count."""
+    values, margin, counts = torch.unique(
+        config * levels + column, return_inverse=True, return_counts=True
+    )
+    return margin, values // levels, counts
+
+
+def _pack_rows(observed: NDArray[np.bool_]) -> torch.Tensor:
+    """Bits of the rows in which each variable is observed, int64 of shape (p, words)."""
+    packed = np.packbits(observed, axis=1)
+    padded = np.zeros((len(packed), -(-observed.shape[1] // WORD) * 8), dtype=np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return torch.from_numpy(padded.view(np.int64))
+
+
+def _popcount(words: torch.Tensor) -> torch.Tensor:
+    """Number of set bits of 64-bit words (Warren, Hacker's Delight, section 5-1)."""
+    words = (words & 0x5555555555555555) + ((words >> 1) & 0x5555555555555555)
+    words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
+    words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F
+    for shift in (8, 16, 32):
+        words = words + (words >> shift)
+    return words & 0x7F

@@ -1,0 +1,295 @@
+"""Fisher's z test of zero partial correlation on continuous data, in batches.
+
+The conditioning variables are eliminated one after the other from every test's correlation
+matrix, by elementwise operations over the whole batch. An outcome therefore does not depend on
+the other tests of its batch or on how much memory there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cipherdag.errors import NotNumericError, ParameterError
+from cipherdag.sites.compute.cache import (
+    DEFAULT_MEMORY,
+    N_COLUMNS,
+    BoolVector,
+    EvidenceCache,
+    FloatMatrix,
+    TestBatch,
+    canonical,
+    evidence_of,
+    pack,
+)
+from cipherdag.sites.compute.device import resolve_device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.evidence import Evidence, FloatVector, IndexArray
+
+# A variable of which less than this share of the variance is left is a linear combination of the
+# conditioning set: rounding, about 1e-16, would decide the correlation of the rest.
+PIVOT_TOLERANCE = 1e-10
+# A column is constant if its deviation is within this many roundings of its largest value.
+CONSTANT_ROUNDINGS = 64.0
+LARGEST_CORRELATION = float(np.nextafter(1.0, 0.0))
+BYTES_PER_ELEMENT = 40
+ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memory there is
+CHUNK_ELEMENTS = {"cpu": 2**17, "cuda": 2**26}  # what stays in a processor's cache, or fills a GPU
+
+
+class FisherZTest:
+    """Fisher's z test over one site's continuous data.
+
+    The statistic is sqrt(n - |S| - 3) atanh(r), r the partial correlation of x and y given S, and
+    its p-value is two-sided under the normal distribution. A test is not done, so that its
+    p-value is NaN and counts as dependent, if n - |S| - 3 <= 0, if x, y or a variable of S is
+    constant in the rows used, or if x, y or a variable of S is a linear combination of the
+    others of S. If x and y determine each other given S, r is +1 or -1 within rounding; it is
+    taken as the largest number below 1, so that the statistic stays finite (about 18.7 sqrt(n -
+    |S| - 3)) and the p-value is practically 0. Rows with a missing value in one of a test's
+    variables are left out of that test.
+
+    Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
+
+    Args:
+        values: Numbers, float64 of shape (n, p); NaN where missing.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
+            the other half bounds the cache of outcomes. The p x p correlations come on top.
+
+    Raises:
+        ParameterError: Values are not a float64 matrix with a row and a column, or another
+            parameter is out of its range.
+        NotNumericError: A value is infinite.
+    """
+
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        *,
+        device: str = "cpu",
+        memory_bytes: int = DEFAULT_MEMORY,
+    ) -> None:
+        if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
+            raise ParameterError("values must be a float64 matrix with at least one row and column")
+        if memory_bytes <= 0:
+            raise ParameterError("memory_bytes must be positive")
+        if np.isinf(values).any():
+            raise NotNumericError("a value is infinite")
+        self._device = resolve_device(device)
+        self._memory = memory_bytes // 2
+        self._n_rows, self._n_variables = len(values), len(values.T)
+        self._cache = EvidenceCache(memory_bytes=self._memory)
+        missing = np.isnan(values)
+        self._incomplete: BoolVector = np.any(missing, axis=0)
+        self._complete = not self._incomplete.any()
+        scale, origin = _scale_and_origin(values, missing)
+        self._correlations = self._over_all_rows(values, scale, origin)
+        if not self._complete:
+            standard = (values / scale - origin).T
+            self._columns = torch.from_numpy(np.nan_to_num(standard, copy=False)).to(self._device)
+            self._observed = torch.from_numpy(~missing.T).to(self._device)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return self._n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """Test x[b] against y[b] given the variables given[b], for every b.
+
+        Args:
+            x: Positions, shape (B,).
+            y: Positions, shape (B,).
+            given: Positions, shape (B, l).
+
+        Returns:
+            Evidence whose dependence is the absolute partial correlation and whose degrees of
+            freedom are NaN.
+
+        Raises:
+            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
+                occurs twice in one test.
+        """
+        tests = canonical(x, y, given, n_variables=self._n_variables)
+        if self._complete:
+            # a correlation matrix in memory answers as fast as the cache would
+            return evidence_of(self._compute(tests))
+        return self._cache.evaluate(tests, self._compute)
+
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
+        # the conditioning set first, which is eliminated from the front
+        order = np.column_stack([tests.given, tests.x, tests.y])
+        rows = np.full(len(tests), self._n_rows)
+        incomplete = self._incomplete[order].any(axis=1)
+        if not incomplete.any():
+            return _outcomes(self._from_all_rows(order), rows, tests.given.shape[1])
+        correlation = np.empty(len(tests))
+        correlation[~incomplete] = self._from_all_rows(order[~incomplete])
+        correlation[incomplete], rows[incomplete] = self._from_complete_rows(order[incomplete])
+        return _outcomes(correlation, rows, tests.given.shape[1])
+
+    def _over_all_rows(
+        self, values: NDArray[np.float64], scale: FloatVector, origin: FloatVector
+    ) -> torch.Tensor:
+        """Correlations of the columns without missing values, the others 0, flat p x p."""
+        whole = torch.zeros((self._n_variables,) * 2, dtype=torch.float64, device=self._device)
+        kept = np.flatnonzero(~self._incomplete)
+        moments = torch.zeros((len(kept),) * 2, dtype=torch.float64, device=self._device)
+        mean = np.zeros(len(kept))
+        blocks = range(0, self._n_rows, ROW_BLOCK)
+        for start in blocks:
+            block = values[start : start + ROW_BLOCK, kept] / scale[kept] - origin[kept]
+            mean += block.sum(axis=0) / self._n_rows
+        for start in blocks:
+            block = values[start : start + ROW_BLOCK, kept] / scale[kept] - origin[kept] - mean
+            centred = torch.from_numpy(block).to(self._device)
+            moments += centred.T @ centred
+        rows = torch.full((1,), self._n_rows, device=self._device)
+        places = torch.from_numpy(kept).to(self._device)
+        whole[places[:, None], places] = _normalise(moments[None], rows)[0]
+        return whole.view(-1)
+
+    def _from_all_rows(self, order: IndexArray) -> FloatVector:
+        """Partial correlations of tests of complete columns, shape (B,)."""
+        base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
+        return self._partial(self._correlations, base, self._n_variables, order)
+
+    def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
+        """Partial correlations and rows of every test, from the rows complete in its columns."""
+        size = order.shape[1]
+        place = np.argsort(order, axis=1)
+        sets = np.take_along_axis(order, place, axis=1)
+        rank = np.argsort(place, axis=1)
+        key = pack(tuple(sets.T), self._n_variables)
+        if key is None:
+            first = which = np.arange(len(order))
+        else:
+            _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        correlation = np.empty(len(order))
+        rows = np.empty(len(order), dtype=np.int64)
+        by_set = np.argsort(which, kind="stable")
+        chunk = self._chunk(size * self._n_rows)
+        for start in range(0, len(first), chunk):
+            matrices, counts = self._set_correlations(sets[first[start : start + chunk]])
+            begin, end = np.searchsorted(which[by_set], [start, start + chunk])
+            tests = by_set[begin:end]
+            group = torch.from_numpy(which[tests] - start).to(self._device)
+            correlation[tests] = self._partial(
+                matrices.view(-1), group * size**2, size, rank[tests]
+            )
+            rows[tests] = counts[group].cpu().numpy()
+        return correlation, rows
+
+    def _set_correlations(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Correlations (G, k, k) and rows (G,) of sets of columns, shape (G, k)."""
+        places = torch.from_numpy(sets).to(self._device)
+        complete = self._observed[places[:, 0]]
+        for column in places.T[1:]:
+            complete &= self._observed[column]
+        rows = complete.sum(dim=1)
+        weight = complete.double()[:, None]
+        block = self._columns[places].mul_(weight)
+        mean = block.sum(dim=2) / rows[:, None]
+        block.sub_(mean[:, :, None] * weight)
+        return _normalise(_gram(block), rows), rows
+
+    def _partial(
+        self, correlations: torch.Tensor, base: torch.Tensor, side: int, order: IndexArray
+    ) -> FloatVector:
+        """Partial correlations of the last two variables of every test given the others.
+
+        Args:
+            correlations: Matrices of ``side`` rows, flat.
+            base: Where each test's matrix starts, shape (B,).
+            side: Rows of a matrix.
+            order: Rows of that matrix which the test uses, shape (B, k).
+        """
+        size = order.shape[1]
+        result = np.empty(len(order))
+        chunk = self._chunk(size**2)
+        for start in range(0, len(order), chunk):
+            place = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
+            index = place[:, None] * side + (place + base[start : start + chunk])
+            entries = correlations.index_select(0, index.view(-1)).view(size, size, -1)
+            result[start : start + chunk] = _eliminate(entries).cpu().numpy()
+        return result
+
+    def _chunk(self, elements: int) -> int:
+        """How many tests to treat at a time that need this many numbers each."""
+        swift = CHUNK_ELEMENTS[self._device.type] // elements
+        return max(min(self._memory // (BYTES_PER_ELEMENT * elements), swift), 1)
+
+
+def _eliminate(entries: torch.Tensor) -> torch.Tensor:
+    """Partial correlation of the last two variables given those before, shape (B,).
+
+    Args:
+        entries: Correlation matrices with the batch last, shape (k, k, B).
+
+    Returns:
+        In [-1, 1] up to rounding; NaN where a pivot is within the tolerance of 0.
+    """
+    smallest = torch.ones_like(entries[0, 0])
+    for _ in range(len(entries) - 2):
+        pivot, row = entries[0, 0], entries[0, 1:]
+        smallest = torch.minimum(smallest, pivot)
+        entries = entries[1:, 1:] - row[:, None] * (row / pivot)
+    smallest = torch.minimum(smallest, torch.minimum(entries[0, 0], entries[1, 1]))
+    correlation = entries[0, 1] / (entries[0, 0] * entries[1, 1]).sqrt_()
+    return torch.where(smallest > PIVOT_TOLERANCE, correlation, torch.nan)
+
+
+def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMatrix:
+    """Outcomes of tests with conditioning sets of one size, shape (B, N_COLUMNS)."""
+    from scipy.special import erfc
+
+    spread = rows - size - 3
+    done = spread > 0
+    r = np.where(done, np.clip(correlation, -LARGEST_CORRELATION, LARGEST_CORRELATION), np.nan)
+    outcomes = np.full((len(r), N_COLUMNS), np.nan)
+    outcomes[:, 1] = statistic = np.sqrt(np.where(done, spread, 1)) * np.arctanh(r)
+    outcomes[:, 0] = erfc(np.abs(statistic) / np.sqrt(2.0))
+    outcomes[:, 3] = np.abs(r)
+    outcomes[:, 4] = rows
+    return outcomes
+
+
+def _scale_and_origin(
+    values: NDArray[np.float64], missing: NDArray[np.bool_]
+) -> tuple[FloatVector, FloatVector]:
+    """The largest magnitude of every column, and its first observed value in that unit.
+
+    Taking off a value of its own makes a constant column exactly 0.
+    """
+    scale = np.fmax(np.fmax.reduce(values, axis=0), -np.fmin.reduce(values, axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    first = values[np.argmin(missing, axis=0), np.arange(values.shape[1])]
+    return scale, np.nan_to_num(first) / scale
+
+
+def _normalise(moments: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Correlations from centred second moments (G, k, k); NaN at constant columns."""
+    squares = moments.diagonal(dim1=1, dim2=2)
+    smallest = CONSTANT_ROUNDINGS * torch.finfo(torch.float64).eps
+    varies = squares > rows[:, None] * smallest**2
+    deviation = torch.where(varies, squares, torch.nan).sqrt()
+    correlations = moments / (deviation[:, :, None] * deviation[:, None, :])
+    correlations.clamp_(-1.0, 1.0)
+    diagonal = correlations.diagonal(dim1=1, dim2=2)
+    diagonal.copy_(torch.where(varies, 1.0, torch.nan))
+    return correlations
+
+
+def _gram(block: torch.Tensor) -> torch.Tensor:
+    """Products of all pairs of rows of each (k, n) block, shape (G, k, k)."""
+    if block.device.type == "cuda":
+        return block @ block.mT
+    # one product per block: a product of many blocks may sum in another order than one block's
+    array = block.numpy()
+    return torch.from_numpy(array @ array.transpose(0, 2, 1))

@@ -1,0 +1,268 @@
+"""A site's side of a session's set-up: keys with every other site, agreed through the coordinator.
+
+Three exchanges: every site signs an offer of fresh X25519 and ML-KEM-768 keys; the earlier site of
+each pair answers with an ML-KEM ciphertext, and the first site seals for the others what only
+sites may know; every site then proves by a keyed digest that its schema is the same.
+
+Leaks:
+    The coordinator sees public keys, ciphertexts, equality of schemas and the number of variables.
+    The sites learn the first site's schema, which is the study's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
+from cipherdag.privacy.keyed import keyed_digest
+from cipherdag.privacy.masking import MaskingSite
+from cipherdag.privacy.pairkeys import (
+    EphemeralKeys,
+    PairKey,
+    agree_as_initiator,
+    agree_as_responder,
+)
+from cipherdag.privacy.sealing import seal, unseal
+from cipherdag.privacy.unprotected import UnprotectedSite
+from cipherdag.protocol.messages import (
+    Invite,
+    Offer,
+    Offers,
+    Ready,
+    Sealed,
+    Seals,
+    SharedSecrets,
+    decode,
+    digest,
+    encode,
+    open_envelope,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cipherdag.privacy.aggregation import SiteAggregation
+    from cipherdag.privacy.identity import SigningIdentity
+
+ALIGNMENT_KEY_BYTES = 32
+SEALING_PURPOSE = b"shared secrets"
+
+log = logging.getLogger("cipherdag.site")
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """What a set-up yields: the protection's site object and what the digests are bound to."""
+
+    aggregation: SiteAggregation = field(repr=False)
+    transcript: bytes
+
+
+class Handshake:
+    """One set-up at one site, from the invite to the keyring; steps out of order are refused.
+
+    Args:
+        name: The site's own name.
+        identity: Its signing key.
+        pinned: Public identity key of every site of the study, by name, its own included.
+        schema: Canonical bytes of its schema.
+        session: Identifier of the session.
+        invite: The coordinator's invite.
+
+    Raises:
+        CohortError: The cohort has a duplicate, an unknown site or not this one.
+        SignatureError: An identity in the cohort is not the pinned one.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        identity: SigningIdentity,
+        pinned: Mapping[str, bytes],
+        schema: bytes,
+        session: bytes,
+        invite: Invite,
+    ) -> None:
+        self._names = [member.name for member in invite.cohort]
+        _check_cohort(invite, name, pinned)
+        self._identities = [member.identity for member in invite.cohort]
+        self._index = self._names.index(name)
+        self._identity = identity
+        self._schema = schema
+        self._session = session
+        self._protection = invite.protection
+        self.invite_digest = digest(b"invite", session, encode(invite))
+        self._keys = EphemeralKeys.generate()
+        self._pair_keys: dict[int, PairKey] = {}
+        self._own_secrets: SharedSecrets | None = None
+        self._transcript = b""
+
+    def offer(self) -> Offer:
+        """Fresh public keys, bound to the invite this site saw."""
+        return Offer(
+            invite_digest=self.invite_digest,
+            x25519=self._keys.x25519_public,
+            mlkem=self._keys.mlkem_public,
+        )
+
+    def seals(self, offers: Offers) -> Seals:
+        """Keys with every later site, and from the first site what all sites share.
+
+        Raises:
+            KeyAgreementError: An offer is missing, doubled, swapped or for another invite.
+            SignatureError: An offer is not signed by the pinned identity.
+        """
+        if self._transcript:
+            raise KeyAgreementError("the offers were relayed a second time")
+        opened = self._opened_offers(offers)
+        self._transcript = digest(b"offers", self.invite_digest, *offers.envelopes)
+        ciphertexts = []
+        for later in range(self._index + 1, len(self._names)):
+            ciphertext, self._pair_keys[later] = agree_as_initiator(
+                self._keys,
+                opened[later].x25519,
+                opened[later].mlkem,
+                self._transcript,
+                self._index,
+                later,
+            )
+            ciphertexts.append(ciphertext)
+        self._offers = opened
+        secrets, public_context = self._shared_secrets() if self._index == 0 else ((), b"")
+        return Seals(
+            transcript=self._transcript,
+            ciphertexts=tuple(ciphertexts),
+            secrets=secrets,
+            public_context=public_context,
+        )
+
+    def finish(self, sealed: Sealed) -> tuple[Keyring, Ready, int]:
+        """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
+
+        Returns:
+            The keyring, the reply (its ``n_variables`` is left at 0 for the runtime to fill in)
+            and this site's position in the cohort.
+
+        Raises:
+            KeyAgreementError: A ciphertext is missing or belongs to other offers.
+            SchemaMismatchError: The first site's schema is another one.
+        """
+        seals = self._opened_seals(sealed)
+        for earlier in range(self._index):
+            ciphertexts = seals[earlier].ciphertexts
+            self._pair_keys[earlier] = agree_as_responder(
+                self._keys,
+                self._offers[earlier].x25519,
+                ciphertexts[self._index - earlier - 1],
+                self._transcript,
+                earlier,
+                self._index,
+            )
+        secrets = self._own_secrets or self._unsealed(seals[0])
+        if secrets.schema != self._schema:
+            log.error("this site's schema differs from the study's: %s", self._difference(secrets))
+            raise SchemaMismatchError("the site's schema is not the one of the first site")
+        transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
+        proof = keyed_digest(secrets.alignment_key, b"schema", self._session, self._schema)
+        keyring = Keyring(self._aggregation(secrets), transcript)
+        return keyring, Ready(schema_digest=proof, n_variables=0), self._index
+
+    def _opened_offers(self, offers: Offers) -> list[Offer]:
+        self._check_count(len(offers.envelopes))
+        opened = [
+            decode(self._verified(envelope, position, "offer"), Offer)
+            for position, envelope in enumerate(offers.envelopes)
+        ]
+        if any(offer.invite_digest != self.invite_digest for offer in opened):
+            raise KeyAgreementError("a site answered another invite than this one")
+        if opened[self._index] != self.offer():
+            raise KeyAgreementError("this site's own offer was altered")
+        for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
+            if len(set(keys)) != len(keys):
+                raise KeyAgreementError("two sites offer the same key")
+        return opened
+
+    def _opened_seals(self, sealed: Sealed) -> list[Seals]:
+        if not self._transcript:
+            raise KeyAgreementError("the seals came before the offers")
+        self._check_count(len(sealed.envelopes))
+        opened = [
+            decode(self._verified(envelope, position, "seals"), Seals)
+            for position, envelope in enumerate(sealed.envelopes)
+        ]
+        for position, seals in enumerate(opened):
+            if seals.transcript != self._transcript:
+                raise KeyAgreementError("the sites were not shown the same offers")
+            if len(seals.ciphertexts) != len(self._names) - position - 1:
+                raise KeyAgreementError("a site's key ciphertexts are not complete")
+        if len(opened[0].secrets) != len(self._names) - 1:
+            raise KeyAgreementError("the first site's sealed secrets are not complete")
+        return opened
+
+    def _verified(self, envelope: bytes, position: int, topic: str) -> bytes:
+        return open_envelope(
+            envelope,
+            identity=self._identities[position],
+            session=self._session,
+            sender=self._names[position],
+            topic="offer" if topic == "offer" else "seals",
+        )
+
+    def _check_count(self, count: int) -> None:
+        if count != len(self._names):
+            raise KeyAgreementError(f"{count} messages were relayed for {len(self._names)} sites")
+
+    def _shared_secrets(self) -> tuple[tuple[bytes, ...], bytes]:
+        context, public_context = b"", b""
+        if self._protection == "bfv":
+            from cipherdag.privacy.bfv import BfvContext
+
+            fresh = BfvContext.generate()
+            context, public_context = fresh.secret_bytes(), fresh.public_bytes()
+        self._own_secrets = SharedSecrets(
+            alignment_key=os.urandom(ALIGNMENT_KEY_BYTES), context=context, schema=self._schema
+        )
+        plaintext = encode(self._own_secrets)
+        sealed = tuple(
+            seal(self._pair_keys[later], SEALING_PURPOSE, plaintext, self._transcript)
+            for later in range(1, len(self._names))
+        )
+        return sealed, public_context
+
+    def _unsealed(self, first: Seals) -> SharedSecrets:
+        sealed = first.secrets[self._index - 1]
+        plaintext = unseal(self._pair_keys[0], SEALING_PURPOSE, sealed, self._transcript)
+        return decode(plaintext, SharedSecrets)
+
+    def _aggregation(self, secrets: SharedSecrets) -> SiteAggregation:
+        if self._protection == "masking":
+            return MaskingSite(self._index, self._pair_keys)
+        if self._protection == "none":
+            return UnprotectedSite()
+        from cipherdag.privacy.bfv import BfvContext, BfvSite
+
+        context = BfvContext.from_secret_bytes(secrets.context)
+        return BfvSite(self._index, self._pair_keys, context)
+
+    def _difference(self, secrets: SharedSecrets) -> str:
+        """For the site's own screen: which lines only one of the two schemas has."""
+        own = set(self._schema.decode("utf-8", "replace").splitlines())
+        theirs = set(secrets.schema.decode("utf-8", "replace").splitlines())
+        return f"only here {sorted(own - theirs)}, only in the study {sorted(theirs - own)}"
+
+
+def _check_cohort(invite: Invite, name: str, pinned: Mapping[str, bytes]) -> None:
+    names = [member.name for member in invite.cohort]
+    if name not in names:
+        raise CohortError("this site is not in the cohort")
+    if len(set(names)) != len(names) or len({m.identity for m in invite.cohort}) != len(names):
+        raise CohortError("the cohort names a site or an identity twice")
+    for member in invite.cohort:
+        if member.name not in pinned:
+            raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
+        if pinned[member.name] != member.identity:
+            raise SignatureError(f"the identity of '{member.name}' is not the pinned one")

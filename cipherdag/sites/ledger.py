@@ -1,0 +1,229 @@
+"""A site's ledger: one record for everything that left it, hash-chained and signed.
+
+A line is the canonical JSON of one `Release`. Its hash covers the whole record and the hash of the
+line before; its signature is the site's. Changing, removing or inserting a line breaks the chain;
+cutting the end off is found by comparing the head with the one the site reported on closing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cipherdag.errors import CipherdagError, LedgerError
+from cipherdag.privacy.identity import SigningIdentity, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+GENESIS = "0" * 64
+DOMAIN = b"cipherdag ledger"
+
+
+class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The record of one thing that left a site; numbers of values and bytes, never the values.
+
+    Attributes:
+        line: 1-based number of the record.
+        time: When, in UTC.
+        site: Name of the site.
+        identity: Its Ed25519 public key in hexadecimal.
+        session: The session, in hexadecimal.
+        round: Round of the session; 0 for the set-up.
+        algorithm: Algorithm of the session.
+        kind: What was asked, such as ``edge-votes``; ``schema-digest``; ``opened-sum``.
+        values: Number of values in the answer.
+        bytes: Length of what left.
+        protection: ``masking``, ``bfv`` or ``none``.
+        sites: Size of the cohort whose sum is all that becomes visible.
+        digest: The question's digest, in hexadecimal.
+        content: SHA-256 of what left, in hexadecimal.
+        previous: Hash of the record before.
+    """
+
+    line: int
+    time: str
+    site: str
+    identity: str
+    session: str
+    round: int
+    algorithm: str
+    kind: str
+    values: int
+    bytes: int
+    protection: str
+    sites: int
+    digest: str
+    content: str
+    previous: str
+
+
+class SignedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A release with its hash and the site's signature over that hash, both in hexadecimal."""
+
+    release: Release
+    hash: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerHead:
+    """Where a ledger ends: number of records, hash of the last, and whose it is."""
+
+    records: int
+    hash: str
+    site: str
+    identity: str
+
+
+class Ledger:
+    """Appends releases, in memory and to ``path`` if there is one.
+
+    Args:
+        site: Name of the site.
+        identity: Key that signs every record.
+        path: File to append to; a ledger that is already there is verified and continued.
+        clock: Source of the time.
+    """
+
+    def __init__(
+        self,
+        site: str,
+        identity: SigningIdentity,
+        *,
+        path: Path | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._site = site
+        self._identity = identity
+        self._path = path
+        self._clock = clock
+        self._lines: list[str] = []
+        if path is not None and path.exists():
+            self._lines = ledger_lines(path.read_text("utf-8"))
+            verify_ledger(self._lines, identity=identity.public.hex())
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All records, one canonical JSON object each."""
+        return tuple(self._lines)
+
+    @property
+    def head(self) -> LedgerHead:
+        """Where the ledger ends."""
+        last = _hash_of(self._lines[-1]) if self._lines else GENESIS
+        return LedgerHead(len(self._lines), last, self._site, self._identity.public.hex())
+
+    def append(
+        self,
+        *,
+        session: bytes,
+        round_number: int,
+        algorithm: str,
+        kind: str,
+        values: int,
+        content: bytes,
+        protection: str,
+        sites: int,
+        digest: bytes,
+    ) -> Release:
+        """Record what is about to leave; it is written before it leaves."""
+        release = Release(
+            line=len(self._lines) + 1,
+            time=self._clock().isoformat(timespec="milliseconds"),
+            site=self._site,
+            identity=self._identity.public.hex(),
+            session=session.hex(),
+            round=round_number,
+            algorithm=algorithm,
+            kind=kind,
+            values=values,
+            bytes=len(content),
+            protection=protection,
+            sites=sites,
+            digest=digest.hex(),
+            content=hashlib.sha256(content).hexdigest(),
+            previous=self.head.hash,
+        )
+        hashed = _hash(release)
+        signature = self._identity.sign(DOMAIN, bytes.fromhex(hashed)).hex()
+        line = _canonical(SignedRelease(release=release, hash=hashed, signature=signature))
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        self._lines.append(line)
+        return release
+
+
+def verify_ledger(lines: Iterable[str], *, identity: str | None = None) -> LedgerHead:
+    """Check chain, canonical form and signatures of a ledger.
+
+    Args:
+        lines: Its lines without line ends.
+        identity: Expected public key in hexadecimal; the first record's own when None.
+
+    Returns:
+        Where it ends.
+
+    Raises:
+        LedgerError: Naming the first line that is wrong.
+    """
+    previous, site, count = GENESIS, "", 0
+    for number, line in enumerate(lines, start=1):
+        signed = _read(line, number)
+        release = signed.release
+        identity = identity or release.identity
+        site = site or release.site
+        expected = (number, previous, identity, site)
+        if (release.line, release.previous, release.identity, release.site) != expected:
+            raise LedgerError(f"line {number} does not continue the line before", line=number)
+        if _hash(release) != signed.hash:
+            raise LedgerError(f"line {number} does not match its hash", line=number)
+        try:
+            verify(
+                bytes.fromhex(identity),
+                bytes.fromhex(signed.signature),
+                DOMAIN,
+                bytes.fromhex(signed.hash),
+            )
+        except (CipherdagError, ValueError):
+            raise LedgerError(f"line {number} is not signed by the site", line=number) from None
+        previous, count = signed.hash, number
+    return LedgerHead(records=count, hash=previous, site=site, identity=identity or "")
+
+
+def ledger_lines(text: str) -> list[str]:
+    """The lines of a ledger file; only a line feed ends one, since JSON may hold other breaks."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def read_releases(lines: Iterable[str]) -> list[Release]:
+    """The records of a ledger, unverified."""
+    return [_read(line, number).release for number, line in enumerate(lines, start=1)]
+
+
+def _read(line: str, number: int) -> SignedRelease:
+    try:
+        signed = msgspec.json.decode(line, type=SignedRelease)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise LedgerError(f"line {number} is not a record", line=number) from None
+    if _canonical(signed) != line:
+        raise LedgerError(f"line {number} is not in canonical form", line=number)
+    return signed
+
+
+def _canonical(record: msgspec.Struct) -> str:
+    return msgspec.json.encode(record, order="deterministic").decode()
+
+
+def _hash(release: Release) -> str:
+    return hashlib.sha256(_canonical(release).encode()).hexdigest()
+
+
+def _hash_of(line: str) -> str:
+    return msgspec.json.decode(line, type=SignedRelease).hash

@@ -1,0 +1,144 @@
+"""Plain text for people: progress lines, results, what left each site, and failures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.metrics import GraphMetrics
+    from cipherdag.errors import CipherdagError
+    from cipherdag.protocol.session import RoundReport
+    from cipherdag.result import Result
+    from cipherdag.sites.ledger import Release
+
+KINDS = {
+    "edge-votes": "votes on the edges of the skeleton",
+    "best-score-exceeds": "does any site's best separating set score higher?",
+    "best-index-precedes": "does a best separating set stand earlier in the list?",
+    "scores": "scores of candidate separating sets",
+    "schema-digest": "a keyed digest of the schema",
+    "opened-sum": "the opened sum over all sites",
+}
+PROTECTED = {
+    "masking": "masked",
+    "bfv": "encrypted",
+    "none": "IN THE CLEAR",
+}
+
+
+def size(count: int) -> str:
+    """A number of bytes with its unit, in steps of 1000."""
+    units = ("B", "kB", "MB", "GB")
+    step = min(len(units) - 1, (len(str(count)) - 1) // 3)
+    return f"{count / 1000**step:.{1 if step else 0}f} {units[step]}"
+
+
+def heading(algorithm: str, n_sites: int, protection: str) -> str:
+    """The line above the rounds."""
+    return f"{algorithm} · {n_sites} sites · {protection}"
+
+
+def round_line(report: RoundReport) -> str:
+    """One line per finished round."""
+    out = max(report.bytes_sent_per_site.values(), default=0)
+    return (
+        f"round {report.number:<3} {report.label:<44} {report.values:>8} values   "
+        f"{report.n_sites}/{report.n_sites} sites   {report.seconds:5.1f} s   "
+        f"{size(out)} out per site"
+    )
+
+
+def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
+    """The edges in the field's marks, cut after ``most`` lines."""
+    lines = str(graph).splitlines() if graph.edges else ["(no edge)"]
+    if len(lines) <= most:
+        return lines
+    return [*lines[:most], f"... and {len(lines) - most} more edges"]
+
+
+def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
+    """Graph, note, accuracy and cost of a finished run."""
+    lines = ["", "Learnt graph (CPDAG):", *(f"  {line}" for line in graph_lines(result.graph))]
+    if result.dag_note:
+        lines += ["", result.dag_note]
+    if truth is not None:
+        lines += [
+            "",
+            "Against the truth: " + metrics_line(result.metrics(truth)) + "  (as a DAG)",
+            "                   " + metrics_line(result.metrics_cpdag(truth)) + "  (as a CPDAG)",
+        ]
+    most = max(result.bytes_sent_per_site.values())
+    lines += ["", f"{len(result.rounds)} rounds, {result.seconds:.1f} s, {size(most)} per site"]
+    return lines
+
+
+def metrics_line(metrics: GraphMetrics) -> str:
+    """SHD and its parts, precision, recall and F1 on one line."""
+    return (
+        f"SHD {metrics.shd} (reversed {metrics.reverse}, extra {metrics.extra}, "
+        f"missing {metrics.miss}), precision {metrics.precision:.2f}, "
+        f"recall {metrics.recall:.2f}, F1 {metrics.f1:.2f}"
+    )
+
+
+def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
+    """What left each site, in sentences a data-protection officer reads."""
+    lines: list[str] = []
+    for site, records in releases.items():
+        lines.append(f"What left '{site}':")
+        lines += [f"  {sentence}" for sentence in _sentences(records)]
+    return lines
+
+
+def _sentences(records: Iterable[Release]) -> Iterable[str]:
+    grouped: dict[tuple[str, str, int], list[Release]] = defaultdict(list)
+    for record in records:
+        grouped[record.kind, record.protection, record.sites].append(record)
+    for (kind, protection, sites), group in grouped.items():
+        values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
+        yield f"{_rounds(group)}: {_what(kind, values)}, {size(sent)}, " + _seen(
+            kind, protection, sites
+        )
+
+
+def _rounds(group: list[Release]) -> str:
+    first, last = group[0].round, group[-1].round
+    if last == 0:
+        return "set-up"
+    return f"round {first}" if first == last else f"rounds {first}-{last}"
+
+
+def _what(kind: str, values: int) -> str:
+    text = " + ".join(KINDS.get(part, part) for part in kind.split("+"))
+    return text if kind == "schema-digest" else f"{values} values ({text})"
+
+
+def _seen(kind: str, protection: str, sites: int) -> str:
+    if kind == "schema-digest":
+        return "from which no name can be read without the sites' common key"
+    if kind == "opened-sum":
+        return f"the sum over {sites} sites, seen by the coordinator and the opening site"
+    if protection == "none":
+        return "IN THE CLEAR, seen by the coordinator"
+    return f"{PROTECTED[protection]}, seen by the coordinator only as a sum over {sites} sites"
+
+
+def failure_lines(error: CipherdagError) -> list[str]:
+    """What, where, why, do: always in this order."""
+    who = f"Site '{error.site}' stopped the run." if error.site else "The run stopped."
+    return [
+        who,
+        f"  cause   {_cause(error)}",
+        "  effect  no result was written; nothing else left any site",
+        f"  do      {error.remedy}    (exit {error.exit_code}, {type(error).__name__})",
+    ]
+
+
+def _cause(error: CipherdagError) -> str:
+    text = str(error)
+    prefix = f"site '{error.site}': "
+    return text.replace(prefix, "", 1) if error.site else text

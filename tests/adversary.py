@@ -1,0 +1,153 @@
+"""A coordinator and sites that can be told to lie, and an engine that records all it carries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from cipherdag.federation import Federation
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.messages import Member, encode, seal_envelope
+from cipherdag.protocol.session import Session
+from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.ledger import Ledger
+from cipherdag.sites.policy import Policy
+from cipherdag.sites.runtime import SiteProfile, SiteRuntime
+
+ROWS = (1237, 1429, 1613)
+NAMES = ("Cholesterol", "Theatre", "Theft", "Zyrtec-dose", "Ängina")
+CATEGORIES = ("never-smoked", "smokes-daily")
+
+
+def patients(rows, seed):
+    """Discrete data with telling names and categories; a chain with some noise."""
+    rng = np.random.default_rng(seed)
+    codes = np.zeros((rows, len(NAMES)), dtype=int)
+    codes[:, 0] = rng.integers(0, 2, rows)
+    for column in range(1, len(NAMES)):
+        flip = rng.random(rows) < 0.2
+        codes[:, column] = codes[:, column - 1] ^ flip
+    return pd.DataFrame(np.array(CATEGORIES)[codes], columns=list(NAMES))
+
+
+def hospitals(protection="masking", policy=None, rows=ROWS):
+    data = {f"hospital-{k}": patients(n, k) for k, n in enumerate(rows)}
+    return Federation.simulate(data, protection=protection, device="cpu", policy=policy)
+
+
+class RecordingEngine(LocalEngine):
+    """Delivers faithfully, remembers everything, and lets a liar change messages on the way.
+
+    ``tamper(operation, site, message)`` changes what a site receives, ``forge(operation, site,
+    reply)`` what the coordinator receives.
+    """
+
+    def __init__(self, handlers, tamper=None, forge=None):
+        super().__init__(handlers)
+        self.sent = []
+        self.received = []
+        self.tamper = tamper or (lambda operation, site, message: message)
+        self.forge = forge or (lambda operation, site, reply: reply)
+
+    def call(self, operation, messages, *, timeout_s):
+        messages = {s: self.tamper(operation, s, m) for s, m in messages.items()}
+        self.sent += [(operation, s, m) for s, m in messages.items()]
+        replies = super().call(operation, messages, timeout_s=timeout_s)
+        replies = {s: self.forge(operation, s, r) for s, r in replies.items()}
+        self.received += [(operation, s, r) for s, r in replies.items()]
+        return replies
+
+
+def recorded(federation, tamper=None, forge=None):
+    """The federation with a recording engine, and the list the engine will be put in."""
+    engines = []
+
+    def wire(handlers):
+        engines.append(RecordingEngine(handlers, tamper, forge))
+        return engines[-1]
+
+    return replace(federation, wire=wire), engines
+
+
+class Ward:
+    """Sites, a coordinator's key and a session, all in the test's hands."""
+
+    def __init__(self, protection="masking", n_sites=3, policy=None):
+        own = policy or Policy(allow_unprotected=protection == "none")
+        rows = (ROWS * ((n_sites + 2) // 3))[:n_sites]
+        self.federation = hospitals(protection, own, rows)
+        self.tables = {site.name: site.table for site in self.federation.sites}
+        self.coordinator = SigningIdentity.generate()
+        self.identities = {name: SigningIdentity.generate() for name in self.tables}
+        self.pinned = {name: key.public for name, key in self.identities.items()}
+        self.ledgers = {name: Ledger(name, key) for name, key in self.identities.items()}
+        self.runtimes = {name: self.runtime(name) for name in self.tables}
+        self.engine = RecordingEngine({n: r.handle for n, r in self.runtimes.items()})
+        self.policy = own
+        self.session = self.new_session(protection)
+
+    def runtime(self, name, **changes):
+        table = self.tables[name]
+        profile = SiteProfile(
+            name=name,
+            identity=self.identities[name],
+            coordinator=self.coordinator.public,
+            pinned=self.pinned,
+            schema=table.schema.canonical(),
+            rows=table.rows,
+        )
+        respondent = Respondent(len(table.names), table_tests(table, device="cpu"))
+        policy = self.federation.sites[0].policy
+        return SiteRuntime(replace(profile, **changes), respondent, policy, self.ledgers[name])
+
+    def new_session(self, protection="masking", members=None):
+        cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
+        return Session(
+            self.engine, self.coordinator, cohort, protection=protection, algorithm="fedpc"
+        )
+
+    def message(self, topic, body, *, key=None, session=None):
+        """Bytes as this coordinator, or another key, would sign them."""
+        return seal_envelope(
+            key or self.coordinator,
+            session=session or self.session._session,
+            sender="coordinator",
+            topic=topic,
+            body=body,
+        )
+
+
+def every_integer(message):
+    """All integers anywhere in a message, envelopes and bodies opened."""
+    found = set()
+
+    def walk(item):
+        if isinstance(item, bool):
+            return
+        if isinstance(item, int):
+            found.add(item)
+        elif isinstance(item, float):
+            if item.is_integer():
+                found.add(int(item))
+        elif isinstance(item, dict):
+            for value in item.values():
+                walk(value)
+        elif isinstance(item, list | tuple):
+            for value in item:
+                walk(value)
+        elif isinstance(item, bytes):
+            try:
+                walk(msgspec.msgpack.decode(item))
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                return
+
+    walk(message)
+    return found
+
+
+__all__ = ["CATEGORIES", "NAMES", "ROWS", "RecordingEngine", "Ward", "encode", "every_integer",
+           "hospitals", "patients", "recorded"]  # fmt: skip
