@@ -7,6 +7,7 @@ Leaks:
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from dataclasses import dataclass
@@ -69,7 +70,11 @@ Reply = TypeVar("Reply", bound=Body)
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
-    """One finished round: what was asked, values per site, seconds, bytes out per site."""
+    """One finished round: what was asked, what it cost, and which aggregate came back.
+
+    ``values`` are per site, ``aggregate`` is the SHA-256 of the sum in hexadecimal: equal for every
+    protection.
+    """
 
     number: int
     kind: str
@@ -78,6 +83,7 @@ class RoundReport:
     seconds: float
     bytes_sent_per_site: Mapping[str, int]
     n_sites: int
+    aggregate: str
 
 
 class Session:
@@ -183,8 +189,18 @@ class Session:
         self._receipts = tuple(share.receipt for share in shares)
         declared = declaration(question, bound_to, len(self._invite.cohort))
         values = self._sum([share.share for share in shares], declared)
-        sent = {name: count - before[name] for name, count in self._bytes.items()}
-        self._report(number, question, declared.length, time.perf_counter() - started, sent)
+        self._report(
+            RoundReport(
+                number=number,
+                kind=question_kinds(question),
+                label=question.label,
+                values=declared.length,
+                seconds=time.perf_counter() - started,
+                bytes_sent_per_site={n: count - before[n] for n, count in self._bytes.items()},
+                n_sites=len(self._invite.cohort),
+                aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
+            )
+        )
         return values
 
     def finish(self) -> dict[str, Closed]:
@@ -193,18 +209,7 @@ class Session:
         names = [member.name for member in self._invite.cohort]
         return dict(zip(names, [closed for _, closed in replies], strict=True))
 
-    def _report(
-        self, number: int, question: Question, values: int, seconds: float, sent: dict[str, int]
-    ) -> None:
-        report = RoundReport(
-            number=number,
-            kind=question_kinds(question),
-            label=question.label,
-            values=values,
-            seconds=seconds,
-            bytes_sent_per_site=sent,
-            n_sites=len(self._invite.cohort),
-        )
+    def _report(self, report: RoundReport) -> None:
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)
