@@ -54,6 +54,7 @@ class CipherdagError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
+    effect: ClassVar[str] = "nothing was written"
     default_remedy: ClassVar[str] = "Read the message; if it is not clear, report it as a bug."
 
     def __init__(self, message: str, *, site: str | None = None, remedy: str = "") -> None:
@@ -69,6 +70,7 @@ class CipherdagError(Exception):
 class LedgerError(CipherdagError):
     """A ledger's chain, signature or end does not verify; ``line`` is 1-based."""
 
+    effect = "from this line on the ledger proves nothing"
     default_remedy = "Treat the ledger as altered: compare it with the site's own copy."
 
     def __init__(self, message: str, *, line: int = 0, site: str | None = None) -> None:
@@ -99,6 +101,7 @@ class PrivacyError(CipherdagError):
     """Refused so that nothing leaks."""
 
     exit_code = 3
+    effect = "the run stopped; no result was written and the refused message opened nothing"
     default_remedy = "Do not retry before the cause is understood: the refusal protects data."
 
 
@@ -178,6 +181,7 @@ class SiteNotReadyError(CipherdagError):
     """A site cannot take part yet."""
 
     exit_code = 4
+    effect = "the run stopped; no result was written"
     default_remedy = "Prepare the site, then start the run again."
 
 
@@ -191,6 +195,7 @@ class SiteUnreachableError(CipherdagError):
     """A site does not answer."""
 
     exit_code = 5
+    effect = "the run stopped; no result was written"
     default_remedy = "Check that the site is running and reachable, then start the run again."
 
 
@@ -207,6 +212,7 @@ class DataError(CipherdagError):
     """
 
     exit_code = 6
+    effect = "nothing left any site but what its ledger says; no result was written"
     default_remedy = "Correct the file or its schema.toml."
 
     def __init__(

@@ -242,8 +242,9 @@ def named_graphs(
     if extension.consistent:
         return graph, dag, ""
     turned = ", ".join(f"{names[a]} --> {names[b]}" for a, b in extension.reversed_edges)
-    note = "The graph has no consistent DAG extension (the sites' evidence conflicts)"
-    return graph, dag, f"{note}; turned round: {turned or 'no edge, but colliders differ'}."
+    change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
+    note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
+    return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
 
 
 def _identifiers(names: Sequence[str]) -> dict[str, str]:

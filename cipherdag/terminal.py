@@ -128,13 +128,13 @@ def _seen(kind: str, protection: str, sites: int) -> str:
 
 
 def failure_lines(error: CipherdagError) -> list[str]:
-    """What, where, why, do: always in this order."""
-    who = f"Site '{error.site}' stopped the run." if error.site else "The run stopped."
+    """What, cause, effect, do: always in this order."""
+    where = f" at site '{error.site}'" if error.site else ""
     return [
-        who,
+        f"{type(error).__name__}{where}.",
         f"  cause   {_cause(error)}",
-        "  effect  no result was written; nothing else left any site",
-        f"  do      {error.remedy}    (exit {error.exit_code}, {type(error).__name__})",
+        f"  effect  {error.effect}",
+        f"  do      {error.remedy}    (exit {error.exit_code})",
     ]
 
 
