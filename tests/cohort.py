@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from cipherdag.privacy.aggregation import Declaration, Segment
+from cipherdag.privacy.bfv import BfvSite
 from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
 from cipherdag.privacy.pairkeys import PairKey
 from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
@@ -28,14 +30,36 @@ def masking_sites(n_sites, seed=0):
     return [MaskingSite(i, keys) for i, keys in enumerate(agreed_keys(n_sites, seed))]
 
 
+def bfv_sites(context, n_sites, seed=0):
+    return [BfvSite(i, keys, context) for i, keys in enumerate(agreed_keys(n_sites, seed))]
+
+
+def raw_context(modulus, sizes, *, symmetric=True, scheme="BFV"):
+    """A TenSEAL context of any parameters, as nobody should make one."""
+    tenseal = pytest.importorskip("tenseal")
+    kind = tenseal.ENCRYPTION_TYPE.SYMMETRIC if symmetric else tenseal.ENCRYPTION_TYPE.ASYMMETRIC
+    return tenseal.context(
+        tenseal.SCHEME_TYPE[scheme],
+        4096,
+        modulus,
+        coeff_mod_bit_sizes=list(sizes),
+        encryption_type=kind,
+        n_threads=1,
+    )
+
+
+def shares_of(sites, answers, declaration):
+    return [site.share(answer, declaration) for site, answer in zip(sites, answers, strict=True)]
+
+
 def declare(n_sites, *segments, label="question"):
     return Declaration(hashlib.sha256(label.encode()).digest(), n_sites, tuple(segments))
 
 
 def masked_sum(sites, answers, declaration):
-    shares = [s.share(a, declaration) for s, a in zip(sites, answers, strict=True)]
     coordinator = MaskingCoordinator()
-    return coordinator.open(coordinator.combine(shares, declaration), declaration).values
+    combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
+    return coordinator.open(combined, declaration).values
 
 
 def plain_sum(answers, declaration):

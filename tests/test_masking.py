@@ -4,7 +4,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cohort import agreed_keys, declare, masked_sum, masking_sites, plain_sum, questions, words_of
+from cohort import (
+    agreed_keys,
+    declare,
+    masked_sum,
+    masking_sites,
+    plain_sum,
+    questions,
+    shares_of,
+    words_of,
+)
 from hypothesis import given, settings
 from scipy import stats
 
@@ -26,10 +35,6 @@ from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
 
 GOLDEN = Path(__file__).parent / "golden" / "pair_masks.json"
-
-
-def shares_of(sites, answers, declaration):
-    return [site.share(answer, declaration) for site, answer in zip(sites, answers, strict=True)]
 
 
 # ------------------------------------------------------------------ the keystream

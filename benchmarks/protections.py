@@ -1,0 +1,168 @@
+"""Cost of each protection: processor time and bytes of one site, and the coordinator's part.
+
+Run ``python benchmarks/protections.py --out protections.json``. Times are medians of processor
+time over the repetitions, in milliseconds, with one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+from measuring import environment
+
+from cipherdag.privacy.aggregation import Declaration, Segment
+from cipherdag.privacy.bfv import (
+    DEFAULT_PARAMETERS,
+    HIGH_PRECISION_PARAMETERS,
+    BfvContext,
+    BfvCoordinator,
+    BfvSite,
+)
+from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
+from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+
+# milliseconds of a site, bytes a value; only for values that need one residue
+TARGETS = {"masking": (5.0, 8.01), "bfv": (100.0, 16.0)}
+
+
+def milliseconds(action):
+    start = time.process_time()
+    result = action()
+    return result, 1e3 * (time.process_time() - start)
+
+
+def agreed_keys(n_sites):
+    """Pair keys of every site, and the median time of one agreement at both its sites."""
+    keys = [EphemeralKeys.generate() for _ in range(n_sites)]
+    pairs = [{} for _ in range(n_sites)]
+    times = []
+    transcript = hashlib.sha256(b"benchmark").digest()
+    for i in range(n_sites):
+        for j in range(i + 1, n_sites):
+            offer = keys[j].x25519_public, keys[j].mlkem_public
+            (ciphertext, pairs[i][j]), initiator = milliseconds(
+                lambda i=i, j=j, offer=offer: agree_as_initiator(keys[i], *offer, transcript, i, j)
+            )
+            pairs[j][i], responder = milliseconds(
+                lambda i=i, j=j, ciphertext=ciphertext: agree_as_responder(
+                    keys[j], keys[i].x25519_public, ciphertext, transcript, i, j
+                )
+            )
+            times.append((initiator + responder) / 2)
+    return pairs, statistics.median(times)
+
+
+def protections(pairs):
+    """Name, a maker of all sites, and the coordinator of every protection."""
+    default, high = (
+        BfvContext.generate(p) for p in (DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS)
+    )
+    return [
+        ("none", lambda: [UnprotectedSite() for _ in pairs], UnprotectedCoordinator()),
+        ("masking", lambda: [MaskingSite(i, p) for i, p in enumerate(pairs)], MaskingCoordinator()),
+        (
+            "bfv",
+            lambda: [BfvSite(i, p, default) for i, p in enumerate(pairs)],
+            BfvCoordinator(default.public_bytes()),
+        ),
+        (
+            "bfv, high precision",
+            lambda: [BfvSite(i, p, high) for i, p in enumerate(pairs)],
+            BfvCoordinator(high.public_bytes()),
+        ),
+    ]
+
+
+def measure(make_sites, coordinator, segment, answers, repetitions):
+    """Medians over the repetitions, each a whole round, and the aggregate."""
+    runs = []
+    for repetition in range(repetitions):
+        digest = hashlib.sha256(f"{segment} {repetition}".encode()).digest()
+        declaration = Declaration(digest, len(answers), (segment,))
+        sites = make_sites()
+        first, site_ms = milliseconds(lambda: sites[0].share(answers[0], declaration))  # noqa: B023
+        shares = [
+            first, *(s.share(a, declaration) for s, a in zip(sites[1:], answers[1:], strict=True))
+        ]  # fmt: skip
+        combined, combine_ms = milliseconds(
+            lambda: coordinator.combine(shares, declaration)  # noqa: B023
+        )
+        opening_ms = 0.0
+        if coordinator.opened_by_site:
+            combined, opening_ms = milliseconds(
+                lambda: sites[-1].open(combined, declaration)  # noqa: B023
+            )
+        aggregate, decode_ms = milliseconds(
+            lambda: coordinator.open(combined, declaration)  # noqa: B023
+        )
+        runs.append((site_ms, combine_ms, opening_ms, decode_ms, len(first)))
+    names = ("site_ms", "combine_ms", "site_opening_ms", "decode_ms")
+    figures = {
+        name: round(statistics.median(run[k] for run in runs), 3) for k, name in enumerate(names)
+    }
+    figures["bytes_per_value"] = round(
+        statistics.median(run[4] for run in runs) / segment.length, 3
+    )
+    return figures, aggregate.values.tobytes()
+
+
+def report(values, n_sites, repetitions, seed):
+    rng = np.random.default_rng(seed)
+    pairs, agreement_ms = agreed_keys(n_sites)
+    segments = {
+        "votes": Segment(values, 1.0),
+        "p-values": Segment(values, 1.0, 24),
+        "weighted p-values": Segment(values, 2.0**20, 20),
+        "comparisons": Segment(values, 1.0, comparison=True),
+    }
+    results = []
+    for kind, segment in segments.items():
+        answers = [rng.uniform(0.0, segment.bound, values) for _ in range(n_sites)]
+        if kind in ("votes", "comparisons"):
+            answers = [np.rint(answer) for answer in answers]
+        seen = set()
+        for name, make_sites, coordinator in protections(pairs):
+            figures, aggregate = measure(make_sites, coordinator, segment, answers, repetitions)
+            seen.add(aggregate)
+            entry = {"protection": name, "answers": kind, **figures}
+            if name in TARGETS and kind != "weighted p-values":
+                most_ms, most_bytes = TARGETS[name]
+                entry["within_target"] = (
+                    figures["site_ms"] <= most_ms and figures["bytes_per_value"] <= most_bytes
+                )
+            results.append(entry)
+            print(entry)
+        assert len(seen) == 1, "the protections disagree"
+    return {
+        "values": values,
+        "sites": n_sites,
+        "repetitions": repetitions,
+        "seed": seed,
+        "key_agreement_ms_per_peer": round(agreement_ms, 3),
+        "environment": environment(),
+        "targets": {name: {"site_ms": t, "bytes_per_value": b} for name, (t, b) in TARGETS.items()},
+        "results": results,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--values", type=int, default=100_000)
+    parser.add_argument("--sites", type=int, default=10)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    found = report(arguments.values, arguments.sites, arguments.repetitions, arguments.seed)
+    arguments.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

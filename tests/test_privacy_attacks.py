@@ -1,0 +1,374 @@
+"""Attacks that succeed on lesser designs, run against ours: every one must end in noise."""
+
+import copy
+import io
+import logging
+import pickle
+import traceback
+
+import numpy as np
+import pytest
+from cohort import agreed_keys, bfv_sites, declare, masking_sites, plain_sum, shares_of, words_of
+from scipy import stats
+
+from cipherdag.errors import (
+    AggregateRangeError,
+    BoundExceededError,
+    CipherdagError,
+    KeyAgreementError,
+    OpeningRefusedError,
+    ReplayError,
+)
+from cipherdag.privacy import bfvcontext
+from cipherdag.privacy.aggregation import Segment
+from cipherdag.privacy.bfv import DEFAULT_PARAMETERS, BfvContext, BfvCoordinator, BfvSite
+from cipherdag.privacy.fixedpoint import encode, words_to_bytes
+from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.pairkeys import (
+    EphemeralKeys,
+    PairKey,
+    agree_as_initiator,
+    agree_as_responder,
+)
+from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.sealing import seal, unseal
+
+tenseal = pytest.importorskip("tenseal")
+
+LENGTH = 20_000
+PRIME = DEFAULT_PARAMETERS.moduli[0]
+
+
+@pytest.fixture(scope="module")
+def context():
+    return BfvContext.generate()
+
+
+def recovers(words, answer, modulus):
+    """Whether words, read as a fixed-point sum, show anything of the answer."""
+    values = np.delete(words, slice(None, None, 4096)).astype(np.uint64)
+    signed = values.view(np.int64).astype(float) if modulus == 2**64 else values.astype(float)
+    if modulus != 2**64:
+        signed[signed > modulus / 2] -= modulus
+    return abs(np.corrcoef(signed, answer)[0, 1]) > 0.05
+
+
+def uniform(words, modulus):
+    counts = np.bincount((words / (modulus / 64)).astype(int), minlength=64)
+    return stats.chisquare(counts).pvalue > 1e-6
+
+
+# ------------------------------------------------------------------ masking
+
+
+def test_masking_any_sum_short_of_the_whole_cohort_is_noise():
+    declaration = declare(5, Segment(LENGTH, 1.0, 40))
+    answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
+    pairs = zip(masking_sites(5), answers, strict=True)
+    words = [words_of(site.share(answer, declaration)) for site, answer in pairs]
+    total = np.zeros_like(words[0])
+    for count, share in enumerate(words, start=1):
+        total = total + share
+        if count < 5:
+            assert uniform(total, 2**64)
+            assert not any(recovers(total, answer, 2**64) for answer in answers)
+            with pytest.raises(AggregateRangeError):
+                MaskingCoordinator().open(words_to_bytes(total), declaration)
+    assert recovers(total, np.sum(answers, axis=0), 2**64)
+
+
+def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_rest():
+    declaration = declare(4, Segment(LENGTH, 1.0, 40))
+    keys = agreed_keys(4)
+    answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(4)]
+    victim = words_of(MaskingSite(0, keys[0]).share(answers[0], declaration))
+    # sites 2 and 3 strip the masks they share with the victim; the one with site 1 stays
+    stripped = victim.copy()
+    for peer in (2, 3):
+        key = keys[peer][0].derive(b"round", declaration.digest, bytes(4))
+        stripped -= Keystream(key).words(stripped.size)
+    assert uniform(stripped, 2**64)
+    assert not recovers(stripped, answers[0], 2**64)
+    key = keys[1][0].derive(b"round", declaration.digest, bytes(4))
+    stripped -= Keystream(key).words(stripped.size)
+    assert recovers(stripped, answers[0], 2**64)
+
+
+def test_masking_the_same_masks_twice_would_show_a_difference_so_they_are_refused():
+    keys = agreed_keys(3)[0]
+    declaration = declare(3, Segment(LENGTH, 1.0, 40))
+    one, other = np.random.default_rng(0).uniform(-1, 1, (2, LENGTH))
+    # two objects with the same keys stand for a site that forgot what it answered
+    reused = [words_of(MaskingSite(0, keys).share(a, declaration)) for a in (one, other)]
+    assert recovers(reused[0] - reused[1], one - other, 2**64)
+    fresh = words_of(
+        MaskingSite(0, keys).share(other, declare(3, *declaration.segments, label="2"))
+    )
+    assert not recovers(reused[0] - fresh, one - other, 2**64)
+    assert uniform(reused[0] - fresh, 2**64)
+    site = MaskingSite(0, keys)
+    site.share(one, declaration)
+    with pytest.raises(ReplayError):
+        site.share(other, declaration)
+
+
+def test_masking_sites_that_were_asked_different_questions_give_noise():
+    honest, altered = (declare(3, Segment(LENGTH, 1.0, 40), label=name) for name in "ab")
+    answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(3)]
+    sites = masking_sites(3)
+    shares = [
+        sites[0].share(answers[0], altered),
+        *(sites[k].share(answers[k], honest) for k in (1, 2)),
+    ]
+    combined = MaskingCoordinator().combine(shares, honest)
+    assert not recovers(words_of(combined), answers[0], 2**64)
+    with pytest.raises(AggregateRangeError):
+        MaskingCoordinator().open(combined, honest)
+
+
+def test_keys_swapped_by_the_coordinator_open_nothing():
+    first, second, attacker = (EphemeralKeys.generate() for _ in range(3))
+    ciphertext, at_first = agree_as_initiator(
+        first, second.x25519_public, attacker.mlkem_public, b"t" * 32, 0, 1
+    )
+    # the attacker replaced one of the two key types: it still lacks the other's secret
+    at_second = agree_as_responder(second, first.x25519_public, ciphertext, b"t" * 32, 0, 1)
+    forged = agree_as_responder(attacker, first.x25519_public, ciphertext, b"t" * 32, 0, 1)
+    sealed = seal(at_first, b"p", b"shared secrets", b"")
+    for key in (at_second, forged):
+        with pytest.raises(KeyAgreementError):
+            unseal(key, b"p", sealed, b"")
+
+
+# ------------------------------------------------------------------ BFV
+
+
+@pytest.fixture(scope="module")
+def bfv_run(context):
+    """Shares of five sites, the same without masks, and a colluder's copy of the key."""
+    declaration = declare(5, Segment(LENGTH, 1.0, 28))
+    answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
+    sites = bfv_sites(context, 5)
+    shares = shares_of(sites, answers, declaration)
+    lengths = [LENGTH + 5, 0, 0]
+    unmasked = [
+        context.encrypt(encode(a, declaration, DEFAULT_PARAMETERS.moduli), lengths) for a in answers
+    ]
+    return declaration, answers, sites, shares, unmasked, lengths
+
+
+def subtracted(context, minuend, subtrahends, lengths):
+    """Ciphertext arithmetic as anyone can do it who has the public context."""
+    vectors = bfvcontext._load_vectors(minuend, lengths, context._contexts)
+    for content in subtrahends:
+        others = bfvcontext._load_vectors(content, lengths, context._contexts)
+        vectors = [one - other for one, other in zip(vectors, others, strict=True)]
+    return bfvcontext._pack([vector.serialize() for vector in vectors])
+
+
+def test_bfv_a_key_holder_opens_noise_from_a_single_ciphertext(context, bfv_run):
+    _, answers, _, shares, unmasked, lengths = bfv_run
+    assert recovers(context.decrypt(unmasked[0], lengths), answers[0], PRIME)
+    words = context.decrypt(shares[0], lengths)
+    assert uniform(words, PRIME)
+    assert not recovers(words, answers[0], PRIME)
+
+
+def test_bfv_a_key_holder_opens_noise_from_any_subset(context, bfv_run):
+    _declaration, answers, _, shares, _, lengths = bfv_run
+    public = BfvCoordinator(context.public_bytes())._context
+    for subset in ([0, 1], [0, 1, 2, 3], [1, 2, 3, 4], [0, 0, 1, 2, 3]):
+        words = context.decrypt(public.add([shares[k] for k in subset], lengths), lengths)
+        assert uniform(words, PRIME)
+        assert not any(recovers(words, answer, PRIME) for answer in answers)
+    everyone = context.decrypt(public.add(shares, lengths), lengths)
+    assert recovers(everyone, np.sum(answers, axis=0), PRIME)
+
+
+def test_bfv_a_colluder_that_subtracts_the_others_does_not_isolate_the_victim(context, bfv_run):
+    declaration, answers, sites, shares, unmasked, lengths = bfv_run
+    coordinator = BfvCoordinator(context.public_bytes())
+    # site 4 submits its own ciphertext minus those of sites 1, 2 and 3
+    for ciphertexts, isolates in ((unmasked, True), (shares, False)):
+        rigged = subtracted(context, ciphertexts[4], ciphertexts[1:4], lengths)
+        total = coordinator.combine([*ciphertexts[:4], rigged], declaration)
+        words = context.decrypt(total, lengths)
+        assert recovers(words, answers[0], PRIME) == isolates
+        assert uniform(words, PRIME) != isolates
+    with pytest.raises(OpeningRefusedError):
+        sites[0].open(total, declaration)
+
+
+def test_bfv_an_honest_site_is_no_oracle_for_single_ciphertexts(context, bfv_run):
+    declaration, answers, _, _, _, _ = bfv_run
+    sites = bfv_sites(context, 5, seed=3)
+    shares = shares_of(sites, answers, declaration)
+    for site in sites:
+        with pytest.raises(OpeningRefusedError):
+            site.open(shares[0], declaration)
+
+
+def test_bfv_a_rigged_comparison_is_not_opened(context):
+    # every word is a valid answer to a comparison: only the check word tells
+    declaration = declare(3, Segment(1, 1.0, comparison=True))
+    sites = bfv_sites(context, 3)
+    shares = [site.share(np.zeros(1), declaration) for site in sites]
+    with pytest.raises(OpeningRefusedError):
+        sites[0].open(shares[1], declaration)
+
+
+# ------------------------------------------------------------------ why CKKS is not offered
+
+
+def test_ckks_two_opened_sums_give_the_whole_secret_key_away(tmp_path):
+    """Li and Micciancio (Eurocrypt 2021) with real slots: exact linear algebra, 4096 of 4096.
+
+    An opened sum shows m + e, and c0 + c1 s = m + e. The real parts of the slots show the half of
+    m + e that X -> 1/X leaves alone, so two sums determine s.
+    """
+    import tenseal.sealapi as seal_api
+
+    degree, scale, sizes = 4096, 2.0**40, [54, 55]
+    keys = tenseal.context(tenseal.SCHEME_TYPE.CKKS, degree, coeff_mod_bit_sizes=sizes, n_threads=1)
+    keys.global_scale = scale
+    parameters = seal_api.EncryptionParameters(seal_api.SCHEME_TYPE.CKKS)
+    parameters.set_poly_modulus_degree(degree)
+    parameters.set_coeff_modulus(seal_api.CoeffModulus.Create(degree, sizes))
+    ring = seal_api.SEALContext(parameters, True, seal_api.SEC_LEVEL_TYPE.TC128)
+    q = int(keys.seal_context().data.first_context_data().parms().coeff_modulus()[0].value())
+    rng = np.random.default_rng(0)
+    equations = []
+    for _ in range(2):
+        parts = [tenseal.ckks_vector(keys, rng.uniform(-1, 1, 2048).tolist()) for _ in range(3)]
+        total = parts[0] + parts[1] + parts[2]
+        total.ciphertext()[0].save(str(tmp_path / "sum"))
+        ciphertext = seal_api.Ciphertext(ring)
+        ciphertext.load(ring, str(tmp_path / "sum"))
+        flat = [ciphertext[k] for k in range(2 * degree)]
+        c0, c1 = flat[:degree], flat[degree:]
+        opened = transformed(symmetric_part(total.decrypt(), degree, scale), q)
+        # in this order of the transform X -> 1/X reverses a polynomial
+        right = [(u - a - b) % q for u, a, b in zip(opened, c0, c0[::-1], strict=True)]
+        equations.append(list(zip(c1, c1[::-1], right, strict=True)))
+    recovered = [
+        (u * d - b * v) * pow(a * d - b * c, -1, q) % q
+        for (a, b, u), (c, d, v) in zip(*equations, strict=True)
+    ]
+    keys.secret_key().data.save(str(tmp_path / "key"))
+    secret = seal_api.SecretKey()
+    secret.load(ring, str(tmp_path / "key"))
+    content = secret.data()
+    assert recovered == [content[k] for k in range(degree)]
+
+
+def symmetric_part(opened, degree, scale):
+    """Coefficients of p(X) + p(1/X), p being the plaintext with the opened real slots."""
+    values = np.zeros(degree)
+    exponent = 1
+    for value in opened:
+        values[(exponent - 1) // 2] = values[(2 * degree - exponent - 1) // 2] = value
+        exponent = 3 * exponent % (2 * degree)
+    twist = np.exp(-1j * np.pi * np.arange(degree) / degree)
+    coefficients = 2 * scale * (np.fft.fft(values) / degree * twist).real
+    assert np.abs(coefficients - np.rint(coefficients)).max() < 0.01
+    return [int(c) for c in np.rint(coefficients)]
+
+
+def transformed(coefficients, q):
+    """The negacyclic number-theoretic transform in the bit-reversed order that SEAL keeps."""
+    n = len(coefficients)
+    exponent = (q - 1) // (2 * n)
+    candidates = (pow(generator, exponent, q) for generator in range(2, 99))
+    root = next(candidate for candidate in candidates if pow(candidate, n, q) == q - 1)
+    square, candidate, smallest = root * root % q, root, root
+    for _ in range(n):
+        smallest, candidate = min(smallest, candidate), candidate * square % q
+    bits = n.bit_length() - 1
+    roots = [pow(smallest, int(f"{k:0{bits}b}"[::-1], 2), q) for k in range(n)]
+    values, width, groups = [c % q for c in coefficients], n, 1
+    while groups < n:
+        width //= 2
+        for group in range(groups):
+            factor = roots[groups + group]
+            for k in range(2 * group * width, (2 * group + 1) * width):
+                one, other = values[k], values[k + width] * factor % q
+                values[k], values[k + width] = (one + other) % q, (one - other) % q
+        groups *= 2
+    return values
+
+
+# ------------------------------------------------------------------ secrets stay inside
+
+
+def secret_objects(context):
+    key = PairKey(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR")
+    return [
+        key,
+        EphemeralKeys.generate(),
+        Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
+        MaskingSite(0, {1: key}),
+        BfvSite(0, {1: key}, context),
+        context,
+    ]
+
+
+def test_secrets_are_not_shown_copied_or_pickled(context):
+    for secret in secret_objects(context):
+        assert repr(secret).startswith(f"<{type(secret).__name__}, ")
+        assert repr(secret).endswith(" secret bytes>")
+        assert not hasattr(secret, "__dict__")
+        for leak in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError) as refusal:
+                leak(secret)
+            assert "TOPSECRET" not in str(refusal.value)
+
+
+def test_errors_carry_neither_keys_nor_answers(context):
+    key = PairKey(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR")
+    declaration = declare(2, Segment(1, 1.0))
+    attempts = [
+        lambda: MaskingSite(0, {1: key}).share(np.array([987654.321]), declaration),
+        lambda: BfvSite(0, {1: key}, context).share(np.array([987654.321]), declaration),
+        lambda: MaskingSite(5, {1: key}),
+        lambda: PairKey(b"TOPSECRET"),
+        lambda: unseal(key, b"p", b"x" * 40, b"a"),
+        lambda: EphemeralKeys.generate().exchange(b"987654.321"),
+        lambda: BfvContext.from_secret_bytes(context.secret_bytes()[:-1]),
+    ]
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    logging.getLogger().addHandler(handler)
+    try:
+        for attempt in attempts:
+            with pytest.raises(CipherdagError) as refusal:
+                attempt()
+            shown = "".join(traceback.format_exception_only(refusal.value))
+            shown += repr(refusal.value) + repr(refusal.value.args) + refusal.value.remedy
+            assert refusal.value.__cause__ is None
+            for secret in ("TOPSECRET", "987654", "544f50534543524554"):
+                assert secret not in shown
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert not written.getvalue()
+
+
+def test_a_refused_answer_leaves_the_question_open():
+    declaration = declare(2, Segment(1, 1.0))
+    site = masking_sites(2)[0]
+    with pytest.raises(BoundExceededError):
+        site.share(np.array([2.0]), declaration)
+    assert site.share(np.array([1.0]), declaration)
+
+
+def test_equal_answers_give_different_shares_in_every_round_and_run():
+    answer = np.ones(1)
+    shares = set()
+    for seed in range(3):
+        for label in "abc":
+            declaration = declare(2, Segment(1, 1.0), label=label)
+            shares.add(masking_sites(2, seed)[0].share(answer, declaration))
+    assert len(shares) == 9
+    plain = encode(answer, declare(2, Segment(1, 1.0)), WORD_MODULI)
+    assert words_to_bytes(plain) not in shares
+    assert plain_sum([answer] * 2, declare(2, Segment(1, 1.0))).tolist() == [2.0]
