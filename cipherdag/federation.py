@@ -234,7 +234,7 @@ def named_graphs(
 ) -> tuple[CausalGraph, CausalGraph, str]:
     """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
     from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.algorithms.orientation import acyclic_extension
+    from cipherdag.algorithms.extension import acyclic_extension
 
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
     extension = acyclic_extension(outcome.arcs)

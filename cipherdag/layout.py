@@ -216,8 +216,9 @@ def _course(points: list[tuple[float, float]]) -> FloatArray:
     knots.append((points[-1], 0.0))
     controls = [points[0]]
     for ((x0, y0), slope0), ((x1, y1), slope1) in pairwise(knots):
-        third = (y1 - y0) / 3
-        controls += [(x0 + slope0 * third, y0 + third), (x1 - slope1 * third, y1 - third), (x1, y1)]
+        reach0, reach1 = ((y1 - y0) * (1 / 3 if slope else 0.45) for slope in (slope0, slope1))
+        controls += [(x0 + slope0 * reach0, y0 + reach0), (x1 - slope1 * reach1, y1 - reach1)]
+        controls.append((x1, y1))
     return np.array(controls)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.metrics import GraphMetrics
     from cipherdag.protocol.session import RoundReport
     from cipherdag.sites.ledger import LedgerHead, Release
+
+
+log = logging.getLogger("cipherdag.result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +159,11 @@ class Result:
     def _draw(self, path: Path) -> None:
         from cipherdag.drawing import draw_svg
 
-        draw_svg(self.graph, path)
+        try:
+            draw_svg(self.graph, path)
+        except OutputError as error:
+            # the rest of the folder is worth having without the picture
+            log.warning("%s; %s", error, error.remedy)
 
     def _edge(self, edge: Any) -> dict[str, str]:
         return {

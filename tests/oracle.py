@@ -36,7 +36,7 @@ class OracleTest:
 
     def separated(self, x, y, given=()):
         """Whether x and y are d-separated by the given positions."""
-        return not self._reach(x, _bits(given)) >> y & 1
+        return not self._reach(int(x), _bits(given)) >> int(y) & 1
 
     def _reach(self, x, given):
         """Bit set of what has an active trail from x."""

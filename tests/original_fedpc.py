@@ -109,8 +109,13 @@ def _directed(arcs):
     return arcs & ~arcs.T
 
 
+def _columns_first(matrix):
+    """Pairs (row, column) in the order of the original program: column by column."""
+    return [(int(row), int(column)) for column, row in np.argwhere(matrix.T)]
+
+
 def _rule1(arcs):
-    for a, b in np.argwhere(_directed(arcs)):
+    for a, b in _columns_first(_directed(arcs)):
         for c in range(len(arcs)):
             adjacent = arcs[a, c] or arcs[c, a]
             if c != a and arcs[b, c] and arcs[c, b] and not adjacent:
@@ -118,14 +123,14 @@ def _rule1(arcs):
 
 
 def _rule2(arcs):
-    for a, b in np.argwhere(arcs & arcs.T):
+    for a, b in _columns_first(arcs & arcs.T):
         directed = _directed(arcs)
         if arcs[a, b] and arcs[b, a] and (directed[a] & directed[:, b]).any():
             arcs[b, a] = False
 
 
 def _rule3(arcs):
-    for a, b in np.argwhere(arcs & arcs.T):
+    for a, b in _columns_first(arcs & arcs.T):
         if not (arcs[a, b] and arcs[b, a]):
             continue
         middle = [

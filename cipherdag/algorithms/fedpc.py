@@ -17,7 +17,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.orientation import meek, orient_colliders, unshielded_pairs
+from cipherdag.algorithms.orientation import (
+    meek,
+    meek_in_code_order,
+    orient_colliders,
+    unshielded_pairs,
+)
 from cipherdag.algorithms.questions import (
     MAX_GRID_BITS,
     BestIndexPrecedes,
@@ -271,7 +276,7 @@ class FedPC:
             for pair, chosen in separators.items()
         }
         arcs = orient_colliders(skeleton, known, conflicts=conflicts, strength=support)
-        return meek(arcs)
+        return meek_in_code_order(arcs) if code else meek(arcs)
 
 
 def _require(condition: bool, message: str) -> None:
