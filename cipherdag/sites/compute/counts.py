@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
 MAX_CODE = 2**31 - 1
+# on a processor few enough elements for torch to stay on one thread: threads that wait for one
+# another at every small step are slower, and many times so where several sites share a machine
+CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**27}
+BYTES_PER_CODE = 12
+BYTES_PER_WORD = 32
+BYTES_PER_LEVEL = 16  # of one row's one-hot codes
 # measured: one more bucket of tables costs as much as this many empty cells
 CELLS_PER_BUCKET = 30_000
 EXACT_IN_FLOAT32 = 2**24
@@ -156,35 +162,38 @@ class DiscreteColumns:
     Args:
         codes: Codes, shape (n, p); negative where missing.
         device: Where to count.
+        memory_bytes: Bound on what counting needs at a time, unless one table needs more.
 
     Attributes:
         levels: Highest code + 1 of every variable, at least 1, shape (p,).
         n_rows: Number of rows, n.
     """
 
-    def __init__(self, codes: NDArray[np.integer], device: torch.device) -> None:
+    def __init__(
+        self, codes: NDArray[np.integer], device: torch.device, *, memory_bytes: int
+    ) -> None:
         self.device = device
+        self._memory = memory_bytes
         self.n_rows = len(codes)
         self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 1)
+        missing = codes.T < 0
         columns = np.array(codes.T, dtype=np.int32, order="C")
-        missing = columns < 0
         self._words: torch.Tensor | None = None
         if missing.any():
             self._words = _pack_rows(~missing).to(device)
             columns[missing] = MISSING
         self._columns = torch.from_numpy(columns).to(device)
 
-    def complete_rows(self, positions: IndexArray, *, memory_bytes: int) -> IndexArray:
+    def complete_rows(self, positions: IndexArray) -> IndexArray:
         """Number of rows without a missing value among some variables, shape (B,).
 
         Args:
             positions: The variables of every test, shape (B, k).
-            memory_bytes: Bound on what a chunk of tests needs.
         """
         rows = np.full(len(positions), self.n_rows)
         if self._words is None:
             return rows
-        chunk = max(memory_bytes // (4 * self._words[0].nbytes), 1)
+        chunk = self.chunk(self._words.shape[1], bytes_per_element=BYTES_PER_WORD)
         for start in range(0, len(positions), chunk):
             first, *rest = self._on_device(positions[start : start + chunk].T)
             words = self._words.index_select(0, first)
@@ -204,46 +213,45 @@ class DiscreteColumns:
             given: Positions of the conditioning sets, shape (B, l).
             shape: A shape that holds all tables.
         """
-        n_tests = len(x)
-        of_x, of_y = self._on_device(np.stack([x, y]))
-        if given.shape[1]:
-            code = self._configurations(given)
-            code.mul_(shape.rows).add_(self._columns.index_select(0, of_x))
-        else:
-            code = self._columns.index_select(0, of_x)
-        self._mark_missing(code)
-        code.mul_(shape.columns).add_(self._columns.index_select(0, of_y))
-        self._mark_missing(code)
-        # incomplete rows carry the code -1 and go to one more cell in front
-        extra = 0 if self._words is None else n_tests
-        ends = torch.arange(extra, extra + n_tests, dtype=torch.int32, device=self.device)
-        code.mul_(n_tests).add_(ends[:, None])
-        counts = torch.bincount(code.view(-1), minlength=extra + shape.cells * n_tests)
-        return counts[extra:].view(shape.configurations, shape.rows, shape.columns, n_tests)
+        # the variables in the order of their digits, and the base of each digit
+        digits = self._on_device(np.vstack([given.T, x, y]))
+        bases = self.levels[given.T]
+        sides = np.tile([[shape.rows], [shape.columns]], len(x))
+        radices = self._on_device(np.vstack([bases, sides])).to(torch.int32)[:, :, None]
+        chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
+        parts = zip(
+            torch.split(digits, chunk, dim=1), torch.split(radices, chunk, dim=1), strict=True
+        )
+        counts = torch.cat([self._count(*part, shape.cells) for part in parts])
+        return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
-    def pair_counts(self, variables: IndexArray, *, memory_bytes: int) -> PairCounts:
+    def chunk(self, elements: int, *, bytes_per_element: int) -> int:
+        """How many tests to treat at a time that need this many elements each."""
+        swift = CHUNK_ELEMENTS[self.device.type] // elements
+        return max(min(swift, self._memory // (bytes_per_element * elements)), 1)
+
+    def pair_counts(self, variables: IndexArray) -> PairCounts:
         """Counts of all pairs of levels from one product of one-hot codes.
 
         Args:
             variables: Distinct positions.
-            memory_bytes: Bound on the one-hot codes of a block of rows.
         """
         levels = self.levels[variables]
         total = int(levels.sum())
         first = np.zeros(len(self.levels), dtype=np.int64)
         first[variables] = np.cumsum(levels) - levels
-        starts, where = self._on_device(np.stack([first[variables], variables]))
         exact = torch.float32 if self.n_rows < EXACT_IN_FLOAT32 else torch.float64
         matrix = torch.zeros((total + 1, total + 1), dtype=exact, device=self.device)
-        block = max(memory_bytes // (8 * (total + 1) + 8 * len(variables)), 1)
+        block = max(self._memory // (BYTES_PER_LEVEL * (total + 1)), 1)
+        level = torch.arange(int(levels.max()), device=self.device)[:, None]
         for start in range(0, self.n_rows, block):
-            code = self._columns[:, start : start + block].index_select(0, where).long()
-            hot = torch.where(code < 0, total, code + starts[:, None])
-            one_hot = torch.zeros((total + 1, hot.shape[1]), dtype=exact, device=self.device)
-            one_hot.scatter_(0, hot, 1.0)
-            matrix += one_hot @ one_hot.T
-        matrix[total, :] = 0
-        matrix[:, total] = 0
+            columns = self._columns[:, start : start + block]
+            one_hot = matrix.new_empty((total + 1, columns.shape[1]))
+            one_hot[total] = 0
+            for variable, count in zip(variables.tolist(), levels.tolist(), strict=True):
+                place = first[variable]
+                one_hot[place : place + count] = columns[variable] == level[:count]
+            matrix.addmm_(one_hot, one_hot.T)
         return PairCounts(matrix, torch.from_numpy(first).to(self.device))
 
     def tables_of_pairs(
@@ -252,15 +260,16 @@ class DiscreteColumns:
         """As `tables` for empty conditioning sets, read from `pair_counts`."""
         side = len(pairs.matrix)
         of_x, of_y = self._on_device(np.stack([x, y]))
-        levels = torch.from_numpy(self.levels).to(self.device)
+        levels = self._on_device(self.levels)
 
         def places(variables: torch.Tensor, padded: int) -> torch.Tensor:
             level = torch.arange(padded, device=self.device)[:, None]
-            inside = level < levels[variables]
-            return torch.where(inside, pairs.first[variables] + level, side - 1)
+            inside = level < levels.index_select(0, variables)
+            return torch.where(inside, pairs.first.index_select(0, variables) + level, side - 1)
 
         index = places(of_x, shape.rows)[:, None] * side + places(of_y, shape.columns)
-        return pairs.matrix.view(-1)[index].long()[None]
+        counts = pairs.matrix.view(-1).index_select(0, index.view(-1)).long()
+        return counts.view(1, shape.rows, shape.columns, len(x))
 
     def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
         """The non-empty cells of one table, by sorting: for tables with many more cells than rows.
@@ -293,21 +302,31 @@ class DiscreteColumns:
             y_levels=torch.bincount(y_config),
         )
 
-    def _configurations(self, given: IndexArray) -> torch.Tensor:
-        """Mixed-radix code of the conditioning set in every row, int32 of shape (B, n)."""
-        places = self._on_device(given.T)
-        radices = self._on_device(self.levels[given.T]).to(torch.int32)
-        code = self._columns.index_select(0, places[0])
-        for place, radix in zip(places[1:], radices[1:], strict=True):
-            self._mark_missing(code)
-            code.mul_(radix[:, None]).add_(self._columns.index_select(0, place))
-        self._mark_missing(code)
-        return code
+    def _count(self, digits: torch.Tensor, radices: torch.Tensor, cells: int) -> torch.Tensor:
+        """Counts of B tables from mixed-radix codes of all rows, shape (B, cells).
 
-    def _mark_missing(self, code: torch.Tensor) -> None:
-        """Bring the codes of incomplete rows to -1, where later factors keep them negative."""
-        if self._words is not None:
-            code.clamp_(min=-1)
+        Args:
+            digits: The variables in the order of their digits, shape (k, B).
+            radices: The base of each digit, int32 of shape (k, B, 1).
+            cells: Number of different codes.
+        """
+        first, *rest = digits.unbind()
+        code = self._mark_missing(self._columns.index_select(0, first))
+        for digit, radix in zip(rest, radices.unbind()[1:], strict=True):
+            column = self._columns.index_select(0, digit)
+            code = self._mark_missing(column.addcmul_(code, radix))
+        # incomplete rows carry the code -1 and go to one more cell in front of each table
+        extra = 0 if self._words is None else 1
+        width, n_tests = cells + extra, len(code)
+        end = extra + width * n_tests
+        starts = torch.arange(extra, end, width, dtype=torch.int32, device=self.device)
+        code.add_(starts[:n_tests, None])
+        counts = torch.bincount(code.view(-1), minlength=width * n_tests)
+        return counts.view(n_tests, width)[:, extra:]
+
+    def _mark_missing(self, code: torch.Tensor) -> torch.Tensor:
+        """Bring the codes of incomplete rows to -1, where later digits keep them negative."""
+        return code if self._words is None else code.clamp_(min=-1)
 
     def _on_device(self, positions: IndexArray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(positions)).to(self.device)

@@ -29,7 +29,6 @@ from cipherdag.sites.compute.counts import (
     Margins,
     PairCounts,
     SparseTable,
-    TableShape,
     buckets,
 )
 from cipherdag.sites.compute.device import resolve_device
@@ -44,12 +43,12 @@ if TYPE_CHECKING:
 Statistic = Literal["g2", "pearson"]
 DegreesOfFreedom = Literal["adjusted", "plain"]
 
-# measured: one one-hot product of K levels costs as much as counting K * K / 64 tables
+# measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
+# and starting it as much as a million rows
 PRODUCT_LEVELS_PER_TABLE = 64
+PRODUCT_START_ROWS = 1_000_000
 # beyond this many cells per row sorting the rows is faster than a table
 SPARSE_CELLS_PER_ROW = 32
-CHUNK_ELEMENTS = {"cpu": 2**20, "cuda": 2**27}  # what stays in a processor's cache, or fills a GPU
-BYTES_PER_ROW = 16
 BYTES_PER_CELL = 64
 BYTES_PER_LEVEL_PAIR = 16
 
@@ -158,10 +157,10 @@ class DiscreteTest:
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         _check(codes, statistic, dof, min_rows_per_cell, memory_bytes)
-        self._columns = DiscreteColumns(codes, resolve_device(device))
+        self._memory = memory_bytes // 2
+        self._columns = DiscreteColumns(codes, resolve_device(device), memory_bytes=self._memory)
         self._adjusted = dof == "adjusted"
         self._min_rows_per_cell = min_rows_per_cell
-        self._memory = memory_bytes // 2
         self._cache = EvidenceCache(memory_bytes=self._memory)
         n_rows = self._columns.n_rows
         self._statistic: _FixedPoint = (
@@ -202,7 +201,7 @@ class DiscreteTest:
     def _outcomes(self, tests: TestBatch) -> FloatMatrix:
         """Outcomes of distinct tests, shape (B, N_COLUMNS)."""
         positions = np.column_stack([tests.x, tests.y, tests.given])
-        rows = self._columns.complete_rows(positions, memory_bytes=self._memory)
+        rows = self._columns.complete_rows(positions)
         # floating point: the product of many levels may exceed every integer type
         levels = self._columns.levels[positions].astype(np.float64)
         done = np.flatnonzero((rows > 0) & (rows / levels.prod(axis=1) >= self._min_rows_per_cell))
@@ -251,7 +250,7 @@ class DiscreteTest:
         )
         pairs = self._pair_counts(tests, dense)
         for bucket, shape in buckets(sides[dense].astype(np.int64)):
-            chunk = self._chunk(shape)
+            chunk = self._columns.chunk(shape.cells, bytes_per_element=BYTES_PER_CELL)
             for start in range(0, len(bucket), chunk):
                 index = dense[bucket[start : start + chunk]]
                 if pairs is None:
@@ -266,17 +265,11 @@ class DiscreteTest:
             return None
         variables = np.union1d(tests.x[dense], tests.y[dense])
         total = int(self._columns.levels[variables].sum())
-        fits = BYTES_PER_LEVEL_PAIR * total * total <= self._memory
-        if not fits or total * total > PRODUCT_LEVELS_PER_TABLE * dense.size:
+        rows = self._columns.n_rows
+        product = rows * total * total / PRODUCT_LEVELS_PER_TABLE + PRODUCT_START_ROWS
+        if product > rows * dense.size or BYTES_PER_LEVEL_PAIR * total * total > self._memory:
             return None
-        return self._columns.pair_counts(variables, memory_bytes=self._memory // 2)
-
-    def _chunk(self, shape: TableShape) -> int:
-        """How many tables of this shape to hold at a time."""
-        n_rows = self._columns.n_rows
-        memory = self._memory // (BYTES_PER_ROW * n_rows + BYTES_PER_CELL * shape.cells)
-        swift = CHUNK_ELEMENTS[self._columns.device.type] // max(n_rows, shape.cells)
-        return max(min(memory, swift, MAX_CODE // (shape.cells + 1)), 1)
+        return self._columns.pair_counts(variables)
 
 
 def _p_value(statistic: FloatVector, dof: FloatVector) -> FloatVector:

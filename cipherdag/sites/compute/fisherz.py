@@ -39,7 +39,9 @@ CONSTANT_ROUNDINGS = 64.0
 LARGEST_CORRELATION = float(np.nextafter(1.0, 0.0))
 BYTES_PER_ELEMENT = 40
 ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memory there is
-CHUNK_ELEMENTS = {"cpu": 2**17, "cuda": 2**26}  # what stays in a processor's cache, or fills a GPU
+# on a processor few enough elements for torch to stay on one thread: threads that wait for one
+# another at every small step are slower, and many times so where several sites share a machine
+CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
 
 
 class FisherZTest:
@@ -174,30 +176,41 @@ class FisherZTest:
         correlation = np.empty(len(order))
         rows = np.empty(len(order), dtype=np.int64)
         by_set = np.argsort(which, kind="stable")
-        chunk = self._chunk(size * self._n_rows)
+        chunk = self._chunk(size**2)
         for start in range(0, len(first), chunk):
-            matrices, counts = self._set_correlations(sets[first[start : start + chunk]])
+            moments, counts = self._moments(sets[first[start : start + chunk]])
             begin, end = np.searchsorted(which[by_set], [start, start + chunk])
             tests = by_set[begin:end]
             group = torch.from_numpy(which[tests] - start).to(self._device)
-            correlation[tests] = self._partial(
-                matrices.view(-1), group * size**2, size, rank[tests]
-            )
-            rows[tests] = counts[group].cpu().numpy()
+            matrices = _normalise(moments, counts).view(-1)
+            correlation[tests] = self._partial(matrices, group * size**2, size, rank[tests])
+            rows[tests] = counts.index_select(0, group).cpu().numpy()
         return correlation, rows
 
-    def _set_correlations(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
-        """Correlations (G, k, k) and rows (G,) of sets of columns, shape (G, k)."""
+    def _moments(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Centred second moments (G, k, k) over the complete rows of sets of columns, and rows."""
         places = torch.from_numpy(sets).to(self._device)
-        complete = self._observed[places[:, 0]]
-        for column in places.T[1:]:
-            complete &= self._observed[column]
+        parts = [
+            self._moments_of_part(part)
+            for part in torch.split(places, self._chunk(sets.shape[1] * self._n_rows))
+        ]
+        moments, rows = zip(*parts, strict=True)
+        return torch.cat(moments), torch.cat(rows)
+
+    def _moments_of_part(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, *rest = places.unbind(dim=1)
+        complete = self._observed.index_select(0, first)
+        for column in rest:
+            complete.logical_and_(self._observed.index_select(0, column))
         rows = complete.sum(dim=1)
         weight = complete.double()[:, None]
-        block = self._columns[places].mul_(weight)
-        mean = block.sum(dim=2) / rows[:, None]
-        block.sub_(mean[:, :, None] * weight)
-        return _normalise(_gram(block), rows), rows
+        block = self._columns.index_select(0, places.view(-1))
+        block = block.view(*places.shape, self._n_rows).mul_(weight)
+        mean = block.sum(dim=2, keepdim=True).div_(rows[:, None, None])
+        block.sub_(mean * weight)
+        # row by row: a matrix product may sum in another order when other sets share the block
+        products = [(block * block[:, row, None]).sum(dim=2) for row in range(places.shape[1])]
+        return torch.stack(products, dim=1), rows
 
     def _partial(
         self, correlations: torch.Tensor, base: torch.Tensor, side: int, order: IndexArray
@@ -284,12 +297,3 @@ def _normalise(moments: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     diagonal = correlations.diagonal(dim1=1, dim2=2)
     diagonal.copy_(torch.where(varies, 1.0, torch.nan))
     return correlations
-
-
-def _gram(block: torch.Tensor) -> torch.Tensor:
-    """Products of all pairs of rows of each (k, n) block, shape (G, k, k)."""
-    if block.device.type == "cuda":
-        return block @ block.mT
-    # one product per block: a product of many blocks may sum in another order than one block's
-    array = block.numpy()
-    return torch.from_numpy(array @ array.transpose(0, 2, 1))

@@ -1,0 +1,237 @@
+"""Conditional-independence tests per second, and PC skeletons against causal-learn, in one run.
+
+    python benchmarks/ci_tests.py --variables 100 --alarm alarm_5000.csv.gz --out ci_tests.json
+
+Both packages search the order-independent PC skeleton of the same data with the same alpha, no
+limit on the conditioning sets and no reliability rule, and take turns where they are repeated.
+The peer is slow on many continuous variables (minutes at 300), so it is not warmed up there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from measuring import environment
+
+from cipherdag.sites.compute.cache import canonical
+from cipherdag.sites.compute.discrete import DiscreteTest
+from cipherdag.sites.compute.fisherz import FisherZTest
+from cipherdag.sites.compute.skeleton import stable_layer
+
+BATCH = 20_000
+LAYERS = range(4)
+
+
+@dataclass
+class CountingTest:
+    """Passes tests on and counts them."""
+
+    test: object
+    count: int = 0
+    n_variables: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.n_variables = self.test.n_variables
+
+    def evaluate(self, x, y, given):
+        self.count += len(x)
+        return self.test.evaluate(x, y, given)
+
+
+def main() -> None:
+    arguments = parse()
+    report = {
+        "benchmark": "ci_tests",
+        "seed": arguments.seed,
+        "repeats": arguments.repeats,
+        "alpha": arguments.alpha,
+        "device": arguments.device,
+        "environment": environment(),
+    }
+    print(json.dumps(report["environment"]))
+    if arguments.variables:
+        values = linear_gaussian(
+            rows=arguments.rows,
+            variables=arguments.variables,
+            degree=arguments.degree,
+            rng=np.random.default_rng(arguments.seed),
+        )
+        report["fisherz"] = {
+            "rows": arguments.rows,
+            "variables": arguments.variables,
+            "degree": arguments.degree,
+            "batches": batches(lambda: FisherZTest(values, device=arguments.device), arguments),
+            "skeleton": skeletons(
+                lambda: FisherZTest(values, device=arguments.device), values, "fisherz", arguments
+            ),
+        }
+    if arguments.alarm is not None:
+        codes = read_codes(arguments.alarm)
+        report["g2"] = {
+            "data": arguments.alarm.name,
+            "rows": len(codes),
+            "variables": codes.shape[1],
+            "batches": batches(lambda: DiscreteTest(codes, device=arguments.device), arguments),
+            "skeleton": skeletons(
+                lambda: DiscreteTest(codes, min_rows_per_cell=0.0, device=arguments.device),
+                codes,
+                "gsq",
+                arguments,
+            ),
+            "sites": site_layers(codes, arguments),
+        }
+    if arguments.out is not None:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
+        arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+
+
+def batches(make, arguments):
+    """Distinct tests per second in large random batches, nothing cached, by conditioning size."""
+    rng = np.random.default_rng(arguments.seed)
+    found = {}
+    for size in LAYERS:
+        n_variables = make().n_variables
+        chosen = rng.permuted(np.tile(np.arange(n_variables), (BATCH, 1)), axis=1)[:, : size + 2]
+        x, y, given = chosen[:, 0], chosen[:, 1], chosen[:, 2:]
+        distinct = len(np.unique(canonical(x, y, given, n_variables=n_variables).key))
+        seconds = [timed(make().evaluate, x, y, given)[0] for _ in range(arguments.repeats + 1)][1:]
+        found[size] = distinct / statistics.median(seconds)
+        print(f"  batch, {size} given: {found[size]:12,.0f} tests/s")
+    return found
+
+
+def skeletons(make, data, method, arguments):
+    """Seconds and tests per second of both packages, and where their skeletons differ."""
+    ours, theirs = [], []
+    for repeat in range(arguments.repeats + 1):
+        seconds, (kept, layers, tests) = timed(pc_skeleton, make, arguments.alpha)
+        if repeat:  # the first turn warms up
+            ours.append(seconds)
+        if repeat < arguments.peer_repeats:
+            seconds, (peer_kept, calls, distinct) = timed(
+                peer_skeleton, data, method, arguments.alpha
+            )
+            theirs.append(seconds)
+    figure = {
+        "median_seconds": statistics.median(ours),
+        "range_seconds": [min(ours), max(ours)],
+        "layers": layers,
+        "tests": tests,
+        "tests_per_second": tests / statistics.median(ours),
+        "edges": int(kept.sum()) // 2,
+    }
+    print(
+        f"  {method}: {figure['median_seconds']:.3f} s, {tests:,} tests, "
+        f"{figure['tests_per_second']:,.0f} tests/s, {figure['edges']} edges"
+    )
+    if theirs:
+        peer = statistics.median(theirs)
+        figure["causal_learn"] = {
+            "median_seconds": peer,
+            "repeats": len(theirs),
+            "calls": calls,
+            "distinct_tests": distinct,
+            "tests_per_second": distinct / peer,
+        }
+        figure["speedup"] = peer / figure["median_seconds"]
+        figure["edges_that_differ"] = int((kept != peer_kept).sum()) // 2
+        print(
+            f"  causal-learn: {peer:.3f} s, {distinct:,} distinct tests in {calls:,} calls, "
+            f"{distinct / peer:,.0f} tests/s\n  {figure['speedup']:.1f} times faster, "
+            f"{figure['edges_that_differ']} edges differ"
+        )
+    return figure
+
+
+def pc_skeleton(make, alpha):
+    """The order-independent PC skeleton with conditioning sets of any size."""
+    test = CountingTest(make())
+    kept = ~np.eye(test.n_variables, dtype=bool)
+    layer = 0
+    while kept.sum(axis=1).max() > layer:
+        kept = stable_layer(test, kept, layer=layer, alpha=alpha)
+        layer += 1
+    return kept, layer, test.count
+
+
+def peer_skeleton(data, method, alpha):
+    from causallearn.utils.cit import CIT
+    from causallearn.utils.PCUtils.SkeletonDiscovery import skeleton_discovery
+
+    test = CIT(data, method)
+    calls = 0
+
+    def counted(*question):
+        nonlocal calls
+        calls += 1
+        return test(*question)
+
+    counted.method = method
+    graph = skeleton_discovery(data, alpha, counted, stable=True, show_progress=False).G.graph
+    return graph != 0, calls, len(test.pvalue_cache) - 3  # three entries describe the cache
+
+
+def site_layers(codes, arguments):
+    """Four layers of the skeleton at ten sites of 500 rows, one after the other."""
+    parts = np.array_split(codes[:5000], 10)
+
+    def search():
+        for part in parts:
+            test = DiscreteTest(part, device=arguments.device)
+            kept = ~np.eye(test.n_variables, dtype=bool)
+            for layer in LAYERS:
+                kept = stable_layer(test, kept, layer=layer, alpha=arguments.alpha)
+
+    seconds = [timed(search)[0] for _ in range(arguments.repeats + 1)][1:]
+    print(f"  10 sites, 4 layers each: {statistics.median(seconds):.3f} s")
+    return {"sites": 10, "rows_per_site": len(parts[0]), "seconds": statistics.median(seconds)}
+
+
+def linear_gaussian(*, rows, variables, degree, rng):
+    """Rows of a sparse linear Gaussian model in a random order of the variables."""
+    present = np.triu(rng.random((variables, variables)) < degree / (variables - 1), k=1)
+    weight = rng.uniform(0.3, 1.0, present.shape) * rng.choice([-1.0, 1.0], present.shape)
+    values = rng.normal(size=(rows, variables))
+    for child in range(variables):
+        values[:, child] += values[:, :child] @ (weight * present)[:child, child]
+    return values[:, rng.permutation(variables)]
+
+
+def read_codes(path):
+    """Codes of a table with one header row: every column's values in sorted order."""
+    content = path.read_bytes()
+    text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode("utf-8")
+    cells = np.array([line.split(",") for line in text.splitlines()][1:])
+    return np.column_stack([np.unique(column, return_inverse=True)[1] for column in cells.T])
+
+
+def timed(function, *arguments):
+    start = time.perf_counter()
+    result = function(*arguments)
+    return time.perf_counter() - start, result
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--variables", type=int, default=100, help="0 leaves Fisher's z out")
+    parser.add_argument("--rows", type=int, default=5000)
+    parser.add_argument("--degree", type=float, default=3.0, help="average, of the true graph")
+    parser.add_argument("--alarm", type=Path, help="table of discrete data, .csv or .csv.gz")
+    parser.add_argument("--alpha", type=float, default=0.01)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peer-repeats", type=int, default=1, help="0 leaves causal-learn out")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
