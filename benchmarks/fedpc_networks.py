@@ -28,7 +28,8 @@ def main() -> None:
             cases.append(case)
             seconds = "  ".join(f"{p} {case['seconds'][p]:.1f} s" for p in PROTECTIONS)
             print(
-                f"{network:10} {sites:3} sites   SHD {case['shd']:4} (CPDAG {case['shd_cpdag']:4})   "
+                f"{network:10} {sites:3} sites   "
+                f"SHD {case['shd']:4} (CPDAG {case['shd_cpdag']:4})   "
                 f"F1 {case['f1']:.3f}   {case['rounds']} rounds   {seconds}   "
                 f"same graphs {case['same_graphs']}   same aggregates {case['same_aggregates']}",
                 flush=True,

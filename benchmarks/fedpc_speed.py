@@ -1,6 +1,6 @@
 """Whole FedPC runs in one process: seconds, rounds and bytes of every protection, in one run.
 
-    python benchmarks/fedpc_speed.py alarm_5000.csv.gz --truth alarm_edges.csv --sites 10 --out f.json
+    python benchmarks/fedpc_speed.py alarm_5000.csv.gz --truth alarm_edges.csv --sites 10
 
 The protections take turns, so that the ratios hold when the machine's speed drifts.
 """

@@ -1,7 +1,8 @@
 """Cost of each protection: processor time and bytes of one site, and the coordinator's part.
 
 Run ``python benchmarks/protections.py --out protections.json``. Times are medians of processor
-time over the repetitions, in milliseconds, with one thread.
+time over the repetitions, in milliseconds, with one thread. With ``--dropped 2`` the last two
+sites leave after they answered, so that the sum is over the others and their masks are stripped.
 """
 
 from __future__ import annotations
@@ -80,40 +81,48 @@ def protections(pairs):
     ]
 
 
-def measure(make_sites, coordinator, segment, answers, repetitions):
+def measure(make_sites, coordinator, segment, answers, survivors, repetitions):
     """Medians over the repetitions, each a whole round, and the aggregate."""
     runs = []
+    threshold = max(1, len(answers) // 2)
     for repetition in range(repetitions):
         digest = hashlib.sha256(f"{segment} {repetition}".encode()).digest()
-        declaration = Declaration(digest, len(answers), (segment,))
-        sites = make_sites()
-        first, site_ms = milliseconds(lambda: sites[0].share(answers[0], declaration))  # noqa: B023
-        shares = [
-            first, *(s.share(a, declaration) for s, a in zip(sites[1:], answers[1:], strict=True))
-        ]  # fmt: skip
-        combined, combine_ms = milliseconds(
-            lambda: coordinator.combine(shares, declaration)  # noqa: B023
-        )
-        opening_ms = 0.0
-        if coordinator.opened_by_site:
-            combined, opening_ms = milliseconds(
-                lambda: sites[-1].open(combined, declaration)  # noqa: B023
-            )
-        aggregate, decode_ms = milliseconds(
-            lambda: coordinator.open(combined, declaration)  # noqa: B023
-        )
-        runs.append((site_ms, combine_ms, opening_ms, decode_ms, len(first)))
-    names = ("site_ms", "combine_ms", "site_opening_ms", "decode_ms")
+        declaration = Declaration(digest, len(answers), (segment,), threshold=threshold)
+        run, aggregate = timed_round(make_sites(), coordinator, answers, survivors, declaration)
+        runs.append(run)
     figures = {
-        name: round(statistics.median(run[k] for run in runs), 3) for k, name in enumerate(names)
+        name: round(statistics.median(run[name] for run in runs), 3)
+        for name in runs[0]
+        if name != "bytes"
     }
-    figures["bytes_per_value"] = round(
-        statistics.median(run[4] for run in runs) / segment.length, 3
-    )
+    sent = statistics.median(run["bytes"] for run in runs)
+    figures["bytes_per_value"] = round(sent / segment.length, 3)
     return figures, aggregate.values.tobytes()
 
 
-def report(values, n_sites, repetitions, seed):
+def timed_round(sites, coordinator, answers, survivors, declaration):
+    """Times of site 0 and of the coordinator, the bytes of a share, and the aggregate."""
+    run = {}
+
+    def timed(name, action):
+        result, run[name] = milliseconds(action)
+        return result
+
+    shares = {0: timed("site_ms", lambda: sites[0].share(answers[0], declaration))}
+    shares |= {k: sites[k].share(answers[k], declaration) for k in range(1, len(sites))}
+    run["bytes"] = len(shares[0])
+    timed("site_escrow_ms", lambda: sites[0].escrow(declaration))
+    seeds = {0: timed("site_unmask_ms", lambda: sites[0].unmask(survivors, declaration))}
+    seeds |= {k: sites[k].unmask(survivors, declaration) for k in survivors[1:]}
+    summed = {k: shares[k] for k in survivors}
+    combined = timed("combine_ms", lambda: coordinator.combine(summed, declaration))
+    run["site_opening_ms"] = 0.0
+    if coordinator.opened_by_site:
+        combined = timed("site_opening_ms", lambda: sites[0].open(combined, seeds, declaration))
+    return run, timed("decode_ms", lambda: coordinator.open(combined, seeds, declaration))
+
+
+def report(values, n_sites, n_dropped, repetitions, seed):
     rng = np.random.default_rng(seed)
     pairs, agreement_ms = agreed_keys(n_sites)
     segments = {
@@ -122,6 +131,7 @@ def report(values, n_sites, repetitions, seed):
         "weighted p-values": Segment(values, 2.0**20, 20),
         "comparisons": Segment(values, 1.0, comparison=True),
     }
+    survivors = range(n_sites - n_dropped)
     results = []
     for kind, segment in segments.items():
         answers = [rng.uniform(0.0, segment.bound, values) for _ in range(n_sites)]
@@ -129,7 +139,9 @@ def report(values, n_sites, repetitions, seed):
             answers = [np.rint(answer) for answer in answers]
         seen = set()
         for name, make_sites, coordinator in protections(pairs):
-            figures, aggregate = measure(make_sites, coordinator, segment, answers, repetitions)
+            figures, aggregate = measure(
+                make_sites, coordinator, segment, answers, survivors, repetitions
+            )
             seen.add(aggregate)
             entry = {"protection": name, "answers": kind, **figures}
             if name in TARGETS and kind != "weighted p-values":
@@ -143,6 +155,7 @@ def report(values, n_sites, repetitions, seed):
     return {
         "values": values,
         "sites": n_sites,
+        "dropped": n_dropped,
         "repetitions": repetitions,
         "seed": seed,
         "key_agreement_ms_per_peer": round(agreement_ms, 3),
@@ -156,11 +169,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--values", type=int, default=100_000)
     parser.add_argument("--sites", type=int, default=10)
+    parser.add_argument("--dropped", type=int, default=0)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    found = report(arguments.values, arguments.sites, arguments.repetitions, arguments.seed)
+    found = report(
+        arguments.values,
+        arguments.sites,
+        arguments.dropped,
+        arguments.repetitions,
+        arguments.seed,
+    )
     arguments.out.write_text(json.dumps(found, indent=2) + "\n")
 
 

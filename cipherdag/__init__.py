@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.errors import CipherdagError
+    from cipherdag.feature_result import FeatureResult
     from cipherdag.federation import Federation, Site
     from cipherdag.result import Result
     from cipherdag.sites.policy import Policy
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CausalGraph",
     "CipherdagError",
+    "FeatureResult",
+    "FedCMFS",
     "FedPC",
     "Federation",
     "Policy",
@@ -27,6 +31,8 @@ __all__ = [
 _HOMES = {
     "CausalGraph": "cipherdag.algorithms.graphs",
     "CipherdagError": "cipherdag.errors",
+    "FeatureResult": "cipherdag.feature_result",
+    "FedCMFS": "cipherdag.algorithms.fedcmfs",
     "FedPC": "cipherdag.algorithms.fedpc",
     "Federation": "cipherdag.federation",
     "Policy": "cipherdag.sites.policy",

@@ -12,41 +12,32 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag import errors
+from cipherdag.coordinator_cli import register
+from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
+from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
+from cipherdag.site_cli import site
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.federation import Federation
-    from cipherdag.protocol.session import RoundReport
     from cipherdag.result import Result
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group(context_settings={"help_option_names": ["--help"]})
 @click.version_option(package_name="cipherdag")
 def cli() -> None:
-    """Learn one causal graph from data that stays at its sites.
+    """Learn causal structure from data that stays at its sites.
 
     Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
     5 a site does not answer, 6 data do not fit the schema.
     """
 
 
-def fedpc_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that every way of running FedPC takes."""
-    options = [
-        click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
-        click.option(
-            "--protection",
-            type=click.Choice(["masking", "bfv", "none"]),
-            default="masking",
-            show_default=True,
-            help="How answers are protected; none is for debugging on data of your own.",
-        ),
+fedpc_options = shared_options(
+    [
         click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
         click.option(
             "--sepset",
@@ -69,22 +60,9 @@ def fedpc_options(command: Callable[..., None]) -> Callable[..., None]:
             show_default=True,
             help="CI test; auto follows the schema.",
         ),
-        click.option(
-            "--max-cond-size",
-            type=click.IntRange(min=-1),
-            default=3,
-            show_default=True,
-            help="Largest conditioning set; -1 for no limit.",
-        ),
-        click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
-        click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+)
 
 
 @cli.group()
@@ -104,7 +82,7 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
     """FedPC over one CSV or Parquet file per site."""
     from cipherdag.federation import Federation
 
-    names = _site_names(files)
+    names = site_names(files)
     federation = Federation.simulate(
         dict(zip(names, files, strict=True)),
         schema=options["schema"],
@@ -151,15 +129,20 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
         "seed": source["seed"],
         "device": source["device"],
         "schema": folder / "schema.toml",
-        "truth": Path(source["truth"]) if source.get("truth") else None,
         "out": out,
         "as_json": as_json,
     }
+    if source["algorithm"] == "fedcmfs":
+        simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
+        options["labels"] = ""  # the saved schema marks them
+    else:
+        simulate_it, run_it = simulate_fedpc, run_fedpc
+        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
-        context.invoke(simulate_fedpc, data=files[0], sites=source["sites"], **options)
+        context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
     else:
-        context.invoke(run_fedpc, files=files, **options)
+        context.invoke(run_it, files=files, **options)
 
 
 @cli.command()
@@ -220,17 +203,25 @@ def audit() -> None:
 
 @audit.command("verify")
 @click.argument("folder", type=FOLDER)
+@click.option("--ledger", "ledgers", type=FILE, multiple=True, help="A site's exported ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def audit_verify(folder: Path, *, as_json: bool) -> None:
-    """Check every ledger of a result folder: chain, signatures, and that none was cut."""
-    from cipherdag.result import verify_folder
+def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> None:
+    """Check every ledger of a result or site: chain, signatures, and that none was cut.
 
-    heads = verify_folder(folder)
+    With --ledger, FOLDER is that of a coordinator's run, and what each site's ledger says is held
+    against what the coordinator received.
+    """
+    from cipherdag.auditing import verify
+
+    checks = verify(folder, ledgers)
     if as_json:
-        click.echo(json.dumps({name: asdict(head) for name, head in heads.items()}))
+        heads = {check.head.site: asdict(check.head) for check in checks}
+        click.echo(json.dumps(heads))
         return
-    for name, head in heads.items():
-        click.echo(f"{name}: {head.records} records, unbroken, signed, head {head.hash[:16]}")
+    for check in checks:
+        head = check.head
+        said = f"{head.site}: {head.records} records, unbroken, signed, head {head.hash[:16]}"
+        click.echo(f"{said}{check.received}")
 
 
 @audit.command("show")
@@ -297,16 +288,6 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
-def _site_names(files: tuple[Path, ...]) -> list[str]:
-    """Sites are called like their files, without the endings."""
-    names = [file.name.split(".")[0] for file in files]
-    if len(set(names)) != len(names):
-        raise errors.ParameterError(
-            "two files have the same name", remedy="Rename one: a site is called like its file."
-        )
-    return names
-
-
 def _algorithm(options: dict[str, Any]) -> FedPC:
     from cipherdag.algorithms.fedpc import FedPC
 
@@ -349,25 +330,19 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
 def _run(
     federation: Federation, algorithm: FedPC, seed: int, *, as_json: bool, source: dict[str, Any]
 ) -> Result:
-    from cipherdag.terminal import heading, round_line
-
-    def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+    from cipherdag.terminal import heading
 
     if not as_json:
         click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
+    progress = progress_printer(as_json=as_json)
     return federation.run(algorithm, seed=seed, progress=progress, source=source)
 
 
 def _show(result: Result, truth: CausalGraph | None, *, as_json: bool) -> None:
-    from cipherdag.sites.ledger import read_releases
-    from cipherdag.terminal import release_lines, result_lines
+    from cipherdag.terminal import result_lines
 
-    if as_json:
-        click.echo(json.dumps({"result": result.to_dict(truth)}))
-        return
-    releases = {name: read_releases(lines) for name, lines in result.ledgers.items()}
-    click.echo("\n".join([*result_lines(result, truth), "", *release_lines(releases)]))
+    report = result.to_dict(truth)
+    show(report, lambda: result_lines(result, truth), result.ledgers, as_json=as_json)
 
 
 def _edges(path: Path, names: Any) -> CausalGraph:
@@ -375,6 +350,11 @@ def _edges(path: Path, names: Any) -> CausalGraph:
 
     nodes = names.nodes if isinstance(names, CausalGraph) else names
     return CausalGraph.from_csv(path.read_text("utf-8"), nodes=tuple(nodes))
+
+
+run.add_command(run_fedcmfs)
+simulate.add_command(simulate_fedcmfs)
+register(cli, site=site, audit=audit, fedpc_options=fedpc_options)
 
 
 def main() -> None:

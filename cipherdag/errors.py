@@ -156,7 +156,7 @@ class ShareError(PrivacyError):
 class OpeningRefusedError(PrivacyError):
     """A site will not open this ciphertext."""
 
-    default_remedy = "Only the sum of a whole cohort for the current question is ever opened."
+    default_remedy = "Only the agreed survivors' sum for the current question is ever opened."
 
 
 class BoundExceededError(PrivacyError):

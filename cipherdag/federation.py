@@ -8,16 +8,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from cipherdag.errors import CohortError, ParameterError, ProtectionError, SchemaError
+from cipherdag.errors import (
+    CohortError,
+    ConstantColumnError,
+    ParameterError,
+    ProtectionError,
+    SchemaError,
+)
+from cipherdag.outcomes import asking, named_result
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
-from cipherdag.protocol.session import RoundReport, Session
-from cipherdag.result import Result
+from cipherdag.protocol.session import Session
 from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
@@ -28,10 +34,14 @@ from cipherdag.sites.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
-    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.connected import ConnectedFederation
+    from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.engines.local import Handler
+    from cipherdag.protocol.reports import RoundReport
+    from cipherdag.result import Result
 
     Data = pd.DataFrame | str | Path
 
@@ -89,6 +99,7 @@ class Federation:
         data: Mapping[str, Data],
         *,
         schema: Schema | str | Path | None = None,
+        labels: Sequence[str] = (),
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
@@ -99,6 +110,7 @@ class Federation:
             data: A DataFrame, CSV or Parquet file for each site's name.
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do.
+            labels: The labels of a multi-label study, in place of those the schema marks.
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
@@ -108,7 +120,7 @@ class Federation:
             ProtectionError: There is no such protection.
             CohortError: Two sites have the same name, or there is none.
         """
-        known = _schema(schema, list(data.values()))
+        known = _schema(schema, list(data.values()), labels)
         own = policy or _default_policy(protection)
         sites = tuple(
             Site(name, load_table(source, known, site=name), own) for name, source in data.items()
@@ -123,6 +135,7 @@ class Federation:
         *,
         seed: int = 0,
         schema: Schema | str | Path | None = None,
+        labels: Sequence[str] = (),
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
@@ -134,13 +147,14 @@ class Federation:
             n_sites: Number of sites, each with at least n / (2 n_sites) rows.
             seed: Seed of the split.
             schema: As for `simulate`.
+            labels: As for `simulate`.
             protection: As for `simulate`.
             device: As for `simulate`.
             policy: As for `simulate`.
         """
         from cipherdag.sites.splitting import split_rows
 
-        table = load_table(data, _schema(schema, [data]), site=None)
+        table = load_table(data, _schema(schema, [data], labels), site=None)
         rows = split_rows(table.rows, n_sites, rng=np.random.default_rng(seed))
         width = len(str(n_sites))
         own = policy or _default_policy(protection)
@@ -150,6 +164,34 @@ class Federation:
         )
         return cls(sites=sites, protection=protection, device=device)
 
+    @classmethod
+    def connect(
+        cls,
+        folder: str | Path,
+        *,
+        protection: Protection = "masking",
+        timeout_s: float = 600.0,
+        approval_s: float = 0.0,
+    ) -> ConnectedFederation:
+        """The real sites of a coordinator's study; the result has the same ``run``.
+
+        Args:
+            folder: The coordinator's folder, made with ``cipherdag coordinator new``.
+            protection: ``masking``, ``bfv`` or ``none``.
+            timeout_s: Seconds to wait for the slowest site in a step of a round.
+            approval_s: Seconds to wait for sites whose people approve every run.
+        """
+        from cipherdag.connected import ConnectedFederation
+        from cipherdag.coordinating import CoordinatorFolder
+
+        return ConnectedFederation(
+            CoordinatorFolder(Path(folder)),
+            protection=protection,
+            timeout_s=timeout_s,
+            approval_s=approval_s,
+        )
+
+    @overload
     def run(
         self,
         algorithm: FedPC,
@@ -157,20 +199,46 @@ class Federation:
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
-    ) -> Result:
+    ) -> Result: ...
+
+    @overload
+    def run(
+        self,
+        algorithm: FedCMFS,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> FeatureResult: ...
+
+    def run(
+        self,
+        algorithm: FedPC | FedCMFS,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Result | FeatureResult:
         """Run one algorithm over all sites.
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm (FedPC draws nothing).
+            seed: Seed of everything that draws at random in the algorithm (FedPC and FedCMFS draw
+                nothing).
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
         Raises:
+            SchemaError: FedCMFS, and no column is marked as a label.
+            ConstantColumnError: FedCMFS, and a label is constant at a site or a feature at every
+                site, unless the schema allows it.
             PrivacyError: A site refused, or a message was altered.
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
+        schema = self.sites[0].table.schema
+        if algorithm.name == "fedcmfs":
+            _check_labels(self.sites)
         started = time.perf_counter()
         coordinator = SigningIdentity.generate()
         identities = {site.name: SigningIdentity.generate() for site in self.sites}
@@ -201,50 +269,35 @@ class Federation:
             progress=progress,
         )
         n_variables = session.open()
-        outcome = session.run(algorithm.ask(n_variables, len(self.sites)))
+        labels = tuple(v for v, column in enumerate(schema.variables) if column.label)
+        outcome = session.run(
+            asking(algorithm, n_variables=n_variables, n_sites=len(self.sites), labels=labels)
+        )
         closed = session.finish()
-        heads = {
+        # a site that left reported no head; in this process its ledger is at hand
+        heads = {name: ledger.head for name, ledger in ledgers.items()} | {
             name: LedgerHead(last.records, last.ledger_head.hex(), name, pinned[name].hex())
             for name, last in closed.items()
         }
-        graph, dag, note = named_graphs(outcome, self.sites[0].table.names)
-        return Result(
+        return named_result(
+            outcome,
+            schema.names,
             algorithm=algorithm.name,
             parameters=asdict(algorithm),
             protection=self.protection,
-            graph=graph,
-            dag=dag,
-            dag_note=note,
-            identifiers=_identifiers(self.sites[0].table.names),
+            identifiers=_identifiers(schema.names),
             sites=tuple(pinned),
             rounds=session.rounds,
             seconds=time.perf_counter() - started,
             bytes_sent_per_site=session.bytes_sent_per_site,
+            dropouts=session.dropouts,
             seed=seed,
             versions=_versions(),
             ledgers={name: ledger.lines for name, ledger in ledgers.items()},
             heads=heads,
             source=source or {},
-            schema=self.sites[0].table.schema.dumps(),
+            schema=schema.dumps(),
         )
-
-
-def named_graphs(
-    outcome: FedPCOutcome, names: Sequence[str]
-) -> tuple[CausalGraph, CausalGraph, str]:
-    """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.algorithms.extension import acyclic_extension
-
-    graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
-    extension = acyclic_extension(outcome.arcs)
-    dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
-    if extension.consistent:
-        return graph, dag, ""
-    turned = ", ".join(f"{names[a]} --> {names[b]}" for a, b in extension.reversed_edges)
-    change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
-    note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
-    return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
 
 
 def _identifiers(names: Sequence[str]) -> dict[str, str]:
@@ -252,7 +305,37 @@ def _identifiers(names: Sequence[str]) -> dict[str, str]:
     return {name: str(number) for number, name in enumerate(names, start=1)}
 
 
-def _schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> Schema:
+def _check_labels(sites: Sequence[Site]) -> None:
+    """What FedCMFS needs before anything is asked."""
+    variables = sites[0].table.schema.variables
+    if not any(column.label for column in variables):
+        raise SchemaError(
+            "no column is marked as a label",
+            remedy="Write label = true for the labels in schema.toml, or name them with --labels.",
+        )
+    varies = [site.table.varies() for site in sites]
+    for position, column in enumerate(variables):
+        idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]
+        if not idle or column.allow_constant:
+            continue
+        if column.label:
+            raise ConstantColumnError(
+                "the label holds one value only", column=column.name, site=idle[0]
+            )
+        if len(idle) == len(sites):
+            raise ConstantColumnError(
+                "the feature holds one value only at every site", column=column.name
+            )
+
+
+def _schema(
+    schema: Schema | str | Path | None, data: Sequence[Data], labels: Sequence[str]
+) -> Schema:
+    known = _known_schema(schema, data)
+    return known.with_labels(labels) if labels else known
+
+
+def _known_schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> Schema:
     if schema is None:
         inferred = Schema.infer(data)
         ignored = [column.name for column in inferred.columns if column.kind == "ignore"]

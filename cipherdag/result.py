@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.metrics import GraphMetrics
-    from cipherdag.protocol.session import RoundReport
+    from cipherdag.feature_result import FeatureResult
+    from cipherdag.protocol.reports import DropOut, RoundReport
     from cipherdag.sites.ledger import LedgerHead, Release
 
 
@@ -41,6 +42,7 @@ class Result:
         rounds: One report per round.
         seconds: Wall time of the run.
         bytes_sent_per_site: Bytes that left each site.
+        dropouts: Sites that left during the run.
         seed: Seed of the run.
         versions: Versions of Python and the packages that computed it.
         ledgers: Every site's ledger, line by line.
@@ -60,6 +62,7 @@ class Result:
     rounds: tuple[RoundReport, ...]
     seconds: float
     bytes_sent_per_site: Mapping[str, int]
+    dropouts: tuple[DropOut, ...]
     seed: int
     versions: Mapping[str, str]
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
@@ -70,16 +73,7 @@ class Result:
     @property
     def releases(self) -> pd.DataFrame:
         """What left each site: one row per record of the ledgers."""
-        import pandas as pd
-
-        from cipherdag.sites.ledger import read_releases
-
-        rows = [
-            {name: getattr(record, name) for name in record.__struct_fields__}
-            for lines in self.ledgers.values()
-            for record in read_releases(lines)
-        ]
-        return pd.DataFrame(rows)
+        return releases_frame(self.ledgers)
 
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
@@ -95,22 +89,10 @@ class Result:
 
     def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
         """All of `result.json`, with metrics where a true DAG is given."""
-        report: dict[str, Any] = {
-            "algorithm": self.algorithm,
-            "protection": self.protection,
-            "sites": list(self.sites),
-            "rounds": len(self.rounds),
-            "seconds": round(self.seconds, 3),
-            "bytes_sent_per_site": dict(self.bytes_sent_per_site),
-            "seed": self.seed,
-            "parameters": dict(self.parameters),
-            "variables": dict(self.identifiers),
+        report = run_report(self) | {
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
-            "round_reports": [asdict(report) for report in self.rounds],
-            "ledgers": {name: asdict(head) for name, head in self.heads.items()},
-            "versions": dict(self.versions),
         }
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
@@ -131,20 +113,12 @@ class Result:
         Raises:
             OutputError: The folder cannot be written.
         """
-        path = Path(folder)
-        try:
-            (path / "releases").mkdir(parents=True, exist_ok=True)
-            for old in (path / "releases").glob("*.jsonl"):
-                old.unlink()
-            for name, text in self._texts(truth).items():
-                (path / name).write_text(text, encoding="utf-8")
-            self._draw(path / "graph.svg")
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        path = write_folder(folder, self._texts(truth), self.ledgers)
+        self._draw(path / "graph.svg")
         return path
 
     def _texts(self, truth: CausalGraph | None) -> dict[str, str]:
-        texts = {
+        return {
             "result.json": json.dumps(self.to_dict(truth), indent=2, ensure_ascii=False) + "\n",
             "edges.csv": self.graph.to_csv(),
             "graph.graphml": self.graph.to_graphml(),
@@ -152,9 +126,6 @@ class Result:
             "run.toml": run_toml(self.source),
             "schema.toml": self.schema,
         }
-        for site, lines in self.ledgers.items():
-            texts[f"releases/{site}.jsonl"] = "".join(line + "\n" for line in lines)
-        return texts
 
     def _draw(self, path: Path) -> None:
         from cipherdag.drawing import draw_svg
@@ -164,6 +135,8 @@ class Result:
         except OutputError as error:
             # the rest of the folder is worth having without the picture
             log.warning("%s; %s", error, error.remedy)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
     def _edge(self, edge: Any) -> dict[str, str]:
         return {
@@ -173,6 +146,62 @@ class Result:
             "from_id": self.identifiers[edge.source],
             "to_id": self.identifiers[edge.target],
         }
+
+
+def releases_frame(ledgers: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
+    """One row per record of the sites' ledgers."""
+    import pandas as pd
+
+    from cipherdag.sites.ledger import read_releases
+
+    rows = [
+        {name: getattr(record, name) for name in record.__struct_fields__}
+        for lines in ledgers.values()
+        for record in read_releases(lines)
+    ]
+    return pd.DataFrame(rows)
+
+
+def run_report(run: Result | FeatureResult) -> dict[str, Any]:
+    """What ``result.json`` says of every run, whatever it found."""
+    return {
+        "algorithm": run.algorithm,
+        "protection": run.protection,
+        "sites": list(run.sites),
+        "rounds": len(run.rounds),
+        "seconds": round(run.seconds, 3),
+        "bytes_sent_per_site": dict(run.bytes_sent_per_site),
+        "dropouts": [asdict(dropout) for dropout in run.dropouts],
+        "seed": run.seed,
+        "parameters": dict(run.parameters),
+        "variables": dict(run.identifiers),
+        "round_reports": [asdict(report) for report in run.rounds],
+        "ledgers": {name: asdict(head) for name, head in run.heads.items()},
+        "versions": dict(run.versions),
+    }
+
+
+def write_folder(
+    folder: str | Path, texts: Mapping[str, str], ledgers: Mapping[str, tuple[str, ...]]
+) -> Path:
+    """Write a result folder: its texts by file name, and ``releases/<site>.jsonl``.
+
+    Raises:
+        OutputError: The folder cannot be written.
+    """
+    path = Path(folder)
+    try:
+        (path / "releases").mkdir(parents=True, exist_ok=True)
+        for old in (path / "releases").glob("*.jsonl"):
+            old.unlink()
+        for name, text in texts.items():
+            (path / name).write_text(text, encoding="utf-8")
+        for site, lines in ledgers.items():
+            content = "".join(line + "\n" for line in lines)
+            (path / "releases" / f"{site}.jsonl").write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+    return path
 
 
 def writable_folder(folder: Path) -> None:
@@ -199,6 +228,11 @@ def read_graph(folder: Path) -> CausalGraph:
     from cipherdag.algorithms.graphs import CausalGraph
 
     report = _read_report(folder)
+    if "edges" not in report:
+        raise OutputError(
+            f"the run in {folder} selected features; it has no graph",
+            remedy="Read its features.csv.",
+        )
     pairs = [(edge["from"], edge["to"], edge["mark"]) for edge in report["edges"]]
     return CausalGraph.from_edges(
         tuple(report["variables"]),
@@ -286,7 +320,7 @@ def _read_report(folder: Path) -> dict[str, Any]:
         raise OutputError(
             f"{path} cannot be read", remedy="Name the --out folder of a finished run."
         ) from error
-    if not isinstance(report, dict) or not {"edges", "variables", "ledgers"} <= set(report):
+    if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
         raise OutputError(f"{path} is not the result of a run")
     return report
 
@@ -301,7 +335,9 @@ def read_run_toml(path: Path) -> dict[str, Any]:
         source = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OutputError(f"{path} cannot be read") from error
-    if not {"command", "files", "parameters", "protection", "seed", "device"} <= set(source):
+    if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
+        source
+    ):
         raise OutputError(f"{path} does not describe a run")
     return source
 

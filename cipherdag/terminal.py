@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.metrics import GraphMetrics
     from cipherdag.errors import CipherdagError
-    from cipherdag.protocol.session import RoundReport
+    from cipherdag.feature_result import FeatureResult
+    from cipherdag.protocol.reports import DropOut, RoundReport
     from cipherdag.result import Result
     from cipherdag.sites.ledger import Release
 
@@ -20,9 +21,13 @@ KINDS = {
     "best-score-exceeds": "does any site's best separating set score higher?",
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
+    "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
     "schema-digest": "a keyed digest of the schema",
     "opened-sum": "the opened sum over all sites",
+    "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
+    "mask-piece": "a piece of the mask of a site that left",
 }
+ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
 PROTECTED = {
     "masking": "masked",
     "bfv": "encrypted",
@@ -47,7 +52,7 @@ def round_line(report: RoundReport) -> str:
     out = max(report.bytes_sent_per_site.values(), default=0)
     return (
         f"round {report.number:<3} {report.label:<44} {report.values:>8} values   "
-        f"{report.n_sites}/{report.n_sites} sites   {report.seconds:5.1f} s   "
+        f"{report.n_sites}/{report.n_cohort} sites   {report.seconds:5.1f} s   "
         f"{size(out)} out per site"
     )
 
@@ -71,9 +76,40 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
             "Against the truth: " + metrics_line(result.metrics(truth)) + "  (as a DAG)",
             "                   " + metrics_line(result.metrics_cpdag(truth)) + "  (as a CPDAG)",
         ]
+    return [*lines, *_cost_lines(result)]
+
+
+def feature_lines(result: FeatureResult, *, most: int = 12) -> list[str]:
+    """Features of every label, notes and cost of a finished run."""
+    lines = ["", "Causes and effects of each label, the strongest first:"]
+    for label, chosen in result.features.items():
+        names = [own.feature + (" (retrieved)" if own.retrieved else "") for own in chosen[:most]]
+        more = f" and {len(chosen) - most} more" if len(chosen) > most else ""
+        lines.append(f"  {label}: {', '.join(names) or '(no feature)'}{more}")
+        if result.related_labels[label]:
+            lines.append(f"    next to the label(s) {', '.join(result.related_labels[label])}")
+    lines.append(f"{len(result.union)} features for {len(result.features)} labels")
+    if result.untested:
+        lines.append(f"No site could test: {', '.join(result.untested)}")
+    return [*lines, *_cost_lines(result)]
+
+
+def _cost_lines(result: Result | FeatureResult) -> list[str]:
     most = max(result.bytes_sent_per_site.values())
-    lines += ["", f"{len(result.rounds)} rounds, {result.seconds:.1f} s, {size(most)} per site"]
-    return lines
+    return [
+        *(dropout_line(dropout) for dropout in result.dropouts),
+        "",
+        f"{len(result.rounds)} rounds, {result.seconds:.1f} s, {size(most)} per site",
+    ]
+
+
+def dropout_line(dropout: DropOut) -> str:
+    """What a site that left means for the result."""
+    included = "its answer is in that round's sum" if dropout.in_sum else "it is in no later sum"
+    return (
+        f"Site '{dropout.site}' left in round {dropout.round} ({dropout.step}: {dropout.reason}); "
+        f"{included}; the run went on without it."
+    )
 
 
 def metrics_line(metrics: GraphMetrics) -> str:
@@ -100,9 +136,10 @@ def _sentences(records: Iterable[Release]) -> Iterable[str]:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
         values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
-        yield f"{_rounds(group)}: {_what(kind, values)}, {size(sent)}, " + _seen(
-            kind, protection, sites
-        )
+        what = KINDS.get(kind, " + ".join(KINDS.get(part, part) for part in kind.split("+")))
+        if values and kind != "schema-digest":
+            what = f"{values} values ({what})"
+        yield f"{_rounds(group)}: {what}, {size(sent)}{_seen(kind, protection, sites)}"
 
 
 def _rounds(group: list[Release]) -> str:
@@ -112,19 +149,41 @@ def _rounds(group: list[Release]) -> str:
     return f"round {first}" if first == last else f"rounds {first}-{last}"
 
 
-def _what(kind: str, values: int) -> str:
-    text = " + ".join(KINDS.get(part, part) for part in kind.split("+"))
-    return text if kind == "schema-digest" else f"{values} values ({text})"
-
-
 def _seen(kind: str, protection: str, sites: int) -> str:
     if kind == "schema-digest":
-        return "from which no name can be read without the sites' common key"
+        return ", from which no name can be read without the sites' common key"
+    if kind in ("mask-seeds", "mask-piece"):
+        return ""
     if kind == "opened-sum":
-        return f"the sum over {sites} sites, seen by the coordinator and the opening site"
+        return f", the sum over {sites} sites, seen by the coordinator and the opening site"
     if protection == "none":
-        return "IN THE CLEAR, seen by the coordinator"
-    return f"{PROTECTED[protection]}, seen by the coordinator only as a sum over {sites} sites"
+        return ", IN THE CLEAR, seen by the coordinator"
+    return f", {PROTECTED[protection]}, seen by the coordinator only as a sum over {sites} sites"
+
+
+def release_history(records: Iterable[Release]) -> list[str]:
+    """A site's ledger run by run and record by record, in sentences."""
+    lines: list[str] = []
+    session = ""
+    for record in records:
+        if record.session != session:
+            session = record.session
+            lines.append(f"Run {session[:8]}, {record.time[:16].replace('T', ' ')} UTC:")
+        lines.append(f"  {release_sentence(record)}")
+    return lines
+
+
+def release_sentence(record: Release) -> str:
+    """What one record says left the site."""
+    algorithm = ALGORITHMS.get(record.algorithm, record.algorithm)
+    when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
+    what = KINDS.get(record.kind, "") or " + ".join(
+        KINDS.get(part, part) for part in record.kind.split("+")
+    )
+    if record.values and record.kind != "schema-digest":
+        what = f"{record.values} values ({what})"
+    seen = _seen(record.kind, record.protection, record.sites)
+    return f"{when}: {what}, {size(record.bytes)}{seen}."
 
 
 def failure_lines(error: CipherdagError) -> list[str]:

@@ -49,23 +49,42 @@ def raw_context(modulus, sizes, *, symmetric=True, scheme="BFV"):
 
 
 def shares_of(sites, answers, declaration):
-    return [site.share(answer, declaration) for site, answer in zip(sites, answers, strict=True)]
+    """What every site asked sends, by position; sites and answers are those of the cohort."""
+    return {site: sites[site].share(answers[site], declaration) for site in declaration.sites}
 
 
-def declare(n_sites, *segments, label="question"):
-    return Declaration(hashlib.sha256(label.encode()).digest(), n_sites, tuple(segments))
+def seeds_of(sites, survivors, declaration):
+    """What every survivor releases for their sum, by position."""
+    return {site: sites[site].unmask(survivors, declaration) for site in survivors}
 
 
-def masked_sum(sites, answers, declaration):
-    coordinator = MaskingCoordinator()
-    combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
-    return coordinator.open(combined, declaration).values
+def only(survivors, shares):
+    return {site: shares[site] for site in survivors}
 
 
-def plain_sum(answers, declaration):
-    coordinator = UnprotectedCoordinator()
-    shares = [UnprotectedSite().share(answer, declaration) for answer in answers]
-    return coordinator.open(coordinator.combine(shares, declaration), declaration).values
+def declare(n_sites, *segments, label="question", participants=(), threshold=1):
+    digest = hashlib.sha256(label.encode()).digest()
+    return Declaration(digest, n_sites, tuple(segments), participants, threshold)
+
+
+def whole_sum(sites, coordinator, answers, declaration, survivors=None):
+    """The sum over the survivors, all sites asked if not given, through every step of a round."""
+    survivors = declaration.sites if survivors is None else tuple(survivors)
+    shares = shares_of(sites, answers, declaration)
+    combined = coordinator.combine(only(survivors, shares), declaration)
+    seeds = seeds_of(sites, survivors, declaration)
+    if coordinator.opened_by_site:
+        combined = sites[survivors[-1]].open(combined, seeds, declaration)
+    return coordinator.open(combined, seeds, declaration).values
+
+
+def masked_sum(sites, answers, declaration, survivors=None):
+    return whole_sum(sites, MaskingCoordinator(), answers, declaration, survivors)
+
+
+def plain_sum(answers, declaration, survivors=None):
+    sites = [UnprotectedSite() for _ in answers]
+    return whole_sum(sites, UnprotectedCoordinator(), answers, declaration, survivors)
 
 
 def words_of(share):

@@ -6,10 +6,13 @@ from cohort import (
     declare,
     masked_sum,
     masking_sites,
+    only,
     plain_sum,
     questions,
     raw_context,
+    seeds_of,
     shares_of,
+    whole_sum,
 )
 from hypothesis import given, settings
 
@@ -57,9 +60,10 @@ def test_bfv_masking_and_plain_sums_are_the_same_bits(context, question):
     sites = bfv_sites(context, len(answers))
     coordinator = BfvCoordinator(context.public_bytes())
     combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
-    opened = {site.open(combined, declaration) for site in sites[:2]}
+    seeds = seeds_of(sites, declaration.sites, declaration)
+    opened = {site.open(combined, seeds, declaration) for site in sites[:2]}
     assert len(opened) == 1
-    found = coordinator.open(opened.pop(), declaration).values
+    found = coordinator.open(opened.pop(), seeds, declaration).values
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
     masked = masked_sum(masking_sites(len(answers)), answers, declaration)
     assert found.tobytes() == masked.tobytes()
@@ -71,9 +75,8 @@ def test_a_hundred_sites_at_the_edge_of_the_plaintext_modulus(default_context):
     answer = np.array([half // 100, -(half // 100), 2.0**99, -(2.0**99)], dtype=float)
     sites = bfv_sites(default_context, 100)
     coordinator = BfvCoordinator(default_context.public_bytes())
-    combined = coordinator.combine(shares_of(sites, [answer] * 100, declaration), declaration)
-    opened = coordinator.open(sites[99].open(combined, declaration), declaration)
-    assert opened.values.tolist() == (100 * answer).tolist()
+    found = whole_sum(sites, coordinator, [answer] * 100, declaration)
+    assert found.tolist() == (100 * answer).tolist()
 
 
 @pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9000])
@@ -82,12 +85,8 @@ def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, c
     answers = [np.linspace(-1, 1, length), np.linspace(0.5, 1, length)]
     sites = bfv_sites(default_context, 2)
     coordinator = BfvCoordinator(default_context.public_bytes())
-    shares = shares_of(sites, answers, declaration)
-    opened = sites[0].open(coordinator.combine(shares, declaration), declaration)
-    assert (
-        coordinator.open(opened, declaration).values.tobytes()
-        == plain_sum(answers, declaration).tobytes()
-    )
+    found = whole_sum(sites, coordinator, answers, declaration)
+    assert found.tobytes() == plain_sum(answers, declaration).tobytes()
     assert capfd.readouterr() == ("", "")
 
 
@@ -96,16 +95,17 @@ def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, c
 
 @pytest.fixture
 def run(default_context):
-    """Two sites' shares of a question of two ciphertexts in one plane and one in another."""
+    """Two sites' shares and seeds: two ciphertexts in one plane and one in another."""
     declaration = declare(2, Segment(5000, 1.0, 10), Segment(2, 2.0**60))
     sites = bfv_sites(default_context, 2)
     answers = [np.linspace(-1, 1, 5002)] * 2
     shares = shares_of(sites, answers, declaration)
-    return declaration, sites, shares, BfvCoordinator(default_context.public_bytes())
+    seeds = seeds_of(sites, (0, 1), declaration)
+    return declaration, sites, shares, seeds, BfvCoordinator(default_context.public_bytes())
 
 
 def test_shares_cut_short_empty_oversize_or_missing_are_refused(run):
-    declaration, sites, shares, coordinator = run
+    declaration, sites, shares, seeds, coordinator = run
     parts = _unpack(shares[1], 3)
     swapped = [parts[1], parts[0], parts[2]]
     wrong_shares = [
@@ -128,28 +128,32 @@ def test_shares_cut_short_empty_oversize_or_missing_are_refused(run):
     ]
     for wrong in wrong_shares:
         with pytest.raises(ShareError, match="share 1"):
-            coordinator.combine([shares[0], wrong], declaration)
+            coordinator.combine({**shares, 1: wrong}, declaration)
         with pytest.raises(ShareError):
-            sites[0].open(wrong, declaration)
-    for wrong in ([], shares[:1], [*shares, shares[0]]):
+            coordinator.check(wrong, declaration)
+        with pytest.raises(ShareError):
+            sites[0].open(wrong, seeds, declaration)
+    for wrong in ({}, {**shares, 2: shares[0]}, {-1: shares[0]}):
         with pytest.raises(ShareError):
             coordinator.combine(wrong, declaration)
     # what could not be read did not use up the question
-    sites[0].open(coordinator.combine(shares, declaration), declaration)
+    coordinator.check(shares[1], declaration)
+    sites[0].open(coordinator.combine(shares, declaration), seeds, declaration)
 
 
 def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
     declaration = declare(2, Segment(3, 1.0))
-    site = bfv_sites(default_context, 2)[0]
-    site.share(np.zeros(3), declaration)
+    sites = bfv_sites(default_context, 2)
+    shares_of(sites, [np.zeros(3)] * 2, declaration)
+    seeds = seeds_of(sites, (0, 1), declaration)
     context = default_context._contexts[0]
     coordinator = BfvCoordinator(default_context.public_bytes())
     for slots in (1, 3, 5, 4096):
         wrong = _pack([tenseal.bfv_vector(context, [0] * slots).serialize()])
         with pytest.raises(ShareError):
-            coordinator.combine([wrong, wrong], declaration)
+            coordinator.combine({0: wrong, 1: wrong}, declaration)
         with pytest.raises(ShareError):
-            site.open(wrong, declaration)
+            sites[0].open(wrong, seeds, declaration)
 
 
 def test_ciphertexts_of_foreign_parameters_are_refused(default_context):
@@ -165,7 +169,9 @@ def test_ciphertexts_of_foreign_parameters_are_refused(default_context):
     for vector in foreign:
         share = _pack([vector.serialize()])
         with pytest.raises(ShareError):
-            coordinator.combine([share, share], declaration)
+            coordinator.combine({0: share, 1: share}, declaration)
+        with pytest.raises(ShareError):
+            coordinator.check(share, declaration)
 
 
 def test_a_flipped_bit_is_refused_or_without_effect(default_context):
@@ -178,16 +184,17 @@ def test_a_flipped_bit_is_refused_or_without_effect(default_context):
     for _ in range(60):
         sites = [BfvSite(i, keys[i], default_context) for i in range(2)]
         shares = shares_of(sites, answers, declaration)
+        seeds = seeds_of(sites, (0, 1), declaration)
         position = int(rng.integers(8 * len(shares[0])))
         altered = bytearray(shares[0])
         altered[position // 8] ^= 1 << position % 8
         try:
-            combined = coordinator.combine([bytes(altered), shares[1]], declaration)
-            opened = sites[1].open(combined, declaration)
+            combined = coordinator.combine({**shares, 0: bytes(altered)}, declaration)
+            opened = sites[1].open(combined, seeds, declaration)
         except (ShareError, OpeningRefusedError):
             refused += 1
         else:
-            assert not coordinator.open(opened, declaration).values.any()
+            assert not coordinator.open(opened, seeds, declaration).values.any()
     assert refused > 20
 
 
@@ -195,49 +202,86 @@ def test_a_flipped_bit_is_refused_or_without_effect(default_context):
 
 
 def test_a_site_opens_one_sum_for_the_question_it_answered_last(run):
-    declaration, sites, shares, coordinator = run
+    declaration, sites, shares, seeds, coordinator = run
     combined = coordinator.combine(shares, declaration)
-    opened = sites[0].open(combined, declaration)
-    assert sites[0].open(combined, declaration) == opened
-    assert coordinator.combine(shares[::-1], declaration) == combined
-    doubled = coordinator.combine([combined, combined], declaration)
-    with pytest.raises(OpeningRefusedError, match="another sum"):
-        sites[0].open(doubled, declaration)
-    assert sites[0].open(combined, declaration) == opened
+    opened = sites[0].open(combined, seeds, declaration)
+    assert sites[0].open(combined, seeds, declaration) == opened
+    assert coordinator.combine(dict(reversed(shares.items())), declaration) == combined
+    doubled = coordinator.combine({0: combined, 1: combined}, declaration)
+    for content, own in ((doubled, seeds[0]), (combined, bytes(32))):
+        with pytest.raises(OpeningRefusedError, match="another sum"):
+            sites[0].open(content, {**seeds, 0: own}, declaration)
+    assert sites[0].open(combined, seeds, declaration) == opened
     later = declare(2, Segment(1, 1.0), label="later")
     sites[0].share(np.zeros(1), later)
     with pytest.raises(OpeningRefusedError, match="last"):
-        sites[0].open(combined, declaration)
+        sites[0].open(combined, seeds, declaration)
+
+
+def test_a_site_opens_nothing_before_it_released_its_seeds_for_these_survivors(default_context):
+    declaration = declare(4, Segment(2, 1.0))
+    sites = bfv_sites(default_context, 4)
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    shares = shares_of(sites, [np.ones(2)] * 4, declaration)
+    combined = coordinator.combine(only((0, 1, 2), shares), declaration)
+    seeds = seeds_of(sites[:3], (0, 1, 2), declaration)
+    with pytest.raises(OpeningRefusedError, match="released no seeds"):
+        sites[3].open(combined, seeds, declaration)
+    for wrong in ({}, only((0, 1), seeds), {**seeds, 3: bytes(32)}):
+        with pytest.raises(OpeningRefusedError, match="agreed"):
+            sites[0].open(combined, wrong, declaration)
+    for wrong in (b"", seeds[1][:-1], seeds[1] + b"\0", seeds[1][:32], seeds[1][:32] + bytes(36)):
+        with pytest.raises(ShareError, match="site 1"):
+            sites[0].open(combined, {**seeds, 1: wrong}, declaration)
+    # none of these used up the question
+    opened = sites[0].open(combined, seeds, declaration)
+    assert coordinator.open(opened, seeds, declaration).values.tolist() == [3.0, 3.0]
+
+
+def test_a_sum_over_other_sites_than_agreed_or_with_wrong_seeds_is_refused(default_context):
+    declaration = declare(4, Segment(2, 1.0))
+    coordinator = BfvCoordinator(default_context.public_bytes())
+    for positions, altered in (((0, 1, 2, 3), {}), ((0, 1), {}), ((0, 1, 2), {1: bytes(32)})):
+        sites = bfv_sites(default_context, 4)
+        shares = shares_of(sites, [np.ones(2)] * 4, declaration)
+        seeds = seeds_of(sites[:3], (0, 1, 2), declaration)
+        seeds |= {site: own + seeds[site][32:] for site, own in altered.items()}
+        combined = coordinator.combine(only(positions, shares), declaration)
+        for content in (combined, coordinator.combine(only((0, 1, 2), shares), declaration)):
+            with pytest.raises(OpeningRefusedError):
+                sites[0].open(content, seeds, declaration)
 
 
 def test_a_question_the_site_did_not_answer_is_not_opened(run):
-    declaration, sites, shares, coordinator = run
+    declaration, sites, shares, seeds, coordinator = run
     combined = coordinator.combine(shares, declaration)
     looser = declare(2, Segment(5000, 2.0, 10), Segment(2, 2.0**60))
     other = declare(2, *declaration.segments, label="another")
     for wrong in (looser, other):
         with pytest.raises(OpeningRefusedError):
-            sites[0].open(combined, wrong)
+            sites[0].open(combined, seeds, wrong)
     fresh = bfv_sites(sites[0]._context, 2)[0]
     with pytest.raises(OpeningRefusedError):
-        fresh.open(combined, declaration)
+        fresh.open(combined, seeds, declaration)
 
 
 def test_a_rigged_sum_is_refused_and_uses_up_the_question(run):
-    declaration, sites, shares, coordinator = run
+    declaration, sites, shares, seeds, coordinator = run
     with pytest.raises(OpeningRefusedError, match="not the sum"):
-        sites[0].open(shares[1], declaration)
+        sites[0].open(shares[1], seeds, declaration)
     for content in (shares[1], coordinator.combine(shares, declaration)):
         with pytest.raises(OpeningRefusedError):
-            sites[0].open(content, declaration)
+            sites[0].open(content, seeds, declaration)
 
 
 def test_a_share_of_another_key_is_refused_on_opening(default_context, run):
-    declaration, sites, shares, coordinator = run
+    declaration, sites, shares, seeds, coordinator = run
     stranger = bfv_sites(BfvContext.generate(), 2)[1]
     foreign = stranger.share(np.zeros(5002), declaration)
     with pytest.raises(OpeningRefusedError):
-        sites[0].open(coordinator.combine([shares[0], foreign], declaration), declaration)
+        sites[0].open(
+            coordinator.combine({0: shares[0], 1: foreign}, declaration), seeds, declaration
+        )
 
 
 def test_a_site_shares_once_for_a_digest_a_bound_and_its_cohort(default_context):
@@ -258,14 +302,17 @@ def test_a_site_shares_once_for_a_digest_a_bound_and_its_cohort(default_context)
 
 
 def test_opened_words_are_checked_by_the_coordinator(run):
-    declaration, sites, shares, coordinator = run
-    opened = sites[0].open(coordinator.combine(shares, declaration), declaration)
+    declaration, sites, shares, seeds, coordinator = run
+    opened = sites[0].open(coordinator.combine(shares, declaration), seeds, declaration)
     assert coordinator.opened_by_site
     assert sites[0].modulus == DEFAULT_PARAMETERS.moduli[0]
     for wrong in (b"", opened[:-8], opened[:-1], opened + bytes(8)):
         with pytest.raises(ShareError):
-            coordinator.open(wrong, declaration)
+            coordinator.open(wrong, seeds, declaration)
+    for wrong in ({}, {2: seeds[1]}):
+        with pytest.raises(ShareError):
+            coordinator.open(opened, wrong, declaration)
     for position in (0, 8, 5004 * 8):
         altered = opened[:position] + b"\xff" * 8 + opened[position + 8 :]
         with pytest.raises(AggregateRangeError):
-            coordinator.open(altered, declaration)
+            coordinator.open(altered, seeds, declaration)

@@ -2,7 +2,7 @@ import sys
 
 import numpy as np
 import pytest
-from cohort import agreed_keys, declare, raw_context
+from cohort import agreed_keys, declare, raw_context, whole_sum
 
 from cipherdag.errors import ProtectionError, ShareError
 from cipherdag.privacy import bfvcontext
@@ -103,13 +103,10 @@ def test_a_context_travels_and_opens_what_another_copy_encrypted(context):
     declaration = declare(2, Segment(3, 1.0))
     copied = BfvContext.from_secret_bytes(context.secret_bytes())
     first, second = agreed_keys(2)
-    shares = [
-        BfvSite(0, first, context).share(np.array([1.0, 0.0, 1.0]), declaration),
-        (opener := BfvSite(1, second, copied)).share(np.array([1.0, 0.0, -1.0]), declaration),
-    ]
-    coordinator = BfvCoordinator(context.public_bytes())
-    opened = opener.open(coordinator.combine(shares, declaration), declaration)
-    assert coordinator.open(opened, declaration).values.tolist() == [2.0, 0.0, 0.0]
+    sites = [BfvSite(0, first, context), BfvSite(1, second, copied)]
+    answers = [np.array([1.0, 0.0, 1.0]), np.array([1.0, 0.0, -1.0])]
+    found = whole_sum(sites, BfvCoordinator(context.public_bytes()), answers, declaration)
+    assert found.tolist() == [2.0, 0.0, 0.0]
 
 
 def test_contexts_of_foreign_parameters_are_refused(default_context):

@@ -10,9 +10,9 @@ import adversary
 import numpy as np
 import pandas as pd
 import pytest
-from cipherdag.networks import asia
 
 from cipherdag.cli import main
+from cipherdag.networks import asia
 
 BAD = {
     "empty": ("", "EmptyDataError"),

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import original_fedpc as original
 import pytest
-from cipherdag.algorithms.orientation import cpdag_of
-from cipherdag.sites.compute.discrete import DiscreteTest
-from cipherdag.sites.compute.fisherz import FisherZTest
 from driving import drive, respondent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.fedpc import FedPC
+from cipherdag.algorithms.orientation import cpdag_of
 from cipherdag.errors import ParameterError
+from cipherdag.sites.compute.discrete import DiscreteTest
+from cipherdag.sites.compute.fisherz import FisherZTest
 
 
 def oracle_outcome(dag, algorithm, n_sites=3):

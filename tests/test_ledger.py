@@ -65,6 +65,12 @@ def test_any_changed_byte_is_found_in_its_line(line, data):
     assert caught.value.line in (line + 1, 2 if line == 0 else line + 1)
 
 
+def test_a_signature_in_capitals_is_a_changed_byte_too():
+    start, signature = LINES[1].split('"signature":"')
+    with pytest.raises(LedgerError, match="line 2"):
+        verify_ledger([LINES[0], f'{start}"signature":"{signature.upper()}'])
+
+
 def test_removed_doubled_and_swapped_lines_are_found():
     for changed, line in (
         (LINES[1:], 1),

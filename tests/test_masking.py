@@ -9,8 +9,10 @@ from cohort import (
     declare,
     masked_sum,
     masking_sites,
+    only,
     plain_sum,
     questions,
+    seeds_of,
     shares_of,
     words_of,
 )
@@ -28,10 +30,11 @@ from cipherdag.errors import (
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import DEFAULT_PARAMETERS
 from cipherdag.privacy.fixedpoint import plane_lengths, word_count
-from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, add_pair_masks
+from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
 from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
-from cipherdag.privacy.pairkeys import PairKey
-from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.pairkeys import PairKey, hkdf
+from cipherdag.privacy.residues import WORD_MODULI, add
+from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
 from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
 
 GOLDEN = Path(__file__).parent / "golden" / "pair_masks.json"
@@ -62,17 +65,15 @@ def test_the_keystream_does_not_depend_on_how_it_is_cut():
 def test_masks_are_those_of_the_golden_file():
     golden = json.loads(GOLDEN.read_text())
     key = PairKey(bytes.fromhex(golden["pair_key"]))
+    seed = key.derive(b"round", bytes.fromhex(golden["digest"]))
+    assert seed.hex() == golden["seed"]
     for name, moduli in (("words", WORD_MODULI), ("bfv", DEFAULT_PARAMETERS.moduli)):
-        for index, sign in ((0, 1), (1, -1)):
+        for sign, signed in (
+            (1, {"added": [seed], "subtracted": []}),
+            (-1, {"added": [], "subtracted": [seed]}),
+        ):
             masks = np.zeros(4 * len(moduli), dtype=np.uint64)
-            add_pair_masks(
-                masks,
-                [4] * len(moduli),
-                moduli,
-                index=index,
-                pair_keys={1 - index: key},
-                digest=bytes.fromhex(golden["digest"]),
-            )
+            apply_masks(masks, [4] * len(moduli), moduli, **signed)
             expected = [
                 sign * int(word) % modulus
                 for plane, modulus in zip(golden[name], moduli, strict=True)
@@ -92,18 +93,49 @@ def test_masked_sums_are_the_plain_ones_bit_by_bit(question):
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
 
 
+def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs():
+    # the definition, stream by stream, with the integers of Python
+    declaration = declare(5, participants=(0, 2, 3, 4, 6))
+    keys = agreed_keys(7)
+    moduli, lengths = DEFAULT_PARAMETERS.moduli, [5, 0, 2]
+    masks = RoundMasks(3, keys[3])
+    words = np.zeros(7, dtype=np.uint64)
+    masks.mask(words, lengths, moduli, declaration)
+    own = masks.unmask(declaration.sites, declaration)
+    signed = [(own, 1)] + [
+        (keys[3][peer].derive(b"round", declaration.digest), 1 if peer > 3 else -1)
+        for peer in (0, 2, 4, 6)
+    ]
+    start = 0
+    for plane, (length, modulus) in enumerate(zip(lengths, moduli, strict=True)):
+        expected = [0] * length
+        for seed, sign in signed:
+            stream = Keystream(hkdf(seed, b"plane", plane.to_bytes(4, "big")))
+            drawn = stream.residues(length, modulus).tolist()
+            expected = [(e + sign * d) % modulus for e, d in zip(expected, drawn, strict=True)]
+        assert words[start : start + length].tolist() == expected
+        start += length
+
+
 @pytest.mark.parametrize("n_sites", [2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 100])
 @pytest.mark.parametrize("moduli", [WORD_MODULI, DEFAULT_PARAMETERS.moduli])
-def test_masks_of_a_cohort_cancel(n_sites, moduli):
+def test_masks_of_survivors_are_stripped_by_their_seeds(n_sites, moduli):
     lengths = [3, 2, 1][: len(moduli)]
-    total = [0] * sum(lengths)
-    per_word = [m for m, n in zip(moduli, lengths, strict=True) for _ in range(n)]
-    for index, keys in enumerate(agreed_keys(n_sites)):
+    declaration = declare(n_sites)
+    survivors = range(0, n_sites, 1 if n_sites < 4 else 2)
+    sites = [RoundMasks(index, keys) for index, keys in enumerate(agreed_keys(n_sites))]
+    total = np.zeros(sum(lengths), dtype=np.uint64)
+    for index in survivors:
         masks = np.zeros(sum(lengths), dtype=np.uint64)
-        add_pair_masks(masks, lengths, moduli, index=index, pair_keys=keys, digest=b"d")
+        sites[index].mask(masks, lengths, moduli, declaration)
         assert masks.all()
-        total = [(t + m) % p for t, m, p in zip(total, masks.tolist(), per_word, strict=True)]
-    assert not any(total)
+        ends = np.cumsum(lengths)[:-1]
+        planes = zip(np.split(total, ends), np.split(masks, ends), moduli, strict=True)
+        for part, own, modulus in planes:
+            add(part, own, modulus)
+    seeds = seeds_of(sites, survivors, declaration)
+    strip_masks(total, lengths, moduli, seeds=seeds, declaration=declaration)
+    assert not total.any()
 
 
 @pytest.mark.parametrize("length", [0, 1, 3, CHUNK_WORDS - 1, CHUNK_WORDS, CHUNK_WORDS + 1])
@@ -120,7 +152,9 @@ def test_the_order_of_arrival_does_not_matter():
     answers = [np.random.default_rng(site).uniform(-1, 1, 7) for site in range(4)]
     shares = shares_of(masking_sites(4), answers, declaration)
     coordinator = MaskingCoordinator()
-    combined = {coordinator.combine(order, declaration) for order in permutations(shares)}
+    combined = {
+        coordinator.combine(dict(order), declaration) for order in permutations(shares.items())
+    }
     assert len(combined) == 1
 
 
@@ -201,10 +235,35 @@ def test_a_site_never_masks_twice_for_one_digest():
     site.share(np.zeros(2), declare(3, Segment(2, 1.0), label="next"))
 
 
-def test_a_cohort_of_another_size_or_with_missing_keys_is_refused():
-    keys = agreed_keys(3)
+@pytest.mark.parametrize(
+    ("n_sites", "participants", "threshold"),
+    [
+        (2, (), 1),  # leaves site 3 out
+        (5, (), 1),  # names a site without a pair key
+        (3, (0, 1, 2), 1),
+        (3, (1, 3, 4), 1),
+        (3, (-1, 1, 3), 1),
+        (3, (0, 1, 3, 2), 1),
+        (3, (1, 0, 3), 1),
+        (3, (1, 3, 3), 1),
+        (4, (0, 1, 3), 1),
+        (2, (0, 1, 3), 1),
+        (1, (3,), 1),
+        (3, (0, 1, 3), 0),
+        (3, (0, 1, 3), 3),
+    ],
+)
+def test_a_declaration_for_other_sites_is_refused(n_sites, participants, threshold):
+    site = masking_sites(4)[3]
+    declaration = declare(n_sites, Segment(1, 1.0), participants=participants, threshold=threshold)
     with pytest.raises(CohortError):
-        MaskingSite(0, keys[0]).share(np.zeros(1), declare(2, Segment(1, 1.0)))
+        site.share(np.zeros(1), declaration)
+    proper = declare(3, Segment(1, 1.0), participants=(0, 1, 3), threshold=2)
+    assert site.share(np.zeros(1), proper)
+
+
+def test_a_cohort_with_missing_keys_is_refused():
+    keys = agreed_keys(3)
     for index, wrong in (
         (0, {}),
         (0, {2: keys[0][2]}),
@@ -220,27 +279,27 @@ def test_a_cohort_of_another_size_or_with_missing_keys_is_refused():
 def test_shares_cut_short_missing_or_too_many_are_refused(coordinator):
     declaration = declare(3, Segment(4, 1.0))
     shares = shares_of(masking_sites(3), [np.zeros(4)] * 3, declaration)
-    for wrong in (
-        shares[:2],
-        [*shares, shares[0]],
-        [],
-        [shares[0], shares[1][:-1], shares[2]],
-        [shares[0], shares[1] + b"\0", shares[2]],
-        [shares[0], b"", shares[2]],
-    ):
-        with pytest.raises(ShareError) as refusal:
+    for wrong in ({}, {**shares, 3: shares[0]}, {-1: shares[0]}):
+        with pytest.raises(ShareError):
             coordinator.combine(wrong, declaration)
-        if len(wrong) == 3:
-            assert "share 1 is cut short" in str(refusal.value)
+    coordinator.check(shares[1], declaration)
+    for cut in (shares[1][:-1], shares[1] + b"\0", b""):
+        with pytest.raises(ShareError, match="cut short"):
+            coordinator.check(cut, declaration)
+        with pytest.raises(ShareError, match="share 1 is cut short"):
+            coordinator.combine({**shares, 1: cut}, declaration)
     with pytest.raises(ShareError):
-        coordinator.open(b"", declaration)
+        coordinator.open(b"", dict.fromkeys(range(3), b""), declaration)
 
 
 def test_words_beyond_a_planes_modulus_are_refused():
     declaration = declare(3, Segment(1, 2.0**80))
     shares = shares_of(masking_sites(3), [np.zeros(1)] * 3, declaration)
+    altered = shares[2][:-8] + b"\xff" * 8
     with pytest.raises(ShareError, match="share 2"):
-        MaskingCoordinator().combine([*shares[:2], shares[2][:-8] + b"\xff" * 8], declaration)
+        MaskingCoordinator().combine({**shares, 2: altered}, declaration)
+    with pytest.raises(ShareError, match="not reduced"):
+        MaskingCoordinator().check(altered, declaration)
 
 
 @pytest.mark.parametrize(
@@ -249,25 +308,28 @@ def test_words_beyond_a_planes_modulus_are_refused():
 def test_a_share_of_another_question_site_or_run_is_noticed(segment):
     declaration = declare(3, segment)
     answer = np.zeros(segment.length)
-    shares = shares_of(masking_sites(3), [answer] * 3, declaration)
+    sites = masking_sites(3)
+    shares = shares_of(sites, [answer] * 3, declaration)
+    seeds = seeds_of(sites, range(3), declaration)
     coordinator = MaskingCoordinator()
-    coordinator.open(coordinator.combine(shares, declaration), declaration)
+    coordinator.open(coordinator.combine(shares, declaration), seeds, declaration)
     foreign = masking_sites(3)[2].share(answer, declare(3, segment, label="another"))
     other_run = masking_sites(3, seed=9)[2].share(answer, declaration)
     for wrong in (
-        [shares[0], shares[1], foreign],
-        [shares[0], shares[1], other_run],
-        [shares[0], shares[1], shares[1]],
-        [shares[0], shares[1], bytes(len(foreign))],
+        {**shares, 2: foreign},
+        {**shares, 2: other_run},
+        {**shares, 2: shares[1]},
+        {**shares, 2: bytes(len(foreign))},
+        only((0, 1), shares),
     ):
         with pytest.raises(AggregateRangeError):
-            coordinator.open(coordinator.combine(wrong, declaration), declaration)
+            coordinator.open(coordinator.combine(wrong, declaration), seeds, declaration)
 
 
 def test_nothing_is_opened_by_a_site():
     for site in (masking_sites(2)[0], UnprotectedSite()):
         with pytest.raises(OpeningRefusedError):
-            site.open(bytes(8), declare(2))
+            site.open(bytes(8), {}, declare(2))
         assert site.modulus == 2**64
     assert not MaskingCoordinator().opened_by_site
     assert not UnprotectedCoordinator().opened_by_site

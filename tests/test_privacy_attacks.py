@@ -8,7 +8,17 @@ import traceback
 
 import numpy as np
 import pytest
-from cohort import agreed_keys, bfv_sites, declare, masking_sites, plain_sum, shares_of, words_of
+from cohort import (
+    agreed_keys,
+    bfv_sites,
+    declare,
+    masking_sites,
+    only,
+    plain_sum,
+    seeds_of,
+    shares_of,
+    words_of,
+)
 from scipy import stats
 
 from cipherdag.errors import (
@@ -23,7 +33,7 @@ from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import DEFAULT_PARAMETERS, BfvContext, BfvCoordinator, BfvSite
 from cipherdag.privacy.fixedpoint import encode, words_to_bytes
-from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.keystream import Keystream, apply_masks
 from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
 from cipherdag.privacy.pairkeys import (
     EphemeralKeys,
@@ -32,6 +42,7 @@ from cipherdag.privacy.pairkeys import (
     agree_as_responder,
 )
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
 from cipherdag.privacy.sealing import seal, unseal
 
 tenseal = pytest.importorskip("tenseal")
@@ -62,49 +73,59 @@ def uniform(words, modulus):
 # ------------------------------------------------------------------ masking
 
 
-def test_masking_any_sum_short_of_the_whole_cohort_is_noise():
+def test_masking_any_sum_short_of_the_survivors_is_noise_whatever_seeds_were_released():
     declaration = declare(5, Segment(LENGTH, 1.0, 40))
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
-    pairs = zip(masking_sites(5), answers, strict=True)
-    words = [words_of(site.share(answer, declaration)) for site, answer in pairs]
-    total = np.zeros_like(words[0])
-    for count, share in enumerate(words, start=1):
-        total = total + share
-        if count < 5:
+    sites = masking_sites(5)
+    shares = shares_of(sites, answers, declaration)
+    everyone = words_of(MaskingCoordinator().combine(shares, declaration))
+    assert uniform(everyone, 2**64)
+    assert not recovers(everyone, np.sum(answers, axis=0), 2**64)
+    seeds = seeds_of(sites, range(5), declaration)
+    total = np.zeros_like(everyone)
+    for site in range(5):
+        own = words_of(shares[site]).copy()
+        apply_masks(own, [own.size, 0], WORD_MODULI, added=[], subtracted=[seeds[site]])
+        total += own
+        if site < 4:
             assert uniform(total, 2**64)
             assert not any(recovers(total, answer, 2**64) for answer in answers)
-            with pytest.raises(AggregateRangeError):
-                MaskingCoordinator().open(words_to_bytes(total), declaration)
     assert recovers(total, np.sum(answers, axis=0), 2**64)
 
 
 def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_rest():
     declaration = declare(4, Segment(LENGTH, 1.0, 40))
     keys = agreed_keys(4)
-    answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(4)]
-    victim = words_of(MaskingSite(0, keys[0]).share(answers[0], declaration))
-    # sites 2 and 3 strip the masks they share with the victim; the one with site 1 stays
-    stripped = victim.copy()
-    for peer in (2, 3):
-        key = keys[peer][0].derive(b"round", declaration.digest, bytes(4))
-        stripped -= Keystream(key).words(stripped.size)
-    assert uniform(stripped, 2**64)
-    assert not recovers(stripped, answers[0], 2**64)
-    key = keys[1][0].derive(b"round", declaration.digest, bytes(4))
-    stripped -= Keystream(key).words(stripped.size)
-    assert recovers(stripped, answers[0], 2**64)
+    answer = np.random.default_rng(0).uniform(-1, 1, LENGTH)
+    victim = MaskingSite(0, keys[0])
+    stripped = words_of(victim.share(answer, declaration)).copy()
+    # the victim released its own seed; sites 2 and 3 know theirs; the one with site 1 stays
+    known = [victim.unmask(range(4), declaration)]
+    known += [keys[peer][0].derive(b"round", declaration.digest) for peer in (2, 3)]
+    missing = keys[1][0].derive(b"round", declaration.digest)
+    for seeds, opens in ((known, False), ([missing], True)):
+        apply_masks(stripped, [stripped.size, 0], WORD_MODULI, added=[], subtracted=seeds)
+        assert uniform(stripped, 2**64) != opens
+        assert recovers(stripped, answer, 2**64) == opens
 
 
-def test_masking_the_same_masks_twice_would_show_a_difference_so_they_are_refused():
+def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_refused():
     keys = agreed_keys(3)[0]
     declaration = declare(3, Segment(LENGTH, 1.0, 40))
+    again = declare(3, *declaration.segments, label="2")
     one, other = np.random.default_rng(0).uniform(-1, 1, (2, LENGTH))
-    # two objects with the same keys stand for a site that forgot what it answered
-    reused = [words_of(MaskingSite(0, keys).share(a, declaration)) for a in (one, other)]
+
+    def without_self_mask(answer, declaration):
+        # a new object with the same keys stands for a site that forgot what it answered
+        site = MaskingSite(0, keys)
+        words = words_of(site.share(answer, declaration)).copy()
+        own = site.unmask(range(3), declaration)
+        apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=[own])
+        return words
+
+    reused = [without_self_mask(answer, declaration) for answer in (one, other)]
     assert recovers(reused[0] - reused[1], one - other, 2**64)
-    fresh = words_of(
-        MaskingSite(0, keys).share(other, declare(3, *declaration.segments, label="2"))
-    )
+    fresh = without_self_mask(other, again)
     assert not recovers(reused[0] - fresh, one - other, 2**64)
     assert uniform(reused[0] - fresh, 2**64)
     site = MaskingSite(0, keys)
@@ -117,14 +138,17 @@ def test_masking_sites_that_were_asked_different_questions_give_noise():
     honest, altered = (declare(3, Segment(LENGTH, 1.0, 40), label=name) for name in "ab")
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(3)]
     sites = masking_sites(3)
-    shares = [
-        sites[0].share(answers[0], altered),
-        *(sites[k].share(answers[k], honest) for k in (1, 2)),
-    ]
-    combined = MaskingCoordinator().combine(shares, honest)
-    assert not recovers(words_of(combined), answers[0], 2**64)
+    asked = {0: altered, 1: honest, 2: honest}
+    shares = {k: sites[k].share(answers[k], question) for k, question in asked.items()}
+    seeds = {k: sites[k].unmask(range(3), question) for k, question in asked.items()}
+    total = words_of(MaskingCoordinator().combine(shares, honest)).copy()
+    combined = words_to_bytes(total)
+    lengths = [total.size, 0]
+    strip_masks(total, lengths, WORD_MODULI, seeds=seeds, declaration=honest)
+    assert uniform(total, 2**64)
+    assert not any(recovers(total, answer, 2**64) for answer in answers)
     with pytest.raises(AggregateRangeError):
-        MaskingCoordinator().open(combined, honest)
+        MaskingCoordinator().open(combined, seeds, honest)
 
 
 def test_keys_swapped_by_the_coordinator_open_nothing():
@@ -151,11 +175,20 @@ def bfv_run(context):
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = bfv_sites(context, 5)
     shares = shares_of(sites, answers, declaration)
+    seeds = seeds_of(sites, range(5), declaration)
     lengths = [LENGTH + 5, 0, 0]
-    unmasked = [
-        context.encrypt(encode(a, declaration, DEFAULT_PARAMETERS.moduli), lengths) for a in answers
-    ]
-    return declaration, answers, sites, shares, unmasked, lengths
+    unmasked = {
+        site: context.encrypt(encode(answer, declaration, DEFAULT_PARAMETERS.moduli), lengths)
+        for site, answer in enumerate(answers)
+    }
+    return declaration, answers, sites, shares, seeds, unmasked, lengths
+
+
+def decrypted(context, content, seeds, lengths):
+    """What a colluder with the key opens, and strips of the self masks that were released."""
+    words = context.decrypt(content, lengths)
+    apply_masks(words, lengths, DEFAULT_PARAMETERS.moduli, added=[], subtracted=seeds)
+    return words
 
 
 def subtracted(context, minuend, subtrahends, lengths):
@@ -168,54 +201,66 @@ def subtracted(context, minuend, subtrahends, lengths):
 
 
 def test_bfv_a_key_holder_opens_noise_from_a_single_ciphertext(context, bfv_run):
-    _, answers, _, shares, unmasked, lengths = bfv_run
+    _, answers, _, shares, seeds, unmasked, lengths = bfv_run
     assert recovers(context.decrypt(unmasked[0], lengths), answers[0], PRIME)
-    words = context.decrypt(shares[0], lengths)
-    assert uniform(words, PRIME)
-    assert not recovers(words, answers[0], PRIME)
+    for released in ([], [seeds[0]]):
+        words = decrypted(context, shares[0], released, lengths)
+        assert uniform(words, PRIME)
+        assert not recovers(words, answers[0], PRIME)
 
 
 def test_bfv_a_key_holder_opens_noise_from_any_subset(context, bfv_run):
-    _declaration, answers, _, shares, _, lengths = bfv_run
+    _, answers, _, shares, seeds, _, lengths = bfv_run
     public = BfvCoordinator(context.public_bytes())._context
     for subset in ([0, 1], [0, 1, 2, 3], [1, 2, 3, 4], [0, 0, 1, 2, 3]):
-        words = context.decrypt(public.add([shares[k] for k in subset], lengths), lengths)
-        assert uniform(words, PRIME)
-        assert not any(recovers(words, answer, PRIME) for answer in answers)
-    everyone = context.decrypt(public.add(shares, lengths), lengths)
+        total = public.add(dict(enumerate(shares[k] for k in subset)), lengths)
+        for released in ([], [seeds[k] for k in subset]):
+            words = decrypted(context, total, released, lengths)
+            assert uniform(words, PRIME)
+            assert not any(recovers(words, answer, PRIME) for answer in answers)
+    everyone = decrypted(context, public.add(shares, lengths), seeds.values(), lengths)
     assert recovers(everyone, np.sum(answers, axis=0), PRIME)
 
 
 def test_bfv_a_colluder_that_subtracts_the_others_does_not_isolate_the_victim(context, bfv_run):
-    declaration, answers, sites, shares, unmasked, lengths = bfv_run
+    declaration, answers, sites, shares, seeds, unmasked, lengths = bfv_run
     coordinator = BfvCoordinator(context.public_bytes())
     # site 4 submits its own ciphertext minus those of sites 1, 2 and 3
     for ciphertexts, isolates in ((unmasked, True), (shares, False)):
-        rigged = subtracted(context, ciphertexts[4], ciphertexts[1:4], lengths)
-        total = coordinator.combine([*ciphertexts[:4], rigged], declaration)
-        words = context.decrypt(total, lengths)
+        others = [ciphertexts[site] for site in (1, 2, 3)]
+        rigged = subtracted(context, ciphertexts[4], others, lengths)
+        total = coordinator.combine({**ciphertexts, 4: rigged}, declaration)
+        # what stays of the self masks in it are those of the victim and the colluder
+        released = [] if isolates else [seeds[0], seeds[4]]
+        words = decrypted(context, total, released, lengths)
         assert recovers(words, answers[0], PRIME) == isolates
         assert uniform(words, PRIME) != isolates
     with pytest.raises(OpeningRefusedError):
-        sites[0].open(total, declaration)
+        sites[0].open(total, seeds, declaration)
 
 
 def test_bfv_an_honest_site_is_no_oracle_for_single_ciphertexts(context, bfv_run):
-    declaration, answers, _, _, _, _ = bfv_run
+    declaration, answers, _, _, _, _, _ = bfv_run
     sites = bfv_sites(context, 5, seed=3)
     shares = shares_of(sites, answers, declaration)
+    seeds = seeds_of(sites, range(5), declaration)
     for site in sites:
         with pytest.raises(OpeningRefusedError):
-            site.open(shares[0], declaration)
+            site.open(shares[0], seeds, declaration)
 
 
 def test_bfv_a_rigged_comparison_is_not_opened(context):
     # every word is a valid answer to a comparison: only the check word tells
     declaration = declare(3, Segment(1, 1.0, comparison=True))
     sites = bfv_sites(context, 3)
-    shares = [site.share(np.zeros(1), declaration) for site in sites]
-    with pytest.raises(OpeningRefusedError):
-        sites[0].open(shares[1], declaration)
+    shares = shares_of(sites, [np.zeros(1)] * 3, declaration)
+    seeds = seeds_of(sites, range(3), declaration)
+    for rigged in (
+        shares[1],
+        BfvCoordinator(context.public_bytes()).combine(only((0, 1), shares), declaration),
+    ):
+        with pytest.raises(OpeningRefusedError):
+            sites[0].open(rigged, seeds, declaration)
 
 
 # ------------------------------------------------------------------ why CKKS is not offered
@@ -307,6 +352,7 @@ def secret_objects(context):
         key,
         EphemeralKeys.generate(),
         Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
+        RoundMasks(0, {1: key}),
         MaskingSite(0, {1: key}),
         BfvSite(0, {1: key}, context),
         context,

@@ -12,56 +12,49 @@ Leaks:
 from __future__ import annotations
 
 import math
-from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from cipherdag.algorithms.encodings import (
+    MAX_VARIABLES,
+    BoolMatrix,
+    CITestSpec,
+    Encoding,
+    FloatVector,
+    IndexArray,
+    pack_integers,
+    subsets,
+    unpack_integers,
+)
+from cipherdag.algorithms.testing import WeightedEvidence
 
-FloatVector = NDArray[np.float64]
-IndexArray = NDArray[np.int64]
-BoolMatrix = NDArray[np.bool_]
+__all__ = [
+    "MAX_GRID_BITS",
+    "MAX_VARIABLES",
+    "BestIndexPrecedes",
+    "BestScoreExceeds",
+    "Bundle",
+    "CITestSpec",
+    "CandidateScores",
+    "Candidates",
+    "EdgeVotes",
+    "Encoding",
+    "FloatVector",
+    "IndexArray",
+    "Question",
+    "SeparatorSearch",
+    "SingleQuestion",
+    "Skeleton",
+    "WeightedEvidence",
+    "pack_integers",
+    "question_kinds",
+    "subsets",
+    "unpack_integers",
+]
 
-MAX_VARIABLES = 10_000
 MAX_GRID_BITS = 48
-
-
-class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``length`` values within ``bound``, on a grid of ``2**-resolution_bits``.
-
-    With ``comparison`` the values are 0 or 1 and the sum only tells whether any site has 1.
-    """
-
-    length: int
-    bound: float
-    resolution_bits: int = 0
-    comparison: bool = False
-
-
-class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which conditional-independence test the sites use.
-
-    Attributes:
-        alpha: Independent iff p > alpha.
-        name: ``auto`` lets the schema decide at the site: G2 for discrete, Fisher-z for continuous.
-        dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
-        min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
-    """
-
-    alpha: float
-    name: Literal["auto", "g2", "pearson", "fisherz"] = "auto"
-    dof: Literal["adjusted", "plain"] = "adjusted"
-    min_rows_per_cell: float = 5.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError("alpha must lie strictly between 0 and 1")
-        if not 0.0 <= self.min_rows_per_cell < math.inf:
-            raise ValueError("min_rows_per_cell must be a finite number >= 0")
 
 
 class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,18 +98,6 @@ class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def n_edges(self) -> int:
         """Number of edges."""
         return int.from_bytes(self.upper, "big").bit_count()
-
-
-def pack_integers(values: IndexArray) -> bytes:
-    """Little-endian 64-bit integers, row by row: how integer arrays travel."""
-    return np.ascontiguousarray(values, dtype="<i8").tobytes()
-
-
-def unpack_integers(packed: bytes, shape: tuple[int, ...]) -> IndexArray:
-    """Inverse of `pack_integers`; raises ValueError where the length does not fit ``shape``."""
-    if len(packed) != 8 * math.prod(shape):
-        raise ValueError("a packed array does not have the length its shape implies")
-    return np.frombuffer(packed, dtype="<i8").astype(np.int64).reshape(shape)
 
 
 class SeparatorSearch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -240,14 +221,6 @@ class Candidates:
         if (n, size) not in self._positions:
             self._positions[n, size] = subsets(n, size)
         return self._positions[n, size]
-
-
-def subsets(n: int, size: int) -> IndexArray:
-    """All subsets of 0..n-1 of one size in lexicographic order, shape (comb(n, size), size)."""
-    if size == 0:
-        return np.zeros((1, 0), dtype=np.int64)
-    flat: Iterator[int] = (item for chosen in combinations(range(n), size) for item in chosen)
-    return np.fromiter(flat, dtype=np.int64, count=math.comb(n, size) * size).reshape(-1, size)
 
 
 class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-votes"):
@@ -376,7 +349,9 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
         )
 
 
-SingleQuestion = EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores
+SingleQuestion = (
+    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence
+)
 
 
 class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundle"):
@@ -395,7 +370,9 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
         return tuple(encoding for part in self.parts for encoding in part.encodings)
 
 
-Question = EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | Bundle
+Question = (
+    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence | Bundle
+)
 
 
 def question_kinds(question: Question) -> str:

@@ -1,6 +1,6 @@
 """The one primitive: answers in, protected shares out, and only their sum comes back.
 
-Every protection has the same four verbs. A site holds a ``SiteAggregation`` (it owns the keys) and
+Every protection has the same verbs. A site holds a ``SiteAggregation`` (it owns the keys) and
 the coordinator a ``CoordinatorAggregation`` (it owns none):
 
     setup      the site's object is built from the keys agreed with its cohort
@@ -8,18 +8,23 @@ the coordinator a ``CoordinatorAggregation`` (it owns none):
     combine    coordinator   all shares    -> bytes that stand for the sum
     open       coordinator, or under BFV a site then the coordinator: combined -> Aggregate
 
+Between share and open the sites agree which of them the sum covers, and release the seeds of the
+masks that do not cancel by themselves: `unmask`, and `recover` for a site that left in between.
+
 Leaks:
     The coordinator learns the aggregate and nothing else; see each protection for its assumptions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 FloatVector = NDArray[np.float64]
 WordVector = NDArray[np.uint64]
@@ -44,11 +49,26 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a share is for: the digest of the whole question, the cohort's size, the segments."""
+    """What a share is for.
+
+    Attributes:
+        digest: Digest of the whole question, 32 bytes.
+        cohort_size: Number of sites asked, at most.
+        segments: The values of an answer.
+        participants: Positions of the sites asked, ascending; all of the cohort when empty.
+        threshold: How many sites together can recover the self mask of one that left.
+    """
 
     digest: bytes
     cohort_size: int
     segments: tuple[Segment, ...]
+    participants: tuple[int, ...] = ()
+    threshold: int = 1
+
+    @property
+    def sites(self) -> tuple[int, ...]:
+        """Positions of the sites asked, ascending."""
+        return self.participants or tuple(range(self.cohort_size))
 
     @property
     def length(self) -> int:
@@ -73,8 +93,17 @@ class SiteAggregation(Protocol):
     def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,)."""
 
-    def open(self, combined: bytes, declaration: Declaration) -> bytes:
-        """Open the sum of the whole cohort; refused by protections the coordinator opens."""
+    def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
+        """A sealed piece of this round's self mask for every other site asked, in their order."""
+
+    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
+        """The seeds that the sum over ``survivors`` needs of this site; one set per digest."""
+
+    def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
+        """This site's piece of the self mask of a survivor that left before it could unmask."""
+
+    def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """Open the sum over the survivors; refused by protections the coordinator opens."""
 
 
 class CoordinatorAggregation(Protocol):
@@ -84,8 +113,16 @@ class CoordinatorAggregation(Protocol):
     def opened_by_site(self) -> bool:
         """Whether ``combine`` yields a ciphertext that a site has to open first."""
 
-    def combine(self, shares: Sequence[bytes], declaration: Declaration) -> bytes:
-        """Add the shares of the whole cohort, in any order."""
+    def check(self, share: bytes, declaration: Declaration) -> None:
+        """Raise ShareError for a share that is cut short or of foreign parameters."""
 
-    def open(self, combined: bytes, declaration: Declaration) -> Aggregate:
-        """Read the sum, after a site has opened it where ``opened_by_site``."""
+    def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """Add the survivors' shares, given by position."""
+
+    def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The seeds of a site that left, from the pieces that others recovered."""
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> Aggregate:
+        """Read the sum over the survivors, whose seeds are given by position."""

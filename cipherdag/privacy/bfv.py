@@ -1,18 +1,18 @@
 """Secure sums by homomorphic encryption: BFV (Brakerski 2012; Fan and Vercauteren 2012), exact.
 
 Every site encrypts under keys that the sites share and the coordinator never holds; the
-coordinator adds ciphertexts; one site opens the sum. Inside the plaintext lie the same zero-sum
-masks as under `masking`, modulo the plaintext prime: without them a coordinator that colludes
-with a single key holder could open any site's ciphertext, or a sum arranged to isolate it. With
-them everything but the sum of the whole cohort decrypts to noise.
+coordinator adds ciphertexts; one site opens the sum. Inside the plaintext lie the same masks as
+under `masking`, modulo the plaintext prime: without them a coordinator that colludes with a single
+key holder could open any site's ciphertext, or a sum arranged to isolate it. With them everything
+but the sum over the agreed survivors decrypts to noise.
 
 Encryption is symmetric, as every site holds the secret key: no public key exists. A number too
 large for one plaintext prime travels modulo several, each under a key of its own.
 
 Leaks:
-    The coordinator and the opening site learn the aggregate. As under masking, colluders learn the
-    sum of the other sites' answers. CKKS is not offered: it opens to approximate sums, and two of
-    them give the secret key away (Li and Micciancio, Eurocrypt 2021).
+    The coordinator and the opening site learn the sum over the survivors. As under masking,
+    colluders learn the sum of the other survivors' answers. CKKS is not offered: it opens to
+    approximate sums, and two of them give the secret key away (Li and Micciancio, Eurocrypt 2021).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from cipherdag.errors import (
     AggregateRangeError,
     CohortError,
     OpeningRefusedError,
-    ReplayError,
-    ShareError,
 )
 from cipherdag.privacy.bfvcontext import (
     DEFAULT_PARAMETERS,
@@ -36,8 +34,13 @@ from cipherdag.privacy.bfvcontext import (
     BfvPublicContext,
 )
 from cipherdag.privacy.fixedpoint import decode, encode, plane_lengths, words_to_bytes
-from cipherdag.privacy.keystream import add_pair_masks, check_peers
-from cipherdag.privacy.pairkeys import KEY_BYTES
+from cipherdag.privacy.keyed import transcript
+from cipherdag.privacy.roundmasks import (
+    RoundMasks,
+    check_positions,
+    rebuild_seeds,
+    strip_masks,
+)
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector
     from cipherdag.privacy.pairkeys import PairKey
-    from cipherdag.privacy.residues import Moduli
 
 __all__ = [
     "DEFAULT_PARAMETERS",
@@ -70,25 +72,21 @@ class BfvSite(Secret):
         CohortError: There is no other site, or not one key for each, or too many sites.
     """
 
-    __slots__ = ("_context", "_current", "_index", "_opened", "_pair_keys", "_shared")
+    __slots__ = ("_context", "_masks", "_opened")
 
     name: ClassVar[str] = "bfv"
 
     def __init__(self, index: int, pair_keys: Mapping[int, PairKey], context: BfvContext) -> None:
-        check_peers(index, pair_keys)
+        self._masks = RoundMasks(index, pair_keys)
         if len(pair_keys) + 1 > MAX_SITES:
             raise CohortError(f"homomorphic encryption serves at most {MAX_SITES} sites")
-        self._index = index
-        self._pair_keys = dict(pair_keys)
         self._context = context
-        self._shared: set[bytes] = set()
-        self._current: Declaration | None = None
         self._opened: tuple[bytes, bytes] | None = None
 
     @property
     def secret_size(self) -> int:
-        """Of the pair keys and the shared BFV keys together."""
-        return KEY_BYTES * len(self._pair_keys) + self._context.secret_size
+        """Of the pair keys, the seed of the current round and the shared BFV keys together."""
+        return self._masks.secret_size + self._context.secret_size
 
     @property
     def modulus(self) -> int:
@@ -100,56 +98,80 @@ class BfvSite(Secret):
 
         Raises:
             BoundExceededError: A value is not finite or lies outside its bound.
-            CohortError: The declaration is for a cohort of another size.
+            CohortError: The declaration leaves this site out, names one without a pair key, or
+                contradicts itself.
             ReplayError: This site already shared something for this digest.
 
         Leaks:
-            Nothing without the secret key; with it, nothing without all other sites' shares.
+            Nothing without the secret key; with it, nothing without the seeds of `unmask`.
         """
-        if declaration.cohort_size != len(self._pair_keys) + 1:
-            raise CohortError("the declaration is for a cohort of another size")
-        if declaration.digest in self._shared:
-            raise ReplayError("this question was answered before; a mask is never used twice")
+        self._masks.check(declaration)
         moduli = self._context.parameters.moduli
         words = encode(answer, declaration, moduli)
-        self._shared.add(declaration.digest)
-        self._current, self._opened = declaration, None
         lengths = plane_lengths(declaration, moduli)
-        add_pair_masks(
-            words,
-            lengths,
-            moduli,
-            index=self._index,
-            pair_keys=self._pair_keys,
-            digest=declaration.digest,
-        )
+        self._masks.mask(words, lengths, moduli, declaration)
+        self._opened = None
         return self._context.encrypt(words, lengths)
 
-    def open(self, combined: bytes, declaration: Declaration) -> bytes:
-        """The decrypted sum of the question that this site shared last, 8 bytes a residue.
+    def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
+        """Sealed pieces of this round's self mask; see `RoundMasks.escrow`."""
+        return self._masks.escrow(declaration)
 
-        Asked again for the same ciphertext it returns the same bytes.
+    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
+        """The seeds that the sum over the survivors needs; see `RoundMasks.unmask`."""
+        return self._masks.unmask(survivors, declaration)
+
+    def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
+        """A piece of the self mask of a survivor that left; see `RoundMasks.recover`."""
+        return self._masks.recover(vanished, piece, declaration)
+
+    def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The sum over the survivors, decrypted and stripped of its masks, 8 bytes a residue.
+
+        Asked again for the same ciphertext and seeds it returns the same bytes.
+
+        Args:
+            combined: What `BfvCoordinator.combine` yielded for the survivors' shares.
+            seeds: What each survivor's `unmask` returned, by position.
+            declaration: What this site shared last.
 
         Raises:
-            OpeningRefusedError: The question is not the last one, another ciphertext was opened
-                for it before, or the sum is not one of the whole cohort's shares.
-            ShareError: The ciphertext is cut short, of other parameters, or not one at all.
+            OpeningRefusedError: The question is not the last one, this site did not release its
+                own seeds for these survivors, another ciphertext was opened before, or the sum is
+                not one of the survivors' shares.
+            ShareError: The ciphertext is cut short, of other parameters, or not one at all; or
+                seeds are malformed.
 
         Leaks:
             The aggregate, to the coordinator and to this site.
         """
-        if self._current is None or declaration != self._current:
-            raise OpeningRefusedError("this is not the question that the site answered last")
-        ciphertext = hashlib.sha256(combined).digest()
+        survivors = self._masks.agreed(declaration)
+        if tuple(sorted(seeds)) != survivors:
+            raise OpeningRefusedError("the sum is not over the survivors that this site agreed to")
+        request = transcript(combined, *(seeds[survivor] for survivor in survivors))
+        asked = hashlib.sha256(request).digest()
         if self._opened is None:
-            moduli = self._context.parameters.moduli
-            words = self._context.decrypt(combined, plane_lengths(declaration, moduli))
-            self._opened = ciphertext, _checked(words_to_bytes(words), declaration, moduli)
+            self._opened = asked, self._decrypt(combined, seeds, declaration)
         seen, content = self._opened
-        if seen != ciphertext:
+        if seen != asked:
             raise OpeningRefusedError("another sum was opened for this question before")
         if not content:
-            raise OpeningRefusedError("the ciphertext is not the sum of the cohort's shares")
+            raise OpeningRefusedError("the ciphertext is not the sum of the survivors' shares")
+        return content
+
+    def _decrypt(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> bytes:
+        """The stripped words, or nothing where they are not a sum of the survivors' shares."""
+        moduli = self._context.parameters.moduli
+        lengths = plane_lengths(declaration, moduli)
+        words = self._context.decrypt(combined, lengths)
+        strip_masks(words, lengths, moduli, seeds=seeds, declaration=declaration)
+        content = words_to_bytes(words)
+        try:
+            decode(content, declaration, moduli)
+        except AggregateRangeError:
+            return b""
         return content
 
 
@@ -175,38 +197,39 @@ class BfvCoordinator:
         """True: a site decrypts the sum."""
         return True
 
-    def combine(self, shares: Sequence[bytes], declaration: Declaration) -> bytes:
-        """The encrypted sum of the shares of the whole cohort, in any order.
+    def check(self, share: bytes, declaration: Declaration) -> None:
+        """Raise ShareError for what is not as many ciphertexts of these parameters as declared."""
+        self._context.check(share, plane_lengths(declaration, self._moduli))
+
+    def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The encrypted sum of the survivors' shares, given by position.
 
         Raises:
-            ShareError: A share is missing, cut short, of other parameters, or not one at all.
+            ShareError: There is no share, or one is of a site that was not asked, cut short, of
+                other parameters, or not one at all.
 
         Leaks:
             Nothing.
         """
-        if len(shares) != declaration.cohort_size:
-            raise ShareError(
-                f"{len(shares)} shares came for a cohort of {declaration.cohort_size} sites"
-            )
+        check_positions(shares, declaration)
         return self._context.add(shares, plane_lengths(declaration, self._moduli))
 
-    def open(self, combined: bytes, declaration: Declaration) -> Aggregate:
-        """The aggregate from what a site opened, of shape (declaration.length,).
+    def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The seeds of a survivor that left; see `roundmasks.rebuild_seeds`."""
+        return rebuild_seeds(pieces, declaration)
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> Aggregate:
+        """The aggregate from what a site opened and stripped, of shape (declaration.length,).
 
         Raises:
-            ShareError: The words have another length than declared.
-            AggregateRangeError: The words are not those of the whole cohort's sum.
+            ShareError: The words have another length than declared, or seeds are of none or of a
+                site that was not asked.
+            AggregateRangeError: The words are not those of the survivors' sum.
 
         Leaks:
             Nothing beyond the words.
         """
+        check_positions(seeds, declaration)
         return decode(combined, declaration, self._moduli)
-
-
-def _checked(content: bytes, declaration: Declaration, moduli: Moduli) -> bytes:
-    """The opened words, or nothing where they are not a sum of the whole cohort."""
-    try:
-        decode(content, declaration, moduli)
-    except AggregateRangeError:
-        return b""
-    return content

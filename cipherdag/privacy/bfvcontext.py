@@ -22,7 +22,7 @@ from cipherdag.privacy.residues import Moduli, to_signed
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cipherdag.privacy.aggregation import WordVector
 
@@ -182,14 +182,18 @@ class BfvPublicContext:
             if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
                 raise ProtectionError("a BFV context for the coordinator carries a key")
 
-    def add(self, shares: Sequence[bytes], lengths: Sequence[int]) -> bytes:
+    def check(self, share: bytes, lengths: Sequence[int]) -> None:
+        """Raise ShareError for ciphertexts cut short, altered or of other parameters."""
+        _load_vectors(share, lengths, self._contexts)
+
+    def add(self, shares: Mapping[int, bytes], lengths: Sequence[int]) -> bytes:
         """The sum of encrypted residues of the given plane lengths.
 
         Raises:
             ShareError: Naming the share that is cut short, altered or of other parameters.
         """
         totals: list[Any] = []
-        for position, share in enumerate(shares):
+        for position, share in sorted(shares.items()):
             try:
                 vectors = _load_vectors(share, lengths, self._contexts)
             except ShareError as error:

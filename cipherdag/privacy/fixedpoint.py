@@ -143,7 +143,7 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
         np.split(words, np.cumsum(layout.plane_lengths)[:-1]), moduli, strict=True
     ):
         if plane[::ROW_WORDS].any() or (plane > np.uint64(modulus - 1)).any():
-            raise AggregateRangeError("the sum is not one of the whole cohort's shares")
+            raise AggregateRangeError("the sum is not one of the shares it claims to cover")
         planes.append(_without_check_words(plane))
     return Aggregate(values=_values(planes, layout, moduli))
 

@@ -1,10 +1,10 @@
-"""Pairwise masks: both sites of a pair draw the same stream, one adds it, the other subtracts it.
+"""Streams of uniform words from a seed, to mask answers with.
 
-The stream of a round is AES-256 in counter mode (NIST SP 800-38A) under a key that HKDF derives
-from the pair key and the question's digest, so that no two questions ever share a mask.
+A seed of 32 bytes stands for one stream a plane: AES-256 in counter mode (NIST SP 800-38A) under a
+key that HKDF derives from the seed and the plane's number.
 
 Leaks:
-    Nothing to whoever lacks a pair key: the masks look uniform, and cancel in the cohort's sum.
+    Nothing to whoever lacks the seed: the words look uniform.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from cipherdag.errors import CohortError
+from cipherdag.privacy.pairkeys import hkdf
 from cipherdag.privacy.residues import Moduli, add, subtract, uniform
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from cipherdag.privacy.aggregation import WordVector
-    from cipherdag.privacy.pairkeys import PairKey
 
 CHUNK_WORDS = 1 << 16
 """Words masked at a time, so that they stay in the processor's cache."""
@@ -56,46 +55,35 @@ class Keystream(Secret):
         return uniform(self.words, count, modulus)
 
 
-def check_peers(index: int, pair_keys: Mapping[int, PairKey]) -> None:
-    """Refuse a site without peers, or whose pair keys are not one for every other position."""
-    if not pair_keys or set(pair_keys) | {index} != set(range(len(pair_keys) + 1)):
-        raise CohortError("a site needs one pair key for every other site of its cohort")
-
-
-def add_pair_masks(
+def apply_masks(
     words: WordVector,
     plane_lengths: Sequence[int],
     moduli: Moduli,
     *,
-    index: int,
-    pair_keys: Mapping[int, PairKey],
-    digest: bytes,
+    added: Iterable[bytes],
+    subtracted: Iterable[bytes],
 ) -> None:
-    """Mask words in place so that the masks of the whole cohort sum to zero.
+    """Add and subtract the streams of seeds in place.
 
     Args:
         words: Residues, plane after plane.
         plane_lengths: Number of words of each plane.
         moduli: Modulus of each plane.
-        index: Position of this site in the cohort.
-        pair_keys: Key with the site at every other position.
-        digest: Digest of the whole question.
+        added: Seeds, 32 bytes each, of the streams to add.
+        subtracted: Seeds of the streams to subtract.
 
     Leaks:
-        Nothing: without the pair keys every masked word is uniform, whatever it was before.
+        Nothing: without one of the seeds every word is uniform, whatever it was before.
     """
+    signed = [(seed, add) for seed in added] + [(seed, subtract) for seed in subtracted]
     start = 0
     for plane, (length, modulus) in enumerate(zip(plane_lengths, moduli, strict=True)):
-        streams = [
-            (Keystream(key.derive(b"round", digest, plane.to_bytes(4, "big"))), peer > index)
-            for peer, key in pair_keys.items()
-        ]
+        if not length:
+            continue
+        number = plane.to_bytes(4, "big")
+        streams = [(Keystream(hkdf(seed, b"plane", number)), apply) for seed, apply in signed]
         for first in range(start, start + length, CHUNK_WORDS):
             chunk = words[first : min(first + CHUNK_WORDS, start + length)]
-            for stream, added in streams:
-                mask = stream.residues(chunk.size, modulus)
-                if added:
-                    add(chunk, mask, modulus)
-                else:
-                    subtract(chunk, mask, modulus)
+            for stream, apply in streams:
+                apply(chunk, stream.residues(chunk.size, modulus), modulus)
         start += length

@@ -1,13 +1,16 @@
-"""Secure sums by pairwise masks in Z_2**64: the default protection.
+"""Secure sums by masks in Z_2**64: the default protection.
 
 Every pair of sites shares a stream of uniform words for each question; the site that comes first
-in the cohort adds it to its answer, the other subtracts it (the semi-honest round of Bonawitz et
-al., CCS 2017, section 4.0.1). In the sum of the whole cohort all masks cancel, and no smaller sum
-can be read by anyone. The cohort is fixed: if a site does not answer, the round is lost.
+in the cohort adds it to its answer, the other subtracts it, and every site adds a stream of its
+own (Bonawitz et al., CCS 2017, section 4). In a sum the pairwise masks of its sites cancel; what
+is left is stripped with the seeds that these sites release once they agreed whom the sum covers.
+A site may leave at any step; see `roundmasks`.
 
 Leaks:
-    The coordinator learns the aggregate. It and up to N - 2 colluding sites together learn the sum
-    of the other sites' answers, which the aggregate and the colluders' own answers imply anyway.
+    The coordinator learns the sum over the survivors. It and any sites colluding with it learn the
+    sum of the other survivors' answers, which the aggregate and the colluders' own answers imply
+    anyway; that needs fewer colluders than ``Declaration.threshold`` and honest signatures on one
+    set of survivors, which the protocol checks.
 """
 
 from __future__ import annotations
@@ -16,23 +19,29 @@ from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import numpy as np
 
-from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
+from cipherdag.errors import OpeningRefusedError, ShareError
 from cipherdag.privacy.fixedpoint import (
     decode,
     encode,
     plane_lengths,
+    word_count,
     words_from_bytes,
     words_to_bytes,
 )
-from cipherdag.privacy.keystream import add_pair_masks, check_peers
-from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey
 from cipherdag.privacy.residues import WORD_MODULI, add
+from cipherdag.privacy.roundmasks import (
+    RoundMasks,
+    check_positions,
+    rebuild_seeds,
+    strip_masks,
+)
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector, WordVector
+    from cipherdag.privacy.pairkeys import PairKey
 
 
 class MaskingSite(Secret):
@@ -46,20 +55,17 @@ class MaskingSite(Secret):
         CohortError: There is no other site, or not one key for each.
     """
 
-    __slots__ = ("_index", "_pair_keys", "_shared")
+    __slots__ = ("_masks",)
 
     name: ClassVar[str] = "masking"
 
     def __init__(self, index: int, pair_keys: Mapping[int, PairKey]) -> None:
-        check_peers(index, pair_keys)
-        self._index = index
-        self._pair_keys = dict(pair_keys)
-        self._shared: set[bytes] = set()
+        self._masks = RoundMasks(index, pair_keys)
 
     @property
     def secret_size(self) -> int:
-        """Of all pair keys together."""
-        return KEY_BYTES * len(self._pair_keys)
+        """Of all pair keys and the seed of the current round together."""
+        return self._masks.secret_size
 
     @property
     def modulus(self) -> int:
@@ -71,30 +77,36 @@ class MaskingSite(Secret):
 
         Raises:
             BoundExceededError: A value is not finite or lies outside its bound.
-            CohortError: The declaration is for a cohort of another size.
+            CohortError: The declaration leaves this site out, names one without a pair key, or
+                contradicts itself.
             ReplayError: This site already shared something for this digest.
 
         Leaks:
-            Nothing without the shares of all other sites: the words are uniform.
+            Nothing without the seeds that `unmask` releases: the words are uniform.
         """
-        if declaration.cohort_size != len(self._pair_keys) + 1:
-            raise CohortError("the declaration is for a cohort of another size")
-        if declaration.digest in self._shared:
-            raise ReplayError("this question was answered before; a mask is never used twice")
+        self._masks.check(declaration)
         words = encode(answer, declaration, WORD_MODULI)
-        self._shared.add(declaration.digest)
-        add_pair_masks(
-            words,
-            plane_lengths(declaration, WORD_MODULI),
-            WORD_MODULI,
-            index=self._index,
-            pair_keys=self._pair_keys,
-            digest=declaration.digest,
-        )
+        lengths = plane_lengths(declaration, WORD_MODULI)
+        self._masks.mask(words, lengths, WORD_MODULI, declaration)
         return words_to_bytes(words)
 
-    def open(self, combined: bytes, declaration: Declaration) -> NoReturn:  # noqa: ARG002
+    def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
+        """Sealed pieces of this round's self mask; see `RoundMasks.escrow`."""
+        return self._masks.escrow(declaration)
+
+    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
+        """The seeds that the sum over the survivors needs; see `RoundMasks.unmask`."""
+        return self._masks.unmask(survivors, declaration)
+
+    def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
+        """A piece of the self mask of a survivor that left; see `RoundMasks.recover`."""
+        return self._masks.recover(vanished, piece, declaration)
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> NoReturn:
         """Always refused: the coordinator reads the sum itself."""
+        del combined, seeds, declaration
         raise OpeningRefusedError("under masking there is nothing that a site opens")
 
 
@@ -105,49 +117,73 @@ class MaskingCoordinator:
 
     @property
     def opened_by_site(self) -> bool:
-        """False: in the sum of all shares the masks are gone."""
+        """False: the survivors' seeds are all that is needed."""
         return False
 
-    def combine(self, shares: Sequence[bytes], declaration: Declaration) -> bytes:
-        """The sum of the shares of the whole cohort, in any order.
+    def check(self, share: bytes, declaration: Declaration) -> None:
+        """Raise ShareError for a share of wrong length, or with a word that is not reduced."""
+        read_share(share, declaration)
+
+    def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The masked sum of the survivors' shares, given by position.
 
         Raises:
-            ShareError: A share is missing, too many, or of another length than declared.
+            ShareError: There is no share, or one is of a site that was not asked, of another
+                length than declared, or not reduced.
 
         Leaks:
-            The aggregate, to the coordinator.
+            Nothing without the survivors' seeds.
         """
         return words_to_bytes(add_shares(shares, declaration))
 
-    def open(self, combined: bytes, declaration: Declaration) -> Aggregate:
+    def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The seeds of a survivor that left; see `roundmasks.rebuild_seeds`."""
+        return rebuild_seeds(pieces, declaration)
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> Aggregate:
         """The aggregate, of shape (declaration.length,).
 
+        Args:
+            combined: What `combine` yielded for the survivors' shares.
+            seeds: What each survivor's `MaskingSite.unmask` returned, by position.
+            declaration: What the shares were for.
+
         Raises:
-            ShareError: The sum has another length than declared.
-            AggregateRangeError: A share was missing, altered or for another question.
+            ShareError: The sum has another length than declared, or seeds are malformed or for
+                other survivors.
+            AggregateRangeError: A share or a seed was altered, missing or for another question.
 
         Leaks:
-            Nothing beyond the sum.
+            The sum over the survivors, to the coordinator.
         """
-        return decode(combined, declaration, WORD_MODULI)
+        words = words_from_bytes(combined, word_count(declaration, WORD_MODULI)).copy()
+        lengths = plane_lengths(declaration, WORD_MODULI)
+        strip_masks(words, lengths, WORD_MODULI, seeds=seeds, declaration=declaration)
+        return decode(words_to_bytes(words), declaration, WORD_MODULI)
 
 
-def add_shares(shares: Sequence[bytes], declaration: Declaration) -> WordVector:
+def read_share(share: bytes, declaration: Declaration) -> list[WordVector]:
+    """The planes of a share of words; raises ShareError unless all of them are reduced."""
+    lengths = plane_lengths(declaration, WORD_MODULI)
+    planes = np.split(words_from_bytes(share, sum(lengths)), np.cumsum(lengths)[:-1])
+    for plane, modulus in zip(planes, WORD_MODULI, strict=True):
+        if (plane > np.uint64(modulus - 1)).any():
+            raise ShareError("altered: a word is not reduced")
+    return planes
+
+
+def add_shares(shares: Mapping[int, bytes], declaration: Declaration) -> WordVector:
     """The sum of shares of words, plane by plane; raises ShareError as `combine` does."""
-    if len(shares) != declaration.cohort_size:
-        raise ShareError(
-            f"{len(shares)} shares came for a cohort of {declaration.cohort_size} sites"
-        )
-    ends = np.cumsum(plane_lengths(declaration, WORD_MODULI))
-    total = np.zeros(ends[-1], dtype=np.uint64)
-    for position, share in enumerate(shares):
+    lengths = plane_lengths(declaration, WORD_MODULI)
+    total = np.zeros(sum(lengths), dtype=np.uint64)
+    parts = np.split(total, np.cumsum(lengths)[:-1])
+    for position in check_positions(shares, declaration):
         try:
-            words = words_from_bytes(share, total.size)
+            planes = read_share(shares[position], declaration)
         except ShareError as error:
             raise ShareError(f"share {position} is {error.message}") from None
-        planes = zip(np.split(total, ends[:-1]), np.split(words, ends[:-1]), strict=True)
-        for (part, own), modulus in zip(planes, WORD_MODULI, strict=True):
-            if (own > np.uint64(modulus - 1)).any():
-                raise ShareError(f"share {position} has a word that is not reduced")
-            add(part, own, modulus)
+        for part, plane, modulus in zip(parts, planes, WORD_MODULI, strict=True):
+            add(part, plane, modulus)
     return total

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
-from cipherdag.errors import OpeningRefusedError
+from cipherdag.errors import OpeningRefusedError, ShareError
 from cipherdag.privacy.fixedpoint import decode, encode, words_to_bytes
-from cipherdag.privacy.masking import add_shares
+from cipherdag.privacy.masking import add_shares, read_share
 from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.roundmasks import check_positions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector
 
@@ -41,8 +42,26 @@ class UnprotectedSite:
         """
         return words_to_bytes(encode(answer, declaration, WORD_MODULI))
 
-    def open(self, combined: bytes, declaration: Declaration) -> NoReturn:  # noqa: ARG002
+    def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
+        """No piece: there is no mask."""
+        del declaration
+        return ()
+
+    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
+        """No seed: there is no mask."""
+        del survivors, declaration
+        return b""
+
+    def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
+        """No piece: there is no mask."""
+        del vanished, piece, declaration
+        return b""
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> NoReturn:
         """Always refused: the coordinator reads the sum itself."""
+        del combined, seeds, declaration
         raise OpeningRefusedError("without protection there is nothing that a site opens")
 
 
@@ -56,10 +75,24 @@ class UnprotectedCoordinator:
         """False: nothing is closed."""
         return False
 
-    def combine(self, shares: Sequence[bytes], declaration: Declaration) -> bytes:
-        """The sum of the answers of the whole cohort; raises ShareError as masking does."""
+    def check(self, share: bytes, declaration: Declaration) -> None:
+        """Raise ShareError for a share of wrong length, or with a word that is not reduced."""
+        read_share(share, declaration)
+
+    def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The sum of the survivors' answers; raises ShareError as masking does."""
         return words_to_bytes(add_shares(shares, declaration))
 
-    def open(self, combined: bytes, declaration: Declaration) -> Aggregate:
+    def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """No seed: a site that left after its share arrived is in the sum all the same."""
+        del pieces, declaration
+        return b""
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> Aggregate:
         """The aggregate, of shape (declaration.length,); errors as under masking."""
+        check_positions(seeds, declaration)
+        if any(seeds.values()):
+            raise ShareError("seeds came, but nothing is masked")
         return decode(combined, declaration, WORD_MODULI)

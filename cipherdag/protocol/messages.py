@@ -23,13 +23,17 @@ from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
 
 WIRE_VERSION: Final = 1
+AGREEMENT_DOMAIN: Final = b"cipherdag agreement"
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
-RECEIPT_DOMAIN: Final = b"cipherdag receipt"
+OPERATIONS: Final = frozenset(
+    {"invite", "offers", "sealed", "ask", "agree", "unmask", "recover", "open", "finish"}
+)
 
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
+    "agree", "agreed", "unmask", "unmasked", "recover", "recovered",
     "open", "opened", "finish", "closed", "refusal",
 ]  # fmt: skip
 Protection = Literal["masking", "bfv", "none"]
@@ -58,11 +62,21 @@ class Member(Body, frozen=True):
 
 
 class Invite(Body, frozen=True):
-    """Opens a session: the cohort in order, the protection and the algorithm."""
+    """Opens a session.
+
+    Attributes:
+        cohort: The sites in order.
+        protection: How answers are protected.
+        algorithm: What will be asked.
+        min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
+        colluders: Sites that may collude with the coordinator without learning more than sums.
+    """
 
     cohort: tuple[Member, ...]
     protection: Protection
     algorithm: str
+    min_survivors: int
+    colluders: int
 
 
 class Offer(Body, frozen=True):
@@ -86,19 +100,27 @@ class Seals(Body, frozen=True):
         transcript: Digest of all offers.
         ciphertexts: One per later site in cohort order.
         secrets: From the first site only, one sealed `SharedSecrets` per later site.
+        content: From the first site only, the sealed `SharedContent`, once for all.
         public_context: From the first site under BFV: the coordinator's key-free context.
     """
 
     transcript: bytes
     ciphertexts: tuple[bytes, ...]
     secrets: tuple[bytes, ...] = ()
+    content: bytes = b""
     public_context: bytes = b""
 
 
 class SharedSecrets(Body, frozen=True):
-    """What all sites know and the coordinator does not; it travels sealed, site to site."""
+    """Keys that all sites know and the coordinator does not; they travel sealed, site to site."""
 
     alignment_key: bytes
+    context_key: bytes
+
+
+class SharedContent(Body, frozen=True):
+    """What travels under the sites' context key: the BFV keys, if any, and the study's schema."""
+
     context: bytes
     schema: bytes
 
@@ -117,31 +139,74 @@ class Ready(Body, frozen=True):
 
 
 class Ask(Body, frozen=True):
-    """Round ``number``: a question, and every site's signature on the round before.
-
-    The receipts show each site that all were asked the same: a coordinator that splits its
-    questions cannot produce them.
-    """
+    """Round ``number``: a question to the sites at ``participants``, ascending positions."""
 
     number: int
+    participants: tuple[int, ...]
     question: Question
-    receipts: tuple[bytes, ...]
 
 
 class Share(Body, frozen=True):
-    """A protected answer and the receipt: the site's signature on the round's digest."""
+    """A protected answer, and a sealed piece of its self mask for every other participant."""
 
     digest: bytes
-    receipt: bytes
     share: bytes
+    escrow: tuple[bytes, ...]
+
+
+class Agree(Body, frozen=True):
+    """Proposes whom the sum of this round covers: ascending positions."""
+
+    digest: bytes
+    survivors: tuple[int, ...]
+
+
+class Agreed(Body, frozen=True):
+    """A site's signature on session, round, question and survivors.
+
+    It is also its receipt: a coordinator that asked the sites different questions cannot collect
+    these signatures on one digest.
+    """
+
+    signature: bytes
+
+
+class Unmask(Body, frozen=True):
+    """Asks for the seeds that the sum needs, with the signatures of all survivors in order."""
+
+    digest: bytes
+    survivors: tuple[int, ...]
+    signatures: tuple[bytes, ...]
+
+
+class Unmasked(Body, frozen=True):
+    """The seeds of a site's self mask and of its masks with sites that the sum leaves out."""
+
+    digest: bytes
+    seeds: bytes
+
+
+class Recover(Body, frozen=True):
+    """Asks for this site's piece of the self mask of a survivor that left; the piece is sealed."""
+
+    digest: bytes
+    vanished: int
+    piece: bytes
+
+
+class Recovered(Body, frozen=True):
+    """A site's piece of the self mask of a survivor that left."""
+
+    digest: bytes
+    piece: bytes
 
 
 class Open(Body, frozen=True):
-    """Asks a site to open the combined ciphertext of the current round, with all its receipts."""
+    """Asks a site to open the combined ciphertext of the round, with all survivors' seeds."""
 
     digest: bytes
     combined: bytes
-    receipts: tuple[bytes, ...]
+    seeds: tuple[bytes, ...]
 
 
 class Opened(Body, frozen=True):
@@ -152,9 +217,9 @@ class Opened(Body, frozen=True):
 
 
 class Finish(Body, frozen=True):
-    """Ends a session, with the receipts of the last round."""
+    """Ends a session after this many rounds."""
 
-    receipts: tuple[bytes, ...]
+    rounds: int
 
 
 class Closed(Body, frozen=True):
@@ -272,22 +337,46 @@ def digest(purpose: bytes, *parts: bytes) -> bytes:
     return state.digest()
 
 
-def question_digest(*, invite_digest: bytes, transcript: bytes, number: int, ask: Ask) -> bytes:
+def question_digest(*, invite_digest: bytes, transcript: bytes, ask: Ask) -> bytes:
     """The digest that keys, masks and signatures of a round are bound to.
 
     It covers the invite (session, cohort, protection, algorithm), the key agreement's transcript,
-    the round's number and the whole question.
+    the round's number, who is asked and the whole question.
     """
-    question = msgspec.msgpack.encode(ask.question, order="deterministic")
-    return digest(b"question", invite_digest, transcript, number.to_bytes(8, "big"), question)
+    return digest(b"question", invite_digest, transcript, encode(ask))
 
 
-def declaration(question: Question, digest_: bytes, cohort_size: int) -> Declaration:
+def content_digest(question: Question) -> bytes:
+    """Digest of a question alone, whoever is asked and in whichever round."""
+    return digest(b"content", msgspec.msgpack.encode(question, order="deterministic"))
+
+
+def fewest_survivors(n_sites: int, colluders: int) -> int:
+    """Fewest sites that a sum may cover: max(c + 2, floor((N + c) / 2) + 1), at most N.
+
+    Any two such sets share more than ``colluders`` sites, hence an honest one, and that one agrees
+    to a single set per question: no two sets of survivors can be played off against each other.
+    """
+    return min(n_sites, max(colluders + 2, (n_sites + colluders) // 2 + 1))
+
+
+def agreement_parts(
+    session: bytes, number: int, digest_: bytes, survivors: tuple[int, ...]
+) -> tuple[bytes, ...]:
+    """What a site signs when it agrees whom a sum covers."""
+    positions = b"".join(position.to_bytes(4, "big") for position in survivors)
+    return session, number.to_bytes(8, "big"), digest_, positions
+
+
+def declaration(ask: Ask, digest_: bytes, colluders: int) -> Declaration:
     """What a round's shares are for, as the privacy layer wants it."""
+    asked = len(ask.participants)
     return Declaration(
         digest=digest_,
-        cohort_size=cohort_size,
-        segments=tuple(_segment(encoding) for encoding in question.encodings),
+        cohort_size=asked,
+        segments=tuple(_segment(encoding) for encoding in ask.question.encodings),
+        participants=ask.participants,
+        threshold=max(1, min(colluders + 1, asked - 1)),
     )
 
 

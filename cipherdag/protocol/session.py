@@ -1,8 +1,9 @@
-"""One run at the coordinator: set-up, rounds, receipts, and nothing but sums coming back.
+"""One run at the coordinator: set-up, rounds, drop-outs, and nothing but sums coming back.
 
 Leaks:
     The coordinator sees signed public keys, equality of schemas, the number of variables, shares
-    that say nothing on their own, and each round's aggregate. It holds no key that opens a share.
+    that say nothing on their own, seeds that open nothing but the agreed sum, and each round's
+    aggregate. It holds no key that opens a share.
 """
 
 from __future__ import annotations
@@ -10,27 +11,24 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from cipherdag import errors
 from cipherdag.algorithms.questions import FloatVector, Question, question_kinds
 from cipherdag.errors import (
-    AggregateRangeError,
     InconsistentQuestionError,
     KeyAgreementError,
-    MalformedMessageError,
+    OutputError,
     SchemaMismatchError,
-    SignatureError,
+    ShareError,
     SiteUnreachableError,
 )
-from cipherdag.privacy.identity import SigningIdentity, verify
-from cipherdag.privacy.masking import MaskingCoordinator
-from cipherdag.privacy.unprotected import UnprotectedCoordinator
+from cipherdag.privacy.protections import coordinator_side
+from cipherdag.protocol import journal as log
+from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
-    COORDINATOR,
-    RECEIPT_DOMAIN,
     SESSION_BYTES,
+    Agree,
+    Agreed,
     Ask,
     Body,
     Closed,
@@ -43,47 +41,32 @@ from cipherdag.protocol.messages import (
     Opened,
     Protection,
     Ready,
-    Refusal,
+    Recover,
+    Recovered,
     Sealed,
     Seals,
     Share,
     Topic,
+    Unmask,
+    Unmasked,
+    content_digest,
     declaration,
-    decode,
     digest,
     encode,
-    open_envelope,
+    fewest_survivors,
     question_digest,
-    read_envelope,
-    seal_envelope,
 )
+from cipherdag.protocol.reports import DropOut, RoundReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
-    from cipherdag.protocol.engines.engine import Engine, SiteFailure
+    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.protocol.engines.engine import Engine
 
 Outcome = TypeVar("Outcome")
 Reply = TypeVar("Reply", bound=Body)
-
-
-@dataclass(frozen=True, slots=True)
-class RoundReport:
-    """One finished round: what was asked, what it cost, and which aggregate came back.
-
-    ``values`` are per site, ``aggregate`` is the SHA-256 of the sum in hexadecimal: equal for every
-    protection.
-    """
-
-    number: int
-    kind: str
-    label: str
-    values: int
-    seconds: float
-    bytes_sent_per_site: Mapping[str, int]
-    n_sites: int
-    aggregate: str
 
 
 class Session:
@@ -95,8 +78,10 @@ class Session:
         cohort: The sites in order; the first one makes what the sites share.
         protection: ``masking``, ``bfv`` or ``none``.
         algorithm: Name of the algorithm, which policies refer to.
+        colluders: Sites that may collude with the coordinator without learning more than sums.
         timeout_s: Seconds to wait for the slowest site.
         progress: Called after every round.
+        journal: Where the session is written down, and taken up again if it is not empty.
     """
 
     def __init__(
@@ -107,31 +92,51 @@ class Session:
         *,
         protection: Protection,
         algorithm: str,
+        colluders: int = 1,
         timeout_s: float = 600.0,
         progress: Callable[[RoundReport], None] | None = None,
+        journal: log.Journal | None = None,
     ) -> None:
-        self._engine = engine
-        self._identity = identity
-        self._invite = Invite(cohort=tuple(cohort), protection=protection, algorithm=algorithm)
-        self._session = os.urandom(SESSION_BYTES)
+        n_sites = len(cohort)
+        colluders = max(0, min(colluders, n_sites - 1))
+        self._invite = Invite(
+            cohort=tuple(cohort),
+            protection=protection,
+            algorithm=algorithm,
+            min_survivors=fewest_survivors(n_sites, colluders),
+            colluders=colluders,
+        )
+        self._journal = journal
+        self._replay = log.Replay(journal.entries if journal is not None else ())
+        opened = self._reopened()
+        self._session = os.urandom(SESSION_BYTES) if opened is None else opened.session
         self._invite_digest = digest(b"invite", self._session, encode(self._invite))
-        self._timeout_s = timeout_s
+        self._courier = Courier(
+            engine, identity, self._invite.cohort, session=self._session, timeout_s=timeout_s
+        )
         self._progress = progress
-        self._bytes = {member.name: 0 for member in cohort}
         self._reports: list[RoundReport] = []
-        self._receipts: tuple[bytes, ...] = ()
+        self._dropouts: list[DropOut] = []
+        self._number = 0
+        self._summed = 0
+        self._present = tuple(range(n_sites))
         self._transcript = b""
         self._aggregation: CoordinatorAggregation | None = None
 
     @property
     def rounds(self) -> tuple[RoundReport, ...]:
-        """All finished rounds."""
+        """All rounds finished by this object."""
         return tuple(self._reports)
+
+    @property
+    def dropouts(self) -> tuple[DropOut, ...]:
+        """The sites that left."""
+        return tuple(self._dropouts)
 
     @property
     def bytes_sent_per_site(self) -> dict[str, int]:
         """Bytes that left each site in this session, the set-up included."""
-        return dict(self._bytes)
+        return self._courier.bytes_received
 
     def open(self) -> int:
         """Agree keys and check that all sites follow one schema.
@@ -144,24 +149,36 @@ class Session:
             PrivacyError: A site refused, or a message was altered.
             SiteUnreachableError: A site did not answer.
         """
-        offers = self._relay("invite", self._invite, "offer", Offer)
-        if any(offer.invite_digest != self._invite_digest for _, offer in offers):
+        protection = self._invite.protection
+        opened = self._reopened()
+        if opened is not None:
+            self._transcript = opened.transcript
+            self._aggregation = coordinator_side(protection, opened.public_context)
+            return opened.n_variables
+        offers, raw = self._all("invite", self._invite, "offer", Offer)
+        if any(offer.invite_digest != self._invite_digest for offer in offers):
             raise KeyAgreementError("a site answered another invite")
-        bundle = Offers(envelopes=tuple(raw for raw, _ in offers))
-        seals = self._relay("offers", bundle, "seals", Seals)
-        transcript = digest(b"offers", self._invite_digest, *bundle.envelopes)
-        envelopes = tuple(raw for raw, _ in seals)
-        self._transcript = digest(b"sealed", transcript, *envelopes)
-        self._aggregation = self._coordinator_side(seals[0][1])
-        ready = [r for _, r in self._relay("sealed", Sealed(envelopes=envelopes), "ready", Ready)]
-        first = ready[0]
+        transcript = digest(b"offers", self._invite_digest, *raw)
+        seals, raw = self._all("offers", Offers(envelopes=raw), "seals", Seals)
+        self._transcript = digest(b"sealed", transcript, *raw)
+        self._aggregation = coordinator_side(protection, seals[0].public_context)
+        ready, _ = self._all("sealed", Sealed(envelopes=raw), "ready", Ready)
         for member, reply in zip(self._invite.cohort, ready, strict=True):
-            if reply != first:
+            if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
-        return first.n_variables
+        self._write(
+            log.Opened(
+                session=self._session,
+                invite=self._invite,
+                transcript=self._transcript,
+                public_context=seals[0].public_context,
+                n_variables=ready[0].n_variables,
+            )
+        )
+        return ready[0].n_variables
 
     def run(self, asking: Generator[Question, FloatVector, Outcome]) -> Outcome:
-        """Drive an algorithm's generator to its end, then close the session's rounds."""
+        """Drive an algorithm's generator to its end."""
         try:
             question = next(asking)
             while True:
@@ -171,138 +188,230 @@ class Session:
             return outcome
 
     def ask(self, question: Question) -> FloatVector:
-        """One round: the sum of all sites' answers, shape (sum of the encodings' lengths,).
+        """One round: the sum of the sites' answers, shape (sum of the encodings' lengths,).
+
+        A site that does not answer is left out where enough others are there, from this round on.
 
         Raises:
+            SiteUnreachableError: Too few sites are left for a sum.
             InconsistentQuestionError: A site answered another question.
             AggregateRangeError: The sum lies outside what the cohort can produce.
             PrivacyError: A site refused, or a message was altered.
         """
-        started, before = time.perf_counter(), dict(self._bytes)
-        number = len(self._reports) + 1
-        ask = Ask(number=number, question=question, receipts=self._receipts)
-        bound_to = question_digest(
-            invite_digest=self._invite_digest, transcript=self._transcript, number=number, ask=ask
+        stored = self._replay.next_sum(content_digest(question))
+        self._number, self._present = self._replay.position or (self._number, self._present)
+        if stored is not None:
+            return stored
+        self._replay.position = None
+        started, before = time.perf_counter(), self._courier.bytes_received
+        values: FloatVector | None = None
+        while values is None:
+            values = self._attempt(question)
+        sent = self._courier.bytes_received
+        report = RoundReport(
+            number=self._number,
+            kind=question_kinds(question),
+            label=question.label,
+            values=len(values),
+            seconds=time.perf_counter() - started,
+            bytes_sent_per_site={name: sent[name] - before[name] for name in sent},
+            n_sites=self._summed,
+            n_cohort=len(self._invite.cohort),
+            aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
         )
-        shares = [share for _, share in self._relay("ask", ask, "share", Share)]
-        self._check_receipts(shares, number, bound_to)
-        self._receipts = tuple(share.receipt for share in shares)
-        declared = declaration(question, bound_to, len(self._invite.cohort))
-        values = self._sum([share.share for share in shares], declared)
-        self._report(
-            RoundReport(
-                number=number,
-                kind=question_kinds(question),
-                label=question.label,
-                values=declared.length,
-                seconds=time.perf_counter() - started,
-                bytes_sent_per_site={n: count - before[n] for n, count in self._bytes.items()},
-                n_sites=len(self._invite.cohort),
-                aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
+        self._write(
+            log.Summed(
+                number=self._number,
+                content=content_digest(question),
+                present=self._present,
+                values=values.astype("<f8").tobytes(),
             )
         )
-        return values
-
-    def finish(self) -> dict[str, Closed]:
-        """Show every site the last receipts and take the heads of their ledgers."""
-        replies = self._relay("finish", Finish(receipts=self._receipts), "closed", Closed)
-        names = [member.name for member in self._invite.cohort]
-        return dict(zip(names, [closed for _, closed in replies], strict=True))
-
-    def _report(self, report: RoundReport) -> None:
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)
+        return values
 
-    def _sum(self, shares: list[bytes], declared: Declaration) -> FloatVector:
-        aggregation = self._aggregation
-        if aggregation is None:
-            raise KeyAgreementError("the session was not set up")
-        combined = aggregation.combine(shares, declared)
-        if aggregation.opened_by_site:
-            combined = self._opened(combined, declared)
-        return aggregation.open(combined, declared).values
+    def finish(self) -> dict[str, Closed]:
+        """End the session at the sites still there and take the heads of their ledgers."""
+        request = Finish(rounds=self._number)
+        replies = self._courier.exchange(
+            "finish", dict.fromkeys(self._present, request), "closed", Closed
+        )
+        for position, reason in replies.failures.items():
+            self._leave(position, "finish", reason, in_sum=True)
+        return {self._name(position): closed for position, closed in replies.bodies.items()}
 
-    def _opened(self, combined: bytes, declared: Declaration) -> bytes:
-        """Have a site open the sum; the sites take turns."""
-        opener = self._invite.cohort[len(self._reports) % len(self._invite.cohort)]
-        request = Open(digest=declared.digest, combined=combined, receipts=self._receipts)
-        _, opened = self._exchange("open", request, [opener], "opened", Opened)[0]
-        if opened.digest != declared.digest:
-            raise AggregateRangeError("the opened sum is not of this round", site=opener.name)
-        return opened.words
+    def _attempt(self, question: Question) -> FloatVector | None:
+        """One try at a round; None where it was given up before anything was opened."""
+        self._number += 1
+        ask = Ask(number=self._number, participants=self._present, question=question)
+        bound_to = question_digest(
+            invite_digest=self._invite_digest, transcript=self._transcript, ask=ask
+        )
+        declared = declaration(ask, bound_to, self._invite.colluders)
+        shares = self._shares(ask, declared)
+        survivors = self._replay.agreed(self._number) or tuple(sorted(shares))
+        self._require(survivors, "share")
+        self._write(log.Agreeing(number=self._number, survivors=survivors))
+        proposal = Agree(digest=bound_to, survivors=survivors)
+        agreed = self._courier.exchange(
+            "agree", dict.fromkeys(survivors, proposal), "agreed", Agreed
+        )
+        if agreed.failures:
+            self._give_up(agreed.failures, survivors)
+            return None
+        seeds = self._seeds(survivors, agreed.bodies, shares, declared)
+        self._summed = len(survivors)
+        return self._sum({p: shares[p].share for p in survivors}, seeds, declared)
 
-    def _check_receipts(self, shares: list[Share], number: int, bound_to: bytes) -> None:
-        parts = (self._session, number.to_bytes(8, "big"), bound_to)
-        for member, share in zip(self._invite.cohort, shares, strict=True):
-            if share.digest != bound_to:
-                raise InconsistentQuestionError("it answered another question", site=member.name)
-            verify(member.identity, share.receipt, RECEIPT_DOMAIN, *parts)
+    def _shares(self, ask: Ask, declared: Declaration) -> dict[int, Share]:
+        """The usable shares; a site whose share does not fit is left out like one that is gone."""
+        replies = self._courier.exchange(
+            "ask", dict.fromkeys(ask.participants, ask), "share", Share
+        )
+        for position, share in list(replies.bodies.items()):
+            if share.digest != declared.digest:
+                raise InconsistentQuestionError(
+                    "it answered another question", site=self._name(position)
+                )
+            try:
+                self._check(share, declared)
+            except ShareError as error:
+                replies.failures[position] = error.message
+                del replies.bodies[position]
+        for position, reason in replies.failures.items():
+            self._leave(position, "share", reason, in_sum=False)
+        return replies.bodies
 
-    def _coordinator_side(self, first: Seals) -> CoordinatorAggregation:
-        if self._invite.protection == "masking":
-            return MaskingCoordinator()
-        if self._invite.protection == "none":
-            return UnprotectedCoordinator()
-        from cipherdag.privacy.bfv import BfvCoordinator
+    def _check(self, share: Share, declared: Declaration) -> None:
+        if len(share.escrow) not in (0, len(declared.sites) - 1):
+            raise ShareError("its sealed pieces are not one for every other site")
+        self._protection.check(share.share, declared)
 
-        return BfvCoordinator(first.public_context)
-
-    def _relay(
-        self, operation: Topic, body: Body, topic: Topic, kind: type[Reply]
-    ) -> list[tuple[bytes, Reply]]:
-        return self._exchange(operation, body, self._invite.cohort, topic, kind)
-
-    def _exchange(
+    def _seeds(
         self,
-        operation: Topic,
-        body: Body,
-        members: Sequence[Member],
-        topic: Topic,
-        kind: type[Reply],
-    ) -> list[tuple[bytes, Reply]]:
-        message = seal_envelope(
-            self._identity,
-            session=self._session,
-            sender=COORDINATOR,
-            topic=operation,
-            body=body,
+        survivors: tuple[int, ...],
+        agreed: dict[int, Agreed],
+        shares: dict[int, Share],
+        declared: Declaration,
+    ) -> dict[int, bytes]:
+        """The survivors' seeds, recovered by the others for a site that left after agreeing."""
+        request = Unmask(
+            digest=declared.digest,
+            survivors=survivors,
+            signatures=tuple(agreed[position].signature for position in survivors),
         )
-        names = [member.name for member in members]
-        replies = self._engine.call(
-            operation, dict.fromkeys(names, message), timeout_s=self._timeout_s
+        replies = self._courier.exchange(
+            "unmask", dict.fromkeys(survivors, request), "unmasked", Unmasked
         )
-        return [self._read(member, replies.get(member.name), topic, kind) for member in members]
+        seeds = {position: reply.seeds for position, reply in replies.bodies.items()}
+        self._present = tuple(sorted(seeds))
+        for vanished, reason in replies.failures.items():
+            self._leave(vanished, "unmask", reason, in_sum=True)
+            if len(survivors) < len(declared.sites):
+                raise SiteUnreachableError(
+                    "it left after another site had left in the same round, so its masks are lost",
+                    site=self._name(vanished),
+                )
+            seeds[vanished] = self._recover(vanished, shares[vanished], declared)
+        self._require(self._present, "unmask")
+        return seeds
 
-    def _read(
-        self, member: Member, reply: bytes | SiteFailure | None, topic: Topic, kind: type[Reply]
-    ) -> tuple[bytes, Reply]:
-        if not isinstance(reply, bytes):
-            reason = reply.reason if reply is not None else "no reply"
-            raise SiteUnreachableError(f"it did not answer ({reason})", site=member.name)
-        self._bytes[member.name] += len(reply)
-        try:
-            asked_topic: Topic = topic if read_envelope(reply).topic != "refusal" else "refusal"
-            body = open_envelope(
-                reply,
-                identity=member.identity,
-                session=self._session,
-                sender=member.name,
-                topic=asked_topic,
+    def _recover(self, vanished: int, share: Share, declared: Declaration) -> bytes:
+        if not share.escrow:
+            return self._protection.rebuild({}, declared)
+        others = [position for position in declared.sites if position != vanished]
+        sealed = dict(zip(others, share.escrow, strict=True))
+        bodies = {
+            position: Recover(digest=declared.digest, vanished=vanished, piece=sealed[position])
+            for position in self._present
+        }
+        replies = self._courier.exchange("recover", bodies, "recovered", Recovered)
+        pieces = {position: reply.piece for position, reply in replies.bodies.items()}
+        if len(pieces) < declared.threshold:
+            raise SiteUnreachableError(
+                f"its mask needs {declared.threshold} sites to recover, {len(pieces)} answered",
+                site=self._name(vanished),
             )
-            if asked_topic == "refusal":
-                raise refusal_error(decode(body, Refusal), member.name)
-            return reply, decode(body, kind)
-        except (MalformedMessageError, SignatureError) as error:
-            error.site = error.site or member.name
-            raise
+        return self._protection.rebuild(pieces, declared)
 
+    def _sum(
+        self, shares: dict[int, bytes], seeds: dict[int, bytes], declared: Declaration
+    ) -> FloatVector:
+        combined = self._protection.combine(shares, declared)
+        if self._protection.opened_by_site:
+            combined = self._opened(combined, seeds, declared)
+        return self._protection.open(combined, seeds, declared).values
 
-def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
-    """The error that a site's refusal names, as this side's own exception."""
-    kind = getattr(errors, refusal.error, None)
-    if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
-        return MalformedMessageError("it refused with an unknown error", site=site)
-    known: type[errors.CipherdagError] = kind
-    summary = (known.__doc__ or "").split("\n")[0].rstrip(".;")
-    return known(refusal.message or f"{refusal.error}: {summary}", site=site)
+    def _opened(self, combined: bytes, seeds: dict[int, bytes], declared: Declaration) -> bytes:
+        """Have a site open the sum; the sites take turns, and the next one steps in if need be."""
+        request = Open(
+            digest=declared.digest,
+            combined=combined,
+            seeds=tuple(seeds[position] for position in sorted(seeds)),
+        )
+        turn = self._number % len(self._present)
+        for opener in (*self._present[turn:], *self._present[:turn]):
+            replies = self._courier.exchange("open", {opener: request}, "opened", Opened)
+            if opener in replies.bodies and replies.bodies[opener].digest == declared.digest:
+                return replies.bodies[opener].words
+            self._leave(opener, "open", replies.failures.get(opener, "foreign sum"), in_sum=True)
+            self._present = tuple(position for position in self._present if position != opener)
+        raise SiteUnreachableError("no site is left to open the sum")
+
+    def _give_up(self, failures: dict[int, str], survivors: tuple[int, ...]) -> None:
+        """Nothing of this round was opened, so the question may be asked again, of fewer sites."""
+        for position, reason in failures.items():
+            self._leave(position, "agree", reason, in_sum=False)
+        self._present = tuple(p for p in survivors if p not in failures)
+        self._write(log.GivenUp(number=self._number, present=self._present))
+        self._require(self._present, "agree")
+
+    def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
+        self._dropouts.append(DropOut(self._name(position), self._number, step, reason, in_sum))
+
+    def _require(self, survivors: tuple[int, ...], step: str) -> None:
+        fewest = self._invite.min_survivors
+        if len(survivors) >= fewest:
+            return
+        gone = [d for d in self._dropouts if d.round == self._number] or self._dropouts
+        names = ", ".join(f"'{left.site}' ({left.reason})" for left in gone)
+        raise SiteUnreachableError(
+            f"round {self._number}, {step}: no answer from {names}; {len(survivors)} of "
+            f"{len(self._invite.cohort)} sites remain, {fewest} are needed",
+            site=gone[0].site if gone else None,
+        )
+
+    def _all(
+        self, operation: Topic, body: Body, topic: Topic, kind: type[Reply]
+    ) -> tuple[list[Reply], tuple[bytes, ...]]:
+        """Ask the whole cohort; the set-up needs every site."""
+        replies = self._courier.exchange(operation, dict.fromkeys(self._present, body), topic, kind)
+        for position, reason in replies.failures.items():
+            raise SiteUnreachableError(
+                f"it did not answer the {operation} ({reason})", site=self._name(position)
+            )
+        return (
+            [replies.bodies[position] for position in self._present],
+            tuple(replies.envelopes[position] for position in self._present),
+        )
+
+    @property
+    def _protection(self) -> CoordinatorAggregation:
+        if self._aggregation is None:
+            raise KeyAgreementError("the session was not set up")
+        return self._aggregation
+
+    def _name(self, position: int) -> str:
+        return self._invite.cohort[position].name
+
+    def _write(self, entry: log.Entry) -> None:
+        if self._journal is not None:
+            self._journal.write(entry)
+
+    def _reopened(self) -> log.Opened | None:
+        opened = self._replay.opened
+        if opened is not None and opened.invite != self._invite:
+            raise OutputError("the journal is of another cohort, protection or algorithm")
+        return opened

@@ -6,8 +6,9 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+import msgspec
 import numpy as np
 
 from cipherdag.algorithms.questions import (
@@ -20,11 +21,14 @@ from cipherdag.algorithms.questions import (
     Question,
     SeparatorSearch,
     SingleQuestion,
+    WeightedEvidence,
 )
 from cipherdag.errors import MalformedMessageError, MixedTypesError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from cipherdag.sites.compute.evidence import CITest
     from cipherdag.sites.compute.separators import BestSeparators
@@ -42,7 +46,7 @@ class Respondent:
     def __init__(self, n_variables: int, make_test: Callable[[CITestSpec], CITest]) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
-        self._tests: dict[tuple[str, str, float], CITest] = {}
+        self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
 
     @property
@@ -65,6 +69,8 @@ class Respondent:
 
         if isinstance(question, EdgeVotes):
             return self._edge_votes(question)
+        if isinstance(question, WeightedEvidence):
+            return self._weighted_evidence(question)
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
             return candidate_scores(self._test(question.search.test), question)
@@ -91,6 +97,12 @@ class Respondent:
         edges = question.skeleton.edges()
         return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
 
+    def _weighted_evidence(self, question: WeightedEvidence) -> FloatVector:
+        from cipherdag.sites.compute.weighted import weighted_evidence
+
+        self._check_variables(question.n_variables)
+        return weighted_evidence(self._test(question.test), question)
+
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators
 
@@ -103,7 +115,7 @@ class Respondent:
             raise MalformedMessageError("the question speaks of another number of variables")
 
     def _test(self, spec: CITestSpec) -> CITest:
-        key = (spec.name, spec.dof, spec.min_rows_per_cell)
+        key = msgspec.structs.replace(spec, alpha=0.5)  # the outcomes do not depend on alpha
         if key not in self._tests:
             self._tests[key] = self._make_test(spec)
         return self._tests[key]
@@ -122,23 +134,53 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
     """
 
     def make(spec: CITestSpec) -> CITest:
-        name = spec.name
-        if name == "auto":
+        name: str = spec.name
+        if name in ("auto", "by-type") and table.kind != "mixed":
             name = "fisherz" if table.kind == "continuous" else "g2"
-        if name == "fisherz" and table.values is not None and table.codes is None:
+        if name in ("g2", "pearson") and table.kind == "discrete":
+            return _table_test(table, spec, "g2" if name == "g2" else "pearson", device)
+        if (name == "fisherz" and table.kind == "continuous") or name == "by-type":
             from cipherdag.sites.compute.fisherz import FisherZTest
 
-            return FisherZTest(table.values, device=device)
-        if name in ("g2", "pearson") and table.codes is not None and table.values is None:
-            from cipherdag.sites.compute.discrete import DiscreteTest
+            return FisherZTest(_numbers(table, spec), device=device)
+        if name == "likelihood-ratio":
+            from cipherdag.sites.compute.mixed import LikelihoodRatioTest
 
-            return DiscreteTest(
-                table.codes,
-                statistic="g2" if name == "g2" else "pearson",
-                dof=spec.dof,
-                min_rows_per_cell=spec.min_rows_per_cell,
-                device=device,
-            )
+            binary = np.array(table.cardinalities) > 0
+            return LikelihoodRatioTest(_numbers(table, spec), binary, device=device)
         raise MixedTypesError(f"the test '{spec.name}' cannot treat {table.kind} columns")
 
     return make
+
+
+def _table_test(
+    table: SiteTable, spec: CITestSpec, statistic: Literal["g2", "pearson"], device: str
+) -> CITest:
+    from cipherdag.sites.compute.discrete import DiscreteTest
+    from cipherdag.sites.compute.weighted import VaryingOnly
+
+    assert table.codes is not None, "a discrete table has codes"
+    test = DiscreteTest(
+        table.codes,
+        statistic=statistic,
+        dof=spec.dof,
+        min_rows_per_cell=spec.min_rows_per_cell,
+        device=device,
+    )
+    return VaryingOnly(test, table.varies()) if spec.constant == "untestable" else test
+
+
+def _numbers(table: SiteTable, spec: CITestSpec) -> NDArray[np.float64]:
+    """All columns as numbers, shape (n, p): a discrete one's two categories become 0 and 1."""
+    if table.codes is None:
+        assert table.values is not None, "a table has codes or values"
+        return table.values
+    many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+    if many:
+        raise MixedTypesError(
+            f"the test '{spec.name}' takes discrete columns of two categories only",
+            column=many[0],
+        )
+    discrete = np.array(table.cardinalities) > 0
+    codes = np.where(table.codes >= 0, table.codes, np.nan)
+    return codes if table.values is None else np.where(discrete, codes, table.values)

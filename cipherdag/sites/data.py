@@ -71,6 +71,11 @@ class SiteTable:
         """Number of categories or bins of every variable; 0 for a continuous one."""
         return tuple(column.cardinality for column in self.schema.variables)
 
+    def varies(self) -> NDArray[np.bool_]:
+        """Whether every variable has at least two values in these rows, shape (p,)."""
+        present = (_present(self, variable) for variable in range(len(self.names)))
+        return np.array([len(own) > 0 and own.min() != own.max() for own in present], dtype=bool)
+
     def take(self, rows: RowIndex) -> SiteTable:
         """The table of some rows, by position, shape (m,); a column may then be constant."""
         return replace(

@@ -16,17 +16,18 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
 from cipherdag.privacy.keyed import keyed_digest
-from cipherdag.privacy.masking import MaskingSite
 from cipherdag.privacy.pairkeys import (
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
 )
+from cipherdag.privacy.protections import site_side
 from cipherdag.privacy.sealing import seal, unseal
-from cipherdag.privacy.unprotected import UnprotectedSite
 from cipherdag.protocol.messages import (
     Invite,
     Offer,
@@ -34,6 +35,7 @@ from cipherdag.protocol.messages import (
     Ready,
     Sealed,
     Seals,
+    SharedContent,
     SharedSecrets,
     decode,
     digest,
@@ -47,8 +49,9 @@ if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import SiteAggregation
     from cipherdag.privacy.identity import SigningIdentity
 
-ALIGNMENT_KEY_BYTES = 32
-SEALING_PURPOSE = b"shared secrets"
+SHARED_KEY_BYTES = 32
+SECRETS_PURPOSE = b"shared secrets"
+CONTENT_PURPOSE = b"shared content"
 
 log = logging.getLogger("cipherdag.site")
 
@@ -90,7 +93,7 @@ class Handshake:
         self._names = [member.name for member in invite.cohort]
         _check_cohort(invite, name, pinned)
         self._identities = [member.identity for member in invite.cohort]
-        self._index = self._names.index(name)
+        self.index = self._names.index(name)
         self._identity = identity
         self._schema = schema
         self._session = session
@@ -121,55 +124,50 @@ class Handshake:
         opened = self._opened_offers(offers)
         self._transcript = digest(b"offers", self.invite_digest, *offers.envelopes)
         ciphertexts = []
-        for later in range(self._index + 1, len(self._names)):
+        for later in range(self.index + 1, len(self._names)):
             ciphertext, self._pair_keys[later] = agree_as_initiator(
                 self._keys,
                 opened[later].x25519,
                 opened[later].mlkem,
                 self._transcript,
-                self._index,
+                self.index,
                 later,
             )
             ciphertexts.append(ciphertext)
         self._offers = opened
-        secrets, public_context = self._shared_secrets() if self._index == 0 else ((), b"")
-        return Seals(
-            transcript=self._transcript,
-            ciphertexts=tuple(ciphertexts),
-            secrets=secrets,
-            public_context=public_context,
-        )
+        seals = Seals(transcript=self._transcript, ciphertexts=tuple(ciphertexts))
+        return self._with_secrets(seals) if self.index == 0 else seals
 
-    def finish(self, sealed: Sealed) -> tuple[Keyring, Ready, int]:
+    def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
 
         Returns:
-            The keyring, the reply (its ``n_variables`` is left at 0 for the runtime to fill in)
-            and this site's position in the cohort.
+            The keyring, and the reply; its ``n_variables`` is left at 0 for the runtime to fill in.
 
         Raises:
             KeyAgreementError: A ciphertext is missing or belongs to other offers.
             SchemaMismatchError: The first site's schema is another one.
         """
         seals = self._opened_seals(sealed)
-        for earlier in range(self._index):
+        for earlier in range(self.index):
             ciphertexts = seals[earlier].ciphertexts
             self._pair_keys[earlier] = agree_as_responder(
                 self._keys,
                 self._offers[earlier].x25519,
-                ciphertexts[self._index - earlier - 1],
+                ciphertexts[self.index - earlier - 1],
                 self._transcript,
                 earlier,
-                self._index,
+                self.index,
             )
-        secrets = self._own_secrets or self._unsealed(seals[0])
-        if secrets.schema != self._schema:
-            log.error("this site's schema differs from the study's: %s", self._difference(secrets))
+        alignment_key, content = self._shared(seals[0])
+        if content.schema != self._schema:
+            log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
-        proof = keyed_digest(secrets.alignment_key, b"schema", self._session, self._schema)
-        keyring = Keyring(self._aggregation(secrets), transcript)
-        return keyring, Ready(schema_digest=proof, n_variables=0), self._index
+        proof = keyed_digest(alignment_key, b"schema", self._session, self._schema)
+        aggregation = site_side(self._protection, self.index, self._pair_keys, content.context)
+        keyring = Keyring(aggregation, transcript)
+        return keyring, Ready(schema_digest=proof, n_variables=0)
 
     def _opened_offers(self, offers: Offers) -> list[Offer]:
         self._check_count(len(offers.envelopes))
@@ -179,7 +177,7 @@ class Handshake:
         ]
         if any(offer.invite_digest != self.invite_digest for offer in opened):
             raise KeyAgreementError("a site answered another invite than this one")
-        if opened[self._index] != self.offer():
+        if opened[self.index] != self.offer():
             raise KeyAgreementError("this site's own offer was altered")
         for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
             if len(set(keys)) != len(keys):
@@ -216,7 +214,8 @@ class Handshake:
         if count != len(self._names):
             raise KeyAgreementError(f"{count} messages were relayed for {len(self._names)} sites")
 
-    def _shared_secrets(self) -> tuple[tuple[bytes, ...], bytes]:
+    def _with_secrets(self, seals: Seals) -> Seals:
+        """Add what the first site makes for all: small keys for each, the large context once."""
         context, public_context = b"", b""
         if self._protection == "bfv":
             from cipherdag.privacy.bfv import BfvContext
@@ -224,34 +223,37 @@ class Handshake:
             fresh = BfvContext.generate()
             context, public_context = fresh.secret_bytes(), fresh.public_bytes()
         self._own_secrets = SharedSecrets(
-            alignment_key=os.urandom(ALIGNMENT_KEY_BYTES), context=context, schema=self._schema
+            alignment_key=os.urandom(SHARED_KEY_BYTES), context_key=os.urandom(SHARED_KEY_BYTES)
         )
+        content = encode(SharedContent(context=context, schema=self._schema))
         plaintext = encode(self._own_secrets)
-        sealed = tuple(
-            seal(self._pair_keys[later], SEALING_PURPOSE, plaintext, self._transcript)
-            for later in range(1, len(self._names))
+        return msgspec.structs.replace(
+            seals,
+            secrets=tuple(
+                seal(self._pair_keys[later], SECRETS_PURPOSE, plaintext, self._transcript)
+                for later in range(1, len(self._names))
+            ),
+            content=seal(
+                PairKey(self._own_secrets.context_key), CONTENT_PURPOSE, content, self._transcript
+            ),
+            public_context=public_context,
         )
-        return sealed, public_context
 
-    def _unsealed(self, first: Seals) -> SharedSecrets:
-        sealed = first.secrets[self._index - 1]
-        plaintext = unseal(self._pair_keys[0], SEALING_PURPOSE, sealed, self._transcript)
-        return decode(plaintext, SharedSecrets)
+    def _shared(self, first: Seals) -> tuple[bytes, SharedContent]:
+        """The sites' alignment key, and the study's schema and context."""
+        secrets = self._own_secrets
+        if secrets is None:
+            sealed = first.secrets[self.index - 1]
+            plaintext = unseal(self._pair_keys[0], SECRETS_PURPOSE, sealed, self._transcript)
+            secrets = decode(plaintext, SharedSecrets)
+        key = PairKey(secrets.context_key)
+        content = unseal(key, CONTENT_PURPOSE, first.content, self._transcript)
+        return secrets.alignment_key, decode(content, SharedContent)
 
-    def _aggregation(self, secrets: SharedSecrets) -> SiteAggregation:
-        if self._protection == "masking":
-            return MaskingSite(self._index, self._pair_keys)
-        if self._protection == "none":
-            return UnprotectedSite()
-        from cipherdag.privacy.bfv import BfvContext, BfvSite
-
-        context = BfvContext.from_secret_bytes(secrets.context)
-        return BfvSite(self._index, self._pair_keys, context)
-
-    def _difference(self, secrets: SharedSecrets) -> str:
+    def _difference(self, content: SharedContent) -> str:
         """For the site's own screen: which lines only one of the two schemas has."""
         own = set(self._schema.decode("utf-8", "replace").splitlines())
-        theirs = set(secrets.schema.decode("utf-8", "replace").splitlines())
+        theirs = set(content.schema.decode("utf-8", "replace").splitlines())
         return f"only here {sorted(own - theirs)}, only in the study {sorted(theirs - own)}"
 
 

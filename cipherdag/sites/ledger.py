@@ -212,7 +212,8 @@ def _read(line: str, number: int) -> SignedRelease:
         signed = msgspec.json.decode(line, type=SignedRelease)
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise LedgerError(f"line {number} is not a record", line=number) from None
-    if _canonical(signed) != line:
+    # hexadecimal can be written in two cases; only one of them is ours
+    if _canonical(signed) != line or signed.signature != signed.signature.lower():
         raise LedgerError(f"line {number} is not in canonical form", line=number)
     return signed
 

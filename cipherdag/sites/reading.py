@@ -255,8 +255,8 @@ def _csv_rows(text: io.TextIOWrapper, file: str) -> Iterator[list[str]]:
 
 def _parquet_table(raw: io.BufferedReader, file: str) -> RawTable:
     try:
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.parquet as pq  # noqa: PLC0415
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError as error:
         raise UnreadableDataError(
             "Parquet files need pyarrow, which is not installed",
@@ -273,7 +273,7 @@ def _parquet_table(raw: io.BufferedReader, file: str) -> RawTable:
 
 
 def _frame_table(frame: object, file: str) -> RawTable:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
         kind = type(frame).__name__
@@ -288,7 +288,7 @@ def _frame_table(frame: object, file: str) -> RawTable:
 
 
 def _series_cells(series: pd.Series, file: str) -> Cells:
-    import pandas as pd  # noqa: PLC0415
+    import pandas as pd
 
     kinds = pd.api.types
     numeric = kinds.is_numeric_dtype(series) and not kinds.is_bool_dtype(series)

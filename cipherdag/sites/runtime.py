@@ -1,31 +1,24 @@
 """What a site runs: bytes in, bytes out, and every rule checked before anything leaves.
 
 Acceptance rules of an incoming message, in this order: length and strict form; the coordinator's
-pinned signature; session; step or round number; every site's receipt of the round before; the
-site's policy. Only then is the answer computed, protected, recorded in the ledger and sent.
+pinned signature; session; the step or round it belongs to (`rounds` has the table); the site's
+policy. Only then is the answer computed, protected, recorded in the ledger and sent.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from cipherdag.algorithms.questions import question_kinds
-from cipherdag.errors import (
-    CipherdagError,
-    InconsistentQuestionError,
-    PrivacyError,
-    ReplayError,
-    SignatureError,
-)
-from cipherdag.privacy.identity import SigningIdentity, verify
+from cipherdag.errors import CipherdagError, PrivacyError, ReplayError
 from cipherdag.protocol.messages import (
     COORDINATOR,
-    RECEIPT_DOMAIN,
     SESSION_BYTES,
+    Agree,
     Ask,
     Body,
     Closed,
@@ -33,30 +26,32 @@ from cipherdag.protocol.messages import (
     Invite,
     Offers,
     Open,
-    Opened,
+    Recover,
     Refusal,
     Sealed,
-    Share,
     Topic,
-    declaration,
+    Unmask,
     decode,
     digest,
     open_envelope,
-    question_digest,
     read_envelope,
     seal_envelope,
 )
-from cipherdag.sites.handshake import Handshake, Keyring
+from cipherdag.sites.handshake import Handshake
+from cipherdag.sites.recording import Recorder
+from cipherdag.sites.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.privacy.aggregation import Declaration
+    from cipherdag.privacy.identity import SigningIdentity
     from cipherdag.sites.answers import Respondent
     from cipherdag.sites.ledger import Ledger
     from cipherdag.sites.policy import Policy
 
 log = logging.getLogger("cipherdag.site")
+
+Request = TypeVar("Request", bound=Body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +68,14 @@ class SiteProfile:
 
 @dataclass(slots=True)
 class _Session:
-    """Where one session stands at this site."""
+    """Where one session stands at this site; ``repeats`` holds the last reply of each operation."""
 
     session: bytes
     invite: Invite
     handshake: Handshake
-    keyring: Keyring | None = None
-    number: int = 0
-    declared: Declaration | None = None
-    opened: bool = False
-    values: int = 0
+    recorder: Recorder
+    repeats: dict[str, tuple[bytes, bytes]]
+    rounds: Rounds | None = None
 
 
 class SiteRuntime:
@@ -109,30 +102,47 @@ class SiteRuntime:
         """Answer one message; a refusal is an answer too, without data and without a traceback.
 
         Args:
-            operation: The topic: ``invite``, ``offers``, ``sealed``, ``ask``, ``open``, ``finish``.
+            operation: One of `messages.OPERATIONS`.
             message: A signed envelope of the coordinator.
 
         Returns:
-            A signed envelope: the reply, or a refusal that names its error.
+            A signed envelope: the reply, or a refusal that names its error. A message that repeats
+            the last one of its operation byte for byte gets the same bytes again.
         """
+        seen = hashlib.sha256(message).digest()
+        if self._current is not None:
+            last, reply = self._current.repeats.get(operation, (b"", b""))
+            if last == seen:
+                return reply
         try:
-            topic, reply = self._dispatch(operation, message)
+            topic, body = self._dispatch(operation, message)
         except PrivacyError as error:
-            topic, reply = "refusal", Refusal(error=type(error).__name__, message=error.message)
             log.warning("refused %s: %s", operation, error)
+            refusal = Refusal(error=type(error).__name__, message=error.message)
+            return self._envelope(message, "refusal", refusal)
         except CipherdagError as error:
             # its text may quote a column or a value, so only its name leaves
-            topic, reply = "refusal", Refusal(error=type(error).__name__, message="")
             log.log(logging.ERROR, "failed on %s: %s", operation, error)
+            return self._envelope(
+                message, "refusal", Refusal(error=type(error).__name__, message="")
+            )
         except Exception:  # whatever failed, its text must not leave the site
-            topic, reply = "refusal", Refusal(error="SiteComputationError", message="")
             log.exception("failed on %s", operation)
+            return self._envelope(
+                message, "refusal", Refusal(error="SiteComputationError", message="")
+            )
+        reply = self._envelope(message, topic, body)
+        if self._current is not None:
+            self._current.repeats[operation] = (seen, reply)
+        return reply
+
+    def _envelope(self, message: bytes, topic: Topic, body: Body) -> bytes:
         return seal_envelope(
             self._profile.identity,
             session=_session_of(message),
             sender=self._profile.name,
             topic=topic,
-            body=reply,
+            body=body,
         )
 
     def _dispatch(self, operation: str, message: bytes) -> tuple[Topic, Body]:
@@ -140,8 +150,17 @@ class SiteRuntime:
             "invite": self._invite,
             "offers": self._offers,
             "sealed": self._sealed,
-            "ask": self._ask,
-            "open": self._open,
+            "ask": lambda m: ("share", self._rounds().ask(self._read(m, "ask", Ask))),
+            "agree": lambda m: ("agreed", self._rounds().agree(self._read(m, "agree", Agree))),
+            "unmask": lambda m: (
+                "unmasked",
+                self._rounds().unmask(self._read(m, "unmask", Unmask)),
+            ),
+            "recover": lambda m: (
+                "recovered",
+                self._rounds().recover(self._read(m, "recover", Recover)),
+            ),
+            "open": lambda m: ("opened", self._rounds().open(self._read(m, "open", Open))),
             "finish": self._finish,
         }
         if operation not in steps:
@@ -159,6 +178,7 @@ class SiteRuntime:
             n_sites=len(invite.cohort),
             rows=self._profile.rows,
         )
+        self._policy.check_colluders(invite.colluders, n_sites=len(invite.cohort))
         handshake = Handshake(
             name=self._profile.name,
             identity=self._profile.identity,
@@ -168,60 +188,43 @@ class SiteRuntime:
             invite=invite,
         )
         self._seen.add(session)
-        self._current = _Session(session, invite, handshake)
+        recorder = Recorder(self._ledger, session, invite)
+        self._current = _Session(session, invite, handshake, recorder, {})
         return "offer", handshake.offer()
 
     def _offers(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._session(keyed=False)
-        body = self._verified(message, current.session, "offers")
-        return "seals", current.handshake.seals(decode(body, Offers))
+        current = self._setting_up()
+        return "seals", current.handshake.seals(self._read(message, "offers", Offers))
 
     def _sealed(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._session(keyed=False)
-        body = self._verified(message, current.session, "sealed")
-        current.keyring, ready, _ = current.handshake.finish(decode(body, Sealed))
-        ready = msgspec.structs.replace(ready, n_variables=self._respondent.n_variables)
-        self._record(current, "schema-digest", 1, ready.schema_digest, b"")
-        return "ready", ready
-
-    def _ask(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._session(keyed=True)
-        ask = decode(self._verified(message, current.session, "ask"), Ask)
-        if ask.number != current.number + 1:
-            raise ReplayError(
-                f"round {ask.number} was asked, but this site expects round {current.number + 1}"
-            )
-        self._check_receipts(current, ask.receipts)
-        self._policy.check_question(
-            ask.question, round_number=ask.number, values_so_far=current.values
+        current = self._setting_up()
+        handshake = current.handshake
+        keyring, ready = handshake.finish(self._read(message, "sealed", Sealed))
+        current.rounds = Rounds(
+            session=current.session,
+            invite=current.invite,
+            index=handshake.index,
+            invite_digest=handshake.invite_digest,
+            transcript=keyring.transcript,
+            aggregation=keyring.aggregation,
+            identity=self._profile.identity,
+            respondent=self._respondent,
+            policy=self._policy,
+            recorder=current.recorder,
         )
-        bound_to = self._question_digest(current, ask)
-        declared = declaration(ask.question, bound_to, len(current.invite.cohort))
-        answer = self._respondent.answer(ask.question)
-        share = self._keyring(current).aggregation.share(answer, declared)
-        current.number, current.declared, current.opened = ask.number, declared, False
-        current.values += declared.length
-        self._record(current, question_kinds(ask.question), declared.length, share, bound_to)
-        receipt = self._profile.identity.sign(RECEIPT_DOMAIN, *_receipt_parts(current, ask.number))
-        return "share", Share(digest=bound_to, receipt=receipt, share=share)
-
-    def _open(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._session(keyed=True)
-        request = decode(self._verified(message, current.session, "open"), Open)
-        declared = current.declared
-        if declared is None or request.digest != declared.digest:
-            raise ReplayError("only the sum of the current round can be opened")
-        self._check_receipts(current, request.receipts)
-        words = self._keyring(current).aggregation.open(request.combined, declared)
-        if not current.opened:
-            self._record(current, "opened-sum", declared.length, words, declared.digest)
-        current.opened = True
-        return "opened", Opened(digest=declared.digest, words=words)
+        current.recorder.write(
+            round_number=0,
+            kind="schema-digest",
+            values=1,
+            content=ready.schema_digest,
+            digest=digest(b"setup", handshake.invite_digest),
+            sites=len(current.invite.cohort),
+        )
+        return "ready", msgspec.structs.replace(ready, n_variables=self._respondent.n_variables)
 
     def _finish(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._session(keyed=True)
-        finish = decode(self._verified(message, current.session, "finish"), Finish)
-        self._check_receipts(current, finish.receipts)
+        self._rounds()
+        self._read(message, "finish", Finish)
         self._current = None
         head = self._ledger.head
         return "closed", Closed(ledger_head=bytes.fromhex(head.hash), records=head.records)
@@ -235,62 +238,20 @@ class SiteRuntime:
             topic=topic,
         )
 
-    def _session(self, *, keyed: bool) -> _Session:
-        if self._current is None or (self._current.keyring is not None) != keyed:
-            raise ReplayError("the message is out of step with the session")
+    def _read(self, message: bytes, topic: Topic, kind: type[Request]) -> Request:
+        if self._current is None:
+            raise ReplayError("the message is out of step: no session is open")
+        return decode(self._verified(message, self._current.session, topic), kind)
+
+    def _setting_up(self) -> _Session:
+        if self._current is None or self._current.rounds is not None:
+            raise ReplayError("the message is out of step with the session's set-up")
         return self._current
 
-    def _keyring(self, current: _Session) -> Keyring:
-        if current.keyring is None:
-            raise ReplayError("the session has no keys yet")
-        return current.keyring
-
-    def _question_digest(self, current: _Session, ask: Ask) -> bytes:
-        return question_digest(
-            invite_digest=current.handshake.invite_digest,
-            transcript=self._keyring(current).transcript,
-            number=ask.number,
-            ask=ask,
-        )
-
-    def _check_receipts(self, current: _Session, receipts: tuple[bytes, ...]) -> None:
-        """Every site of the cohort signed the same digest as this one for the current round."""
-        if current.declared is None:
-            if receipts:
-                raise InconsistentQuestionError("receipts came for a round this site never saw")
-            return
-        cohort = current.invite.cohort
-        if len(receipts) != len(cohort):
-            raise InconsistentQuestionError("a site's receipt of the last round is missing")
-        parts = _receipt_parts(current, current.number)
-        for member, receipt in zip(cohort, receipts, strict=True):
-            try:
-                verify(member.identity, receipt, RECEIPT_DOMAIN, *parts)
-            except SignatureError:
-                raise InconsistentQuestionError(
-                    f"'{member.name}' did not sign the question that this site was asked"
-                ) from None
-
-    def _record(
-        self, current: _Session, kind: str, values: int, content: bytes, bound_to: bytes
-    ) -> None:
-        self._ledger.append(
-            session=current.session,
-            round_number=current.number,
-            algorithm=current.invite.algorithm,
-            kind=kind,
-            values=values,
-            content=content,
-            protection=current.invite.protection,
-            sites=len(current.invite.cohort),
-            digest=bound_to or digest(b"setup", current.handshake.invite_digest),
-        )
-
-
-def _receipt_parts(current: _Session, number: int) -> tuple[bytes, ...]:
-    declared = current.declared
-    bound_to = declared.digest if declared is not None else b""
-    return current.session, number.to_bytes(8, "big"), bound_to
+    def _rounds(self) -> Rounds:
+        if self._current is None or self._current.rounds is None:
+            raise ReplayError("the message is out of step: the session is not set up")
+        return self._current.rounds
 
 
 def _session_of(message: bytes) -> bytes:

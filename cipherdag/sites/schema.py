@@ -13,7 +13,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from cipherdag.sites.names import (
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
     from cipherdag.sites.reading import TableSource
 
@@ -193,6 +194,19 @@ class Schema:
         """
         return b"\n".join((b"cipherdag schema 1", *(item.canonical() for item in self.variables)))
 
+    def with_labels(self, labels: Iterable[str]) -> Schema:
+        """The same schema with these columns, and no others, marked as labels.
+
+        Raises:
+            SchemaError: If one of them does not take part in the study.
+        """
+        marked = {normalise_name(label) for label in labels}
+        for label in sorted(marked - set(self.names)):
+            raise SchemaError("the label is no variable of the study", column=visible(label))
+        return Schema(
+            tuple(replace(column, label=column.name in marked) for column in self.columns)
+        )
+
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Schema:
         """Read a ``schema.toml``.
@@ -238,7 +252,7 @@ class Schema:
 
         See ``cipherdag.sites.inference.infer_schema`` for the rules.
         """
-        from cipherdag.sites.inference import infer_schema  # noqa: PLC0415
+        from cipherdag.sites.inference import infer_schema
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
             return infer_schema(sources)

@@ -122,7 +122,8 @@ def candidate_scores(test: CITest, question: CandidateScores) -> NDArray[np.floa
         position += total
     reliable = ~np.isnan(p_value)
     if question.score == "vote":
-        return (reliable & (p_value > search.test.alpha)).astype(np.float64)
+        votes: NDArray[np.float64] = (p_value > search.test.alpha).astype(np.float64)
+        return votes
     weight = np.where(reliable, rows, 0.0)
     return np.concatenate([weight * np.where(reliable, p_value, 0.0), weight])
 

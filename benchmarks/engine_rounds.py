@@ -1,0 +1,100 @@
+"""Milliseconds per round of an engine: three sites, provisioned kits, mutual TLS on loopback.
+
+Run with ``python benchmarks/engine_rounds.py --out rounds.json``; the sites echo what they get.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from cipherdag.protocol.engines.local import LocalEngine
+
+SITES = ("site-1", "site-2", "site-3")
+EXECUTOR = "echo_site.EchoExecutor"
+TESTS = str(Path(__file__).parents[1] / "tests")
+
+
+def timed(engine, *, rounds, size):
+    message = os.urandom(size)
+    milliseconds = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        replies = engine.call("echo", dict.fromkeys(SITES, message), timeout_s=60.0)
+        milliseconds.append(1000.0 * (time.perf_counter() - started))
+        if any(reply != site.encode() + b":" + message for site, reply in replies.items()):
+            raise SystemExit("a reply is missing or altered")
+    return {
+        "rounds": rounds,
+        "bytes": size,
+        "median_ms": round(float(np.median(milliseconds)), 3),
+        "p90_ms": round(float(np.quantile(milliseconds, 0.9)), 3),
+        "max_ms": round(max(milliseconds), 3),
+    }
+
+
+def flare_rounds(folder, *, rounds, size):
+    from cipherdag.protocol.engines.nvflare import FlareEngine
+    from cipherdag.protocol.engines.nvflare_kit import KitProcess, free_port, loopback_kits
+
+    sites = {name: folder / "private" / name for name in SITES}
+    for path in sites.values():
+        path.mkdir(parents=True)
+    started = time.perf_counter()
+    kits = loopback_kits(folder / "kits", sites, port=free_port(), executor=EXECUTOR)
+    seconds = {"provision_s": time.perf_counter() - started}
+    environment = {**os.environ, "PYTHONPATH": TESTS}
+    processes = []
+    try:
+        started = time.perf_counter()
+        processes.extend(KitProcess(kits[n], environment=environment) for n in ("server", *SITES))
+        with FlareEngine(
+            kits["coordinator"], sites=SITES, executor=EXECUTOR, start_s=60.0
+        ) as engine:
+            engine.call("echo", dict.fromkeys(SITES, b""), timeout_s=60.0)
+            seconds["first_reply_s"] = time.perf_counter() - started
+            figures = timed(engine, rounds=rounds, size=size)
+    finally:
+        for process in processes:
+            process.stop()
+    return {**figures, **{name: round(value, 2) for name, value in seconds.items()}}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--engine", choices=["local", "nvflare"], default="nvflare")
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--bytes", type=int, default=100_000)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    if given.engine == "local":
+        handlers = {site: lambda _, m, s=site: s.encode() + b":" + m for site in SITES}
+        figures = timed(LocalEngine(handlers), rounds=given.rounds, size=given.bytes)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = flare_rounds(Path(folder), rounds=given.rounds, size=given.bytes)
+        figures["nvflare"] = version("nvflare")
+    result = {
+        "engine": given.engine,
+        "sites": len(SITES),
+        **figures,
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+    }
+    text = json.dumps(result, indent=2)
+    sys.stdout.write(text + "\n")
+    if given.out is not None:
+        given.out.write_text(text + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

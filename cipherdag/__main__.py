@@ -1,0 +1,8 @@
+"""``python -m cipherdag`` is the ``cipherdag`` command."""
+
+from __future__ import annotations
+
+from cipherdag.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What every question is made of: the layout of its answer, and the test that the sites use."""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FloatVector = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+BoolMatrix = NDArray[np.bool_]
+
+MAX_VARIABLES = 10_000
+
+
+class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``length`` values within ``bound``, on a grid of ``2**-resolution_bits``.
+
+    With ``comparison`` the values are 0 or 1 and the sum only tells whether any site has 1.
+    """
+
+    length: int
+    bound: float
+    resolution_bits: int = 0
+    comparison: bool = False
+
+
+class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which conditional-independence test the sites use.
+
+    Attributes:
+        alpha: Independent iff p > alpha.
+        name: ``auto`` lets the schema decide at the site: G2 for discrete, Fisher-z for continuous
+            columns; ``by-type`` also takes both kinds together, by Fisher-z with the two
+            categories of a discrete column as 0 and 1 (the point-biserial correlation);
+            ``likelihood-ratio`` tests nested linear or logistic regressions on the same columns.
+        dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
+        min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
+        constant: A variable with one value only at a site counts there as ``independent`` of all
+            others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
+    """
+
+    alpha: float
+    name: Literal["auto", "g2", "pearson", "fisherz", "by-type", "likelihood-ratio"] = "auto"
+    dof: Literal["adjusted", "plain"] = "adjusted"
+    min_rows_per_cell: float = 5.0
+    constant: Literal["independent", "untestable"] = "independent"
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError("alpha must lie strictly between 0 and 1")
+        if not 0.0 <= self.min_rows_per_cell < math.inf:
+            raise ValueError("min_rows_per_cell must be a finite number >= 0")
+
+
+def pack_integers(values: IndexArray) -> bytes:
+    """Little-endian 64-bit integers, row by row: how integer arrays travel."""
+    return np.ascontiguousarray(values, dtype="<i8").tobytes()
+
+
+def unpack_integers(packed: bytes, shape: tuple[int, ...]) -> IndexArray:
+    """Inverse of `pack_integers`; raises ValueError where the length does not fit ``shape``."""
+    if len(packed) != 8 * math.prod(shape):
+        raise ValueError("a packed array does not have the length its shape implies")
+    return np.frombuffer(packed, dtype="<i8").astype(np.int64).reshape(shape)
+
+
+def subsets(n: int, size: int) -> IndexArray:
+    """All subsets of 0..n-1 of one size in lexicographic order, shape (comb(n, size), size)."""
+    if size == 0:
+        return np.zeros((1, 0), dtype=np.int64)
+    flat: Iterator[int] = (item for chosen in combinations(range(n), size) for item in chosen)
+    return np.fromiter(flat, dtype=np.int64, count=math.comb(n, size) * size).reshape(-1, size)

@@ -1,0 +1,246 @@
+"""A site's way into a study: request, activation, start. FLARE's provisioning does certificates.
+
+Leaks:
+    The request: a name, an organisation, public keys and versions of packages.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from cryptography.hazmat.primitives import serialization
+
+from cipherdag.certificates import check_certificate
+from cipherdag.errors import (
+    ReplayError,
+    SignatureError,
+    SiteNotReadyError,
+    SiteUnreachableError,
+)
+from cipherdag.sites.site_folder import SiteFolder, locked
+from cipherdag.sites.study import (
+    Approval,
+    Request,
+    SignedStudy,
+    Study,
+    check_approval,
+    new_request,
+    read_file,
+    same_fingerprint,
+    study_fingerprint,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+PACKAGES = ("cipherdag", "nvflare", "torch", "tenseal")
+START_LOCK = ".started"
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What an activation changed: the study, and the sites that came and went since the last."""
+
+    study: Study
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """The study's, which all its sites should find equal."""
+        return study_fingerprint(self.study)
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of what must fit together between sites."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions
+
+
+def require_flare() -> None:
+    """Refuse to go on without NVIDIA FLARE.
+
+    Raises:
+        SiteNotReadyError: It is not installed.
+    """
+    if package_versions()["nvflare"] == "not installed":
+        raise SiteNotReadyError(
+            "NVIDIA FLARE is not installed", remedy="Run `pip install 'cipherdag[flare]'`."
+        )
+
+
+def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, Request]:
+    """Write the request of a site; its keys are made on the first call and kept.
+
+    Args:
+        site: The site's folder.
+        out: The file to write; ``NAME.request`` in the folder by default.
+
+    Returns:
+        The file and its content.
+
+    Raises:
+        SiteNotReadyError: The settings are not valid, or FLARE is not installed.
+    """
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
+
+    settings = site.settings()
+    archive = site.transport / "request" / f"{settings.name}.request.zip"
+    if not archive.exists():
+        party = Party(settings.name, "client", settings.organisation)
+        request_kit(site.transport, party, project=settings.study)
+        site.transport.chmod(0o700)
+    request = new_request(
+        site.identity(),
+        name=settings.name,
+        organisation=settings.organisation,
+        study=settings.study,
+        certificate_request=archive.read_bytes(),
+        versions=package_versions(),
+    )
+    path = out or site.path / f"{settings.name}.request"
+    write_file(path, request)
+    return path, request
+
+
+def activate(
+    site: SiteFolder, path: Path, *, fingerprint: str, study_expected: str = ""
+) -> Activation:
+    """Take part in the study of an approval, or in its newer version.
+
+    Args:
+        site: The site's folder.
+        path: The approval.
+        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
+        study_expected: The study's fingerprint as another site found it; not compared if empty.
+
+    Raises:
+        SignatureError: The approval is another coordinator's, for another site or altered, or
+            its certificate is not for this site's key.
+        ReplayError: The study is older than the active one.
+        SiteNotReadyError: Settings and study contradict each other, or a key is open to others.
+        MalformedMessageError: It is not an approval.
+    """
+    require_flare()
+    site.check_keys()
+    settings, identity = site.settings(), site.identity()
+    approval = read_file(path, Approval)
+    study = check_approval(
+        approval,
+        site=settings.name,
+        identity=identity.public,
+        fingerprint=fingerprint,
+        study=settings.study,
+    )
+    if study_expected and not same_fingerprint(study_expected, study_fingerprint(study)):
+        raise SignatureError(
+            "the study is not the one with this fingerprint",
+            remedy="Stop: the coordinator gave two sites different studies, or one is older.",
+        )
+    if settings.host and (settings.host, settings.port) != (study.host, study.port):
+        raise SiteNotReadyError(
+            f"site.toml names the coordinator {settings.host}:{settings.port}, the study names "
+            f"{study.host}:{study.port}",
+            remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
+        )
+    before = _active(site, study)
+    if not site.kit.exists():
+        _assemble(site, approval.certificate, study)
+    write_file(site.study_path, approval.signed)
+    old = set(before.pinned) if before is not None else set()
+    return Activation(
+        study,
+        added=tuple(sorted(set(study.pinned) - old)),
+        removed=tuple(sorted(old - set(study.pinned))),
+    )
+
+
+def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
+    """Run the site's client until ``stopped`` says so.
+
+    Args:
+        site: The site's folder, activated.
+        stopped: Waits for some seconds and says whether to stop.
+
+    Raises:
+        SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
+            others, or it runs already.
+        SiteUnreachableError: The client ended by itself, as when the server does not admit it.
+    """
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Kit, KitProcess
+
+    site.study()
+    site.policy()
+    site.check_keys()
+    with locked(site.path / START_LOCK), KitProcess(Kit.load(site.kit)) as client:
+        while not stopped(0.2):
+            if not client.running:
+                raise SiteUnreachableError(
+                    "the client has ended: the server did not admit it, or is not there",
+                    site=site.settings().name,
+                    remedy=f"Run `cipherdag site check`; FLARE's own words are in "
+                    f"{site.kit / 'console.log'}.",
+                )
+
+
+def _active(site: SiteFolder, study: Study) -> Study | None:
+    """The study that was active, if the new one may follow it."""
+    if not site.study_path.exists():
+        return None
+    before = read_file(site.study_path, SignedStudy).study
+    if (before.coordinator, before.root) != (study.coordinator, study.root):
+        raise SignatureError(
+            "the site belongs to another coordinator", remedy="Make a new site for a new one."
+        )
+    if study.version < before.version:
+        raise ReplayError(
+            f"the approval holds version {study.version} of the study, version {before.version} "
+            "is active",
+            remedy="Ask the coordinator for the newest approval.",
+        )
+    if study.version == before.version and study != before:
+        raise SignatureError("the coordinator signed two different studies of one version")
+    return before
+
+
+def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
+    from cipherdag.protocol.engines.nvflare_kit import Party, assemble_kit
+
+    settings = site.settings()
+    request = site.transport / "request"
+    own = _own_key(request / f"{settings.name}.key")
+    check_certificate(certificate, name=settings.name, key=own, root=study.root)
+    signed = request / f"{settings.name}.signed.zip"
+    signed.write_bytes(certificate)
+    assemble_kit(
+        site.transport,
+        Party(settings.name, "client", settings.organisation),
+        signed,
+        fingerprint=study.root,
+        site_folder=site.path,
+    )
+
+
+def _own_key(path: Path) -> PublicKeyTypes:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise SiteNotReadyError(
+            "the key of this site's request is not there",
+            remedy="Run `cipherdag site request` and send the new file.",
+        ) from error
+    return key.public_key()

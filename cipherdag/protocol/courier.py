@@ -1,0 +1,158 @@
+"""Signs the coordinator's messages, sends them by an engine, and reads what comes back.
+
+Leaks:
+    Nothing beyond the messages: who is written to, when, and how long the replies are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cipherdag import errors
+from cipherdag.errors import MalformedMessageError, SignatureError
+from cipherdag.protocol.messages import (
+    COORDINATOR,
+    Body,
+    Member,
+    Refusal,
+    Topic,
+    decode,
+    open_envelope,
+    read_envelope,
+    seal_envelope,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.protocol.engines.engine import Engine, SiteFailure
+
+Reply = TypeVar("Reply", bound=Body)
+
+GARBAGE = "sent bytes that are not a message"
+
+
+@dataclass(frozen=True, slots=True)
+class Replies(Generic[Reply]):
+    """What came back: bodies and raw envelopes by position, and why the others are missing."""
+
+    bodies: dict[int, Reply]
+    envelopes: dict[int, bytes]
+    failures: dict[int, str]
+
+
+class Courier:
+    """Exchanges one kind of message with some sites of a cohort.
+
+    Args:
+        engine: Carries the messages.
+        identity: The coordinator's signing key, pinned by the sites.
+        cohort: The sites in order.
+        session: Identifier of the session.
+        timeout_s: Seconds to wait for the slowest site.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        identity: SigningIdentity,
+        cohort: tuple[Member, ...],
+        *,
+        session: bytes,
+        timeout_s: float,
+    ) -> None:
+        self._engine = engine
+        self._identity = identity
+        self._cohort = cohort
+        self._session = session
+        self._timeout_s = timeout_s
+        self._bytes = dict.fromkeys(range(len(cohort)), 0)
+
+    @property
+    def bytes_received(self) -> dict[str, int]:
+        """Bytes that came from each site so far, by name."""
+        return {self._cohort[position].name: count for position, count in self._bytes.items()}
+
+    def exchange(
+        self, operation: Topic, bodies: Mapping[int, Body], topic: Topic, kind: type[Reply]
+    ) -> Replies[Reply]:
+        """Send each site its message and read the replies.
+
+        Args:
+            operation: What the messages are about.
+            bodies: A message for every site to ask, by position.
+            topic: What the replies must be about.
+            kind: Type of the replies' bodies.
+
+        Raises:
+            SignatureError: A reply is not signed by its site; nothing goes on after that.
+            CipherdagError: What a site's refusal names.
+        """
+        sealed: dict[int, bytes] = {}
+        messages: dict[str, bytes] = {}
+        for position, body in bodies.items():
+            # one signature serves all sites that get the same message
+            if id(body) not in sealed:
+                sealed[id(body)] = seal_envelope(
+                    self._identity,
+                    session=self._session,
+                    sender=COORDINATOR,
+                    topic=operation,
+                    body=body,
+                )
+            messages[self._cohort[position].name] = sealed[id(body)]
+        replies = self._engine.call(operation, messages, timeout_s=self._timeout_s)
+        outcome: Replies[Reply] = Replies({}, {}, {})
+        for position in bodies:
+            reply = replies.get(self._cohort[position].name)
+            self._sort(position, reply, topic, kind, outcome)
+        return outcome
+
+    def _sort(
+        self,
+        position: int,
+        reply: bytes | SiteFailure | None,
+        topic: Topic,
+        kind: type[Reply],
+        outcome: Replies[Reply],
+    ) -> None:
+        if not isinstance(reply, bytes):
+            outcome.failures[position] = reply.reason if reply is not None else "no reply"
+            return
+        self._bytes[position] += len(reply)
+        try:
+            body = self._read(self._cohort[position], reply, topic, kind)
+        except MalformedMessageError:
+            outcome.failures[position] = GARBAGE
+            return
+        outcome.bodies[position] = body
+        outcome.envelopes[position] = reply
+
+    def _read(self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]) -> Reply:
+        refused = read_envelope(reply).topic == "refusal"
+        try:
+            body = open_envelope(
+                reply,
+                identity=member.identity,
+                session=self._session,
+                sender=member.name,
+                topic="refusal" if refused else topic,
+            )
+        except SignatureError as error:
+            error.site = member.name
+            raise
+        if refused:
+            raise refusal_error(decode(body, Refusal), member.name)
+        return decode(body, kind)
+
+
+def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
+    """The error that a site's refusal names, as this side's own exception."""
+    kind = getattr(errors, refusal.error, None)
+    if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
+        return errors.SiteComputationError("it refused with an unknown error", site=site)
+    known: type[errors.CipherdagError] = kind
+    summary = (known.__doc__ or "").split("\n")[0].rstrip(".;")
+    return known(refusal.message or summary, site=site)

@@ -1,0 +1,322 @@
+"""The Datasite process of one site; runs in PySyft's own environment and sees no data.
+
+`python -I -m cipherdag.protocol.engines.syft_datasite SITE-FOLDER PRIVATE-FOLDER PORT`, started by
+`syft_site.SyftSite`. Of PySyft's web interface three paths are served: metadata, login and
+api_call; of its some hundred services one: ``api.call`` on our one endpoint, for one account.
+Everything else is refused before PySyft acts on it.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import logging
+import os
+import shutil
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import syft
+import uvicorn
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from syft.client.api import SignedSyftAPICall, SyftAPIData
+from syft.serde.deserialize import _deserialize
+from syft.serde.serialize import _serialize
+from syft.server.credentials import UserLoginCredentials
+from syft.server.datasite import Datasite
+from syft.service.api.api import CreateTwinAPIEndpoint, PublicAPIEndpoint
+from syft.service.context import UnauthedServiceContext
+from syft.store.blob_storage.on_disk import (
+    OnDiskBlobStorageClientConfig,
+    OnDiskBlobStorageConfig,
+)
+from syft.store.db.sqlite import SQLiteDBConfig
+from syft.types.errors import SyftException
+
+from cipherdag.errors import CipherdagError, MalformedMessageError
+from cipherdag.protocol.engines.syft_wire import (
+    ADMIN_PASSWORD,
+    ANSWERED,
+    COORDINATOR_EMAIL,
+    COORDINATOR_PASSWORD,
+    ENDPOINT,
+    ENVELOPE_BYTES,
+    MAX_MESSAGE_BYTES,
+    REFUSED,
+    SYFT_VERSION,
+    read_password,
+    receive_reply,
+    send_request,
+)
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from syft.client.api import SyftAPICall
+    from syft.server.credentials import SyftVerifyKey
+
+log = logging.getLogger("cipherdag.datasite")
+
+_ADMIN_EMAIL = "admin@cipherdag.example"
+_LOGIN_BYTES = 4096
+_STOP_TIMEOUT_S = 5.0
+
+
+def hand_over(socket_path: str, operation: object, message: object) -> bytes:
+    """Pass a message to the site's own process; called by the endpoint.
+
+    Returns:
+        One byte, ``ANSWERED`` or ``REFUSED``, and the reply. It never raises: PySyft would send
+        the text of some exceptions to the caller.
+    """
+    try:
+        if not isinstance(operation, str) or not isinstance(message, bytes):
+            raise MalformedMessageError("an operation and bytes are expected")  # noqa: TRY301
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.connect(socket_path)
+            send_request(connection, operation, message)
+            status, reply = receive_reply(connection)
+    except Exception:
+        log.exception("the site's own process gave no reply")
+        status, reply = REFUSED, b""
+    return bytes([ANSWERED if status == ANSWERED else REFUSED]) + reply
+
+
+# PySyft compiles the source of this function alone, so it imports what it needs and quotes Any
+def message_endpoint(context: "Any", operation: str, message: bytes) -> bytes:  # noqa: UP037
+    """The endpoint."""
+    from cipherdag.protocol.engines.syft_datasite import hand_over
+
+    return hand_over(context.settings["socket"], operation, message)
+
+
+class OneClientDatasite(Datasite):  # type: ignore[misc]
+    """A Datasite that makes one client for its endpoint instead of two at every call.
+
+    PySyft hands an endpoint two clients, which ours does not use; it takes most of a call's time to
+    make them and never lets go of their 3.5 MB.
+    """
+
+    _client: Any = None
+
+    def get_guest_client(self, verbose: bool = True) -> Any:
+        """The one client."""
+        if self._client is None:
+            self._client = super().get_guest_client(verbose=verbose)
+        return self._client
+
+
+def launch_datasite(directory: Path, private: Path) -> tuple[Datasite, SyftVerifyKey]:
+    """Start a Datasite in memory, with one endpoint and one account beside its administrator.
+
+    Args:
+        directory: The site's folder with its two password files.
+        private: A folder of mode 0700 that is deleted afterwards; holds ``site.sock``.
+
+    Returns:
+        The Datasite and the key that the coordinator's account signs with.
+    """
+    datasite = OneClientDatasite(
+        name="cipherdag",
+        root_email=_ADMIN_EMAIL,
+        root_username="admin",
+        root_password=read_password(directory / ADMIN_PASSWORD),
+        deployment_type="python",
+        in_memory_workers=False,
+        # "." means a database in memory: replies are never written to a disk
+        db_config=SQLiteDBConfig(path=Path()),
+        # MB above which PySyft would move a reply to a file
+        blob_storage_config=OnDiskBlobStorageConfig(
+            client_config=OnDiskBlobStorageClientConfig(base_directory=private),
+            min_blob_size=MAX_MESSAGE_BYTES,
+        ),
+    )
+    root = datasite.root_client
+    signature = inspect.signature(message_endpoint)
+    root.api.services.api.add(
+        endpoint=CreateTwinAPIEndpoint(
+            path=ENDPOINT,
+            mock_function=PublicAPIEndpoint(
+                api_code=inspect.getsource(message_endpoint),
+                func_name=message_endpoint.__name__,
+                settings={"socket": str(private / "site.sock")},
+                signature=signature,
+                view_access=False,
+            ),
+            signature=signature,
+        )
+    )
+    password = read_password(directory / COORDINATOR_PASSWORD)
+    root.register(
+        name="coordinator", email=COORDINATOR_EMAIL, password=password, password_verify=password
+    )
+    account = datasite.services.user.stash.get_by_email(
+        credentials=datasite.verify_key, email=COORDINATOR_EMAIL
+    ).unwrap()
+    return datasite, account.verify_key
+
+
+class Door:
+    """The three paths that a Datasite shows; PySyft's other ones do not exist here.
+
+    Its methods run PySyft in the event loop's own thread on purpose: a database in memory belongs
+    to one thread, and a site answers one message at a time anyway.
+    """
+
+    def __init__(self, datasite: Datasite, coordinator: SyftVerifyKey) -> None:
+        self._datasite = datasite
+        self._coordinator = coordinator
+
+    def application(self) -> Starlette:
+        """The web application with its three routes."""
+        return Starlette(
+            routes=[
+                Route("/api/v2/metadata", self.metadata, methods=["GET"]),
+                Route("/api/v2/login", self.login, methods=["POST"]),
+                Route("/api/v2/api_call", self.api_call, methods=["POST"]),
+            ]
+        )
+
+    async def metadata(self, _: Request) -> Response:
+        """The Datasite's public identity."""
+        metadata = self._datasite.metadata
+        return JSONResponse({"id": str(metadata.id), "syft_version": metadata.syft_version})
+
+    async def login(self, request: Request) -> Response:
+        """Exchange the coordinator's password for the signing key of its account."""
+        body = await _body(request, _LOGIN_BYTES)
+        try:
+            credentials = UserLoginCredentials.model_validate_json(body or b"")
+            if credentials.email != COORDINATOR_EMAIL:
+                return _reply(401)
+            context = UnauthedServiceContext(server=self._datasite, login_credentials=credentials)
+            account = self._datasite.services.user.exchange_credentials(context=context).value
+        except (ValueError, SyftException):
+            return _reply(401)
+        return _reply(200, _serialized(account))
+
+    async def api_call(self, request: Request) -> Response:
+        """Run ``api.call`` on the endpoint if the coordinator's account asks so."""
+        body = await _body(request, MAX_MESSAGE_BYTES + ENVELOPE_BYTES)
+        if body is None:
+            return _reply(413)
+        call = self._signed_call(body)
+        if call is None:
+            return _reply(401)
+        del body
+        result = self._datasite.handle_api_call_with_unsigned_result(call)
+        reply = _serialized(SyftAPIData(data=result).sign(self._datasite.signing_key))
+        stored = getattr(result, "value", None)
+        if stored is not None:
+            # PySyft keeps every result for ever
+            self._datasite.services.action.stash.delete_by_uid(
+                self._datasite.verify_key, stored.id, has_permission=True
+            ).unwrap()
+        return _reply(200, reply)
+
+    def _signed_call(self, body: bytes) -> Any | None:
+        """The signed call if it is ours to answer, else None."""
+        try:
+            claimed = _deserialize(body, from_bytes=True)
+            if not isinstance(claimed, SignedSyftAPICall):
+                return None
+            # rebuilt, because PySyft also accepts an unsigned copy of the message beside the
+            # signed bytes and would act on that copy
+            call = SignedSyftAPICall(
+                credentials=claimed.credentials,
+                signature=claimed.signature,
+                serialized_message=claimed.serialized_message,
+            )
+            if call.credentials != self._coordinator or not call.is_valid:
+                return None
+            return call if self._is_ours(call.message) else None
+        except Exception:  # noqa: BLE001 - PySyft raises whatever a stranger's bytes provoke
+            log.warning("refused a request that PySyft cannot read")
+            return None
+
+    def _is_ours(self, call: SyftAPICall) -> bool:
+        # PySyft forwards what is addressed to another server, and queues what is not blocking
+        return (
+            call.server_uid == self._datasite.id
+            and call.blocking is True
+            and call.path == "api.call"
+            and list(call.args) == [ENDPOINT]
+            and set(call.kwargs) == {"operation", "message"}
+        )
+
+
+async def _body(request: Request, limit: int) -> bytes | None:
+    """The request's body, or None as soon as it is longer than the limit."""
+    received = bytearray()
+    async for piece in request.stream():
+        received += piece
+        if len(received) > limit:
+            return None
+    return bytes(received)
+
+
+def _reply(status: int, content: bytes = b"") -> Response:
+
+    return Response(content, status_code=status, media_type="application/octet-stream")
+
+
+def _serialized(value: object) -> bytes:
+
+    serialized: bytes = _serialize(value, to_bytes=True)
+    return serialized
+
+
+def serve(directory: Path, private: Path, port: int, *, ready: int) -> None:
+    """Serve until standard input closes; write ``ready PORT`` to the descriptor ``ready``."""
+    if syft.__version__ != SYFT_VERSION:
+        raise CipherdagError(f"this needs syft {SYFT_VERSION}, not {syft.__version__}")
+    door = Door(*launch_datasite(directory, private))
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
+        server = uvicorn.Server(
+            uvicorn.Config(
+                door.application(),
+                log_level="critical",
+                access_log=False,
+                lifespan="off",
+                timeout_graceful_shutdown=1,
+            )
+        )
+        threading.Thread(target=_stop_with_parent, args=(server, private), daemon=True).start()
+        # PySyft leaves about a million objects behind; searching them costs half a second
+        gc.collect()
+        gc.freeze()
+        listener.listen()
+        os.write(ready, f"ready {listener.getsockname()[1]}\n".encode())
+        server.run(sockets=[listener])
+
+
+def _stop_with_parent(server: Any, private: Path) -> None:
+    sys.stdin.buffer.read()
+    # the parent may have been killed before it could
+    shutil.rmtree(private, ignore_errors=True)
+    server.should_exit = True
+    time.sleep(_STOP_TIMEOUT_S)
+    os._exit(0)
+
+
+def main() -> None:
+    """Run the Datasite; PySyft's own prints go to the log."""
+    ready = os.dup(1)
+    os.dup2(2, 1)
+    # PySyft silences the root logger
+    log.addHandler(logging.StreamHandler())
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    directory, private, port = sys.argv[1:]
+    serve(Path(directory), Path(private), int(port), ready=ready)
+
+
+if __name__ == "__main__":
+    main()

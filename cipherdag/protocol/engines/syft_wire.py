@@ -1,0 +1,117 @@
+"""What both ends of the PySyft engine agree on: names, limits, password files and frames.
+
+The Datasite (numpy 1.24) and the site's own process (cipherdag's own environment) are neighbours on
+one machine. They speak over a Unix-domain socket in a private folder: a request is two lengths,
+an operation and a message; a reply is a status, a length and a message.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING, Final
+
+from cipherdag.errors import MalformedMessageError, SiteNotReadyError
+
+if TYPE_CHECKING:
+    import socket
+    from pathlib import Path
+
+SYFT_VERSION: Final = "0.9.5"
+ENDPOINT: Final = "cipherdag.message"
+COORDINATOR_EMAIL: Final = "coordinator@cipherdag.example"
+COORDINATOR_PASSWORD: Final = "coordinator.password"  # noqa: S105 - a file's name
+ADMIN_PASSWORD: Final = "admin.password"  # noqa: S105 - a file's name
+
+MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
+MAX_OPERATION_BYTES: Final = 64
+ENVELOPE_BYTES: Final = 1024 * 1024
+"""Room for what PySyft wraps around a message; measured at about 12 KB."""
+
+ANSWERED: Final = 0
+REFUSED: Final = 1
+
+_REQUEST = struct.Struct(">HQ")
+_REPLY = struct.Struct(">BQ")
+
+
+def read_password(path: Path) -> str:
+    """Read a password that only its owner can read.
+
+    Args:
+        path: A file of one line, with mode 0600 or stricter.
+
+    Returns:
+        The password.
+
+    Raises:
+        SiteNotReadyError: If the file is missing, or others can read or write it.
+    """
+    try:
+        with path.open(encoding="ascii") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise SiteNotReadyError(
+                    f"others than its owner can read '{path.name}'",
+                    remedy=f"Make a new set-up, or `chmod 600 {path.name}` if nobody saw it.",
+                )
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError):
+        raise SiteNotReadyError(
+            f"the password file '{path.name}' cannot be read",
+            remedy="Prepare the site; the coordinator's copy comes from the site.",
+        ) from None
+
+
+def send_request(connection: socket.socket, operation: str, message: bytes) -> None:
+    """Send an operation of at most 64 bytes and a message to the site's own process."""
+    name = operation.encode()
+    connection.sendall(_REQUEST.pack(len(name), len(message)) + name)
+    if message:  # the other side may have answered and left if nothing is missing
+        connection.sendall(message)
+
+
+def receive_request(connection: socket.socket) -> tuple[str, bytes]:
+    """Receive an operation and its message.
+
+    Raises:
+        MalformedMessageError: If a length is over its limit, the name is not text, or bytes lack.
+    """
+    name_length, length = _REQUEST.unpack(_exactly(connection, _REQUEST.size))
+    if name_length > MAX_OPERATION_BYTES or length > MAX_MESSAGE_BYTES:
+        raise MalformedMessageError("a frame is longer than this site takes")
+    try:
+        operation = _exactly(connection, name_length).decode()
+    except UnicodeDecodeError:
+        raise MalformedMessageError("the operation's name is not text") from None
+    return operation, _exactly(connection, length)
+
+
+def send_reply(connection: socket.socket, status: int, message: bytes) -> None:
+    """Send ``ANSWERED`` with a message, or ``REFUSED`` with none."""
+    connection.sendall(_REPLY.pack(status, len(message)))
+    if message:
+        connection.sendall(message)
+
+
+def receive_reply(connection: socket.socket) -> tuple[int, bytes]:
+    """Receive a status and a message.
+
+    Raises:
+        MalformedMessageError: If the length is over its limit or bytes lack.
+    """
+    status, length = _REPLY.unpack(_exactly(connection, _REPLY.size))
+    if length > MAX_MESSAGE_BYTES:
+        raise MalformedMessageError("a frame is longer than this site sends")
+    return status, _exactly(connection, length)
+
+
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    received = bytearray(length)
+    view = memoryview(received)
+    at = 0
+    while at < length:
+        count = connection.recv_into(view[at:])
+        if count == 0:
+            raise MalformedMessageError("a frame ended early")
+        at += count
+    return bytes(received)

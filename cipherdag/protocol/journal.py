@@ -1,0 +1,150 @@
+"""What a coordinator writes down of a session, so that a crash loses no round and repeats none.
+
+A journal holds public parameters and sums only. After a crash the run goes on from it: finished
+rounds are not asked again, and an unfinished one is asked again by the same bytes, to which the
+sites give the same replies.
+
+Leaks:
+    Whoever reads the journal learns what the coordinator learnt: the sums of all rounds.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cipherdag.errors import OutputError
+from cipherdag.protocol.messages import Invite
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cipherdag.algorithms.questions import FloatVector
+
+
+class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
+    """The session was set up."""
+
+    session: bytes
+    invite: Invite
+    transcript: bytes
+    public_context: bytes
+    n_variables: int
+
+
+class Agreeing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="agreeing"):
+    """The sites are about to be asked to agree to these survivors."""
+
+    number: int
+    survivors: tuple[int, ...]
+
+
+class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
+    """A round ended without a sum; these sites go on."""
+
+    number: int
+    present: tuple[int, ...]
+
+
+class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
+    """A round's sum, as little-endian float64, and the sites that go on."""
+
+    number: int
+    content: bytes
+    present: tuple[int, ...]
+    values: bytes
+
+
+Entry = Opened | Agreeing | GivenUp | Summed
+
+
+class Journal:
+    """Appends entries to a file, each on disk before the run goes on; one JSON object a line.
+
+    Args:
+        path: The file, made with mode 0600; entries already in it are read.
+
+    Raises:
+        OutputError: The file cannot be written, or is not a journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._entries: list[Entry] = []
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise OutputError(f"{path} cannot be opened: {error.strerror}") from error
+        whole = content[: content.rfind(b"\n") + 1]
+        try:
+            self._entries = [msgspec.json.decode(line, type=Entry) for line in whole.splitlines()]
+        except (msgspec.DecodeError, ValueError) as error:
+            raise OutputError(f"{path} is not the journal of a run") from error
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))  # the crash cut the last line short
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
+        return tuple(self._entries)
+
+    def write(self, entry: Entry) -> None:
+        """Append an entry and see it to the disk."""
+        try:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(entry) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise OutputError(f"{self._path} cannot be written: {error.strerror}") from error
+        self._entries.append(entry)
+
+
+class Replay:
+    """Takes a session up again from its journal's entries, oldest first.
+
+    Attributes:
+        opened: The set-up, or None where there is nothing to take up.
+        position: Number of the last round and the sites that went on, while replaying.
+    """
+
+    def __init__(self, entries: tuple[Entry, ...]) -> None:
+        self._left = list(entries)
+        self.opened: Opened | None = None
+        self.position: tuple[int, tuple[int, ...]] | None = None
+        if self._left:
+            first = self._left.pop(0)
+            if not isinstance(first, Opened):
+                raise OutputError("the journal does not begin with the set-up of a session")
+            self.opened = first
+
+    def next_sum(self, content: bytes) -> FloatVector | None:
+        """The sum of the next finished round, or None where the journal ends.
+
+        Args:
+            content: Digest of the question the algorithm asks now.
+
+        Raises:
+            OutputError: The journal's next round asked something else.
+        """
+        while self._left and not (len(self._left) == 1 and isinstance(self._left[0], Agreeing)):
+            entry = self._left.pop(0)
+            if isinstance(entry, GivenUp | Summed):
+                self.position = entry.number, entry.present
+            if isinstance(entry, Summed):
+                if entry.content != content:
+                    raise OutputError("the journal is of a run with other parameters")
+                return np.frombuffer(entry.values, dtype="<f8").astype(np.float64)
+        return None
+
+    def agreed(self, number: int) -> tuple[int, ...]:
+        """Whom an unfinished round was agreed for, which cannot change; empty if there is none."""
+        for entry in self._left:
+            if isinstance(entry, Agreeing) and entry.number == number:
+                return entry.survivors
+        return ()

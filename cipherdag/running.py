@@ -1,0 +1,96 @@
+"""What every ``run`` and ``simulate`` command has in common: options, progress, and showing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cipherdag.protocol.reports import RoundReport
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """A decorator that adds options in this order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def shared_options(own: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """The options that every way of running an algorithm takes, around the algorithm's own."""
+    before = [
+        click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
+        click.option(
+            "--protection",
+            type=click.Choice(["masking", "bfv", "none"]),
+            default="masking",
+            show_default=True,
+            help="How answers are protected; none is for debugging on data of your own.",
+        ),
+    ]
+    after = [
+        click.option(
+            "--max-cond-size",
+            type=click.IntRange(min=-1),
+            default=3,
+            show_default=True,
+            help="Largest conditioning set; -1 for no limit.",
+        ),
+        click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
+        click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+    ]
+    return with_options([*before, *own, *after])
+
+
+def site_names(files: Sequence[Path]) -> list[str]:
+    """Sites are called like their files, without the endings."""
+    names = [file.name.split(".")[0] for file in files]
+    if len(set(names)) != len(names):
+        raise ParameterError(
+            "two files have the same name", remedy="Rename one: a site is called like its file."
+        )
+    return names
+
+
+def progress_printer(*, as_json: bool) -> Callable[[RoundReport], None]:
+    """Prints one line per round."""
+    from cipherdag.terminal import round_line
+
+    def progress(report: RoundReport) -> None:
+        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+
+    return progress
+
+
+def show(
+    report: Mapping[str, Any],
+    lines: Callable[[], Sequence[str]],
+    ledgers: Mapping[str, tuple[str, ...]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print a result as one JSON object, or in words with what left each site."""
+    from cipherdag.sites.ledger import read_releases
+    from cipherdag.terminal import release_lines
+
+    if as_json:
+        click.echo(json.dumps({"result": report}))
+        return
+    releases = {name: read_releases(own) for name, own in ledgers.items()}
+    click.echo("\n".join([*lines(), "", *release_lines(releases)]))

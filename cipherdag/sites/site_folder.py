@@ -1,0 +1,329 @@
+"""A site's folder: its settings, policy, keys, pinned study, ledger and log. It never leaves.
+
+    site.toml           what the hospital fills in
+    policy.toml         what the hospital allows
+    keys/identity.pem   the key that signs; made here
+    transport/          FLARE's key, made here, and the start-up kit
+    study.json          the signed study, once activated
+    ledger.jsonl        what left
+    usage.json          how many tests were computed today
+    runs/               runs that asked for a person's approval
+    site.log            details that are not sent to anybody
+
+Leaks:
+    Nothing: only the request that `cipherdag.enrolment` writes is made to be sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+import tomllib
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Self
+
+from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.sites.policy import Policy
+from cipherdag.sites.study import (
+    SignedStudy,
+    Study,
+    check_address,
+    check_site_name,
+    check_study,
+    check_study_name,
+    read_file,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAX_SETTINGS_BYTES = 64 * 1024
+LOCK_WAIT_S = 20.0
+LOCK_PAUSE_S = 0.1
+SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SiteSettings:
+    """What a hospital fills in.
+
+    Attributes:
+        name: Name of the site.
+        organisation: Whose site it is.
+        study: Name of the study, as the coordinator says it.
+        host: Host name of the coordinator; empty while unknown.
+        port: Its port.
+        data: The data file; relative to the site's folder unless absolute.
+        schema: The study's schema.toml; likewise.
+        device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
+    """
+
+    name: str
+    organisation: str = "site"
+    study: str = "study"
+    host: str = ""
+    port: int = 8002
+    data: str = "data.csv"
+    schema: str = "schema.toml"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_site_name(self.name)
+        check_study_name(self.organisation)
+        check_study_name(self.study)
+        if self.host:
+            check_address(self.host, self.port)
+        if self.device not in DEVICES:
+            raise ParameterError(f"the device {self.device!r} is none of {', '.join(DEVICES)}")
+
+    def dumps(self) -> str:
+        """The settings as commented TOML."""
+        lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]
+        lines.append("# policy.toml.")
+        for item in fields(self):
+            lines += ["", f"# {_COMMENTS[item.name]}"]
+            lines.append(f"{item.name} = {json.dumps(getattr(self, item.name))}")
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> SiteSettings:
+        """Read a ``site.toml`` strictly.
+
+        Raises:
+            SiteNotReadyError: It cannot be read, or has an unknown key or a wrong value.
+        """
+        try:
+            with path.open("rb") as file:
+                # a longer file is cut, which leaves no valid TOML that anybody wrote
+                table = tomllib.loads(file.read(MAX_SETTINGS_BYTES).decode("utf-8"))
+        except OSError as error:
+            raise SiteNotReadyError(
+                f"{path} cannot be read: {error.strerror}",
+                remedy="Name a site's folder with --dir, or make one with `cipherdag site new`.",
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise _invalid(path, str(error)) from error
+        return cls._of(path, table)
+
+    @classmethod
+    def _of(cls, path: Path, table: dict[str, Any]) -> SiteSettings:
+        types = {item.name: int if item.name == "port" else str for item in fields(cls)}
+        for key, value in table.items():
+            if key not in types:
+                raise _invalid(path, f"unknown key {key!r}")
+            if type(value) is not types[key]:
+                raise _invalid(path, f"{key} is not {'a number' if key == 'port' else 'a text'}")
+        if "name" not in table:
+            raise _invalid(path, "name is missing")
+        try:
+            return cls(**table)
+        except ParameterError as error:
+            raise _invalid(path, error.message) from error
+
+
+_COMMENTS = {
+    "name": "Name of this site, as the other sites will see it.",
+    "organisation": "Whose site this is; it stands in the certificate.",
+    "study": "Name of the study, as the coordinator says it.",
+    "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
+    "port": "Its one port.",
+    "data": "The data: a CSV or Parquet file, here or at an absolute path.",
+    "schema": "The study's schema.toml; every site has the same one.",
+    "device": '"cpu", "cuda" or "auto".',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFolder:
+    """Paths of a site's folder and what they hold."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, settings: SiteSettings, policy: Policy | None = None) -> Self:
+        """Make the folder, its files and the site's identity key.
+
+        Raises:
+            OutputError: The folder exists and is not empty, or cannot be made.
+        """
+        folder = cls(path)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise OutputError(f"{path} is not empty", remedy="Choose a new folder.")
+            path.chmod(0o700)
+            folder.identity_path.parent.mkdir(mode=0o700)
+            folder.runs.mkdir(mode=0o700)
+            write_private(folder.settings_path, settings.dumps())
+            write_private(folder.policy_path, (policy or Policy()).dumps())
+        except OSError as error:
+            raise OutputError(f"{path} cannot be made: {error.strerror}") from error
+        SigningIdentity.generate().save(folder.identity_path)
+        return folder
+
+    @property
+    def settings_path(self) -> Path:
+        """``site.toml``."""
+        return self.path / "site.toml"
+
+    @property
+    def policy_path(self) -> Path:
+        """``policy.toml``."""
+        return self.path / "policy.toml"
+
+    @property
+    def identity_path(self) -> Path:
+        """``keys/identity.pem``."""
+        return self.path / "keys" / "identity.pem"
+
+    @property
+    def transport(self) -> Path:
+        """FLARE's files; the kit is in ``transport/kit``."""
+        return self.path / "transport"
+
+    @property
+    def kit(self) -> Path:
+        """FLARE's start-up kit."""
+        return self.transport / "kit"
+
+    @property
+    def study_path(self) -> Path:
+        """``study.json``."""
+        return self.path / "study.json"
+
+    @property
+    def ledger_path(self) -> Path:
+        """``ledger.jsonl``."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def usage_path(self) -> Path:
+        """``usage.json``."""
+        return self.path / "usage.json"
+
+    @property
+    def runs(self) -> Path:
+        """Runs that asked for approval."""
+        return self.path / "runs"
+
+    @property
+    def private_keys(self) -> tuple[Path, ...]:
+        """Every private key in the folder."""
+        return (self.identity_path, *sorted(self.transport.rglob("*.key")))
+
+    def settings(self) -> SiteSettings:
+        """The content of ``site.toml``."""
+        return SiteSettings.load(self.settings_path)
+
+    def policy(self) -> Policy:
+        """The content of ``policy.toml``."""
+        return Policy.load(self.policy_path)
+
+    def identity(self) -> SigningIdentity:
+        """The site's signing key."""
+        return SigningIdentity.load(self.identity_path)
+
+    def data_path(self, settings: SiteSettings) -> Path:
+        """Where the data are."""
+        return self.path / settings.data
+
+    def schema_path(self, settings: SiteSettings) -> Path:
+        """Where the schema is."""
+        return self.path / settings.schema
+
+    def study(self) -> Study:
+        """The active study, its signature checked again.
+
+        Raises:
+            SiteNotReadyError: None was activated, or this site is not in it.
+            SignatureError: The file was altered.
+        """
+        if not self.study_path.exists():
+            raise SiteNotReadyError(
+                "the site is not activated",
+                remedy="Send the file of `cipherdag site request` to the coordinator, then run "
+                "`cipherdag site activate` with the answer.",
+            )
+        study = check_study(read_file(self.study_path, SignedStudy))
+        if study.pinned.get(self.settings().name) != self.identity().public:
+            raise SiteNotReadyError("the active study does not name this site and its key")
+        return study
+
+    def check_keys(self) -> None:
+        """Refuse private keys that other users of the machine may read.
+
+        Raises:
+            SiteNotReadyError: One is open to others.
+        """
+        for key in self.private_keys:
+            if os.name == "posix" and key.stat().st_mode & SHARED_BITS:
+                raise SiteNotReadyError(
+                    f"the private key {key} is open to other users",
+                    remedy=f"Run `chmod 600 {key}`; if others could read it, make a new site.",
+                )
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
+    """Hold a lock on a file until this process ends or closes the returned descriptor.
+
+    Raises:
+        SiteNotReadyError: Another process holds it for longer than ``wait_s`` seconds.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise SiteNotReadyError(
+                    f"another process works in {path.parent}",
+                    remedy="Stop the other one first; one process serves a folder.",
+                ) from None
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file now."""
+    if not path.exists():
+        return False
+    try:
+        os.close(lock(path, wait_s=0.0))
+    except SiteNotReadyError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold a lock for a while; see `lock`."""
+    descriptor = lock(path, wait_s=wait_s)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _invalid(path: Path, reason: str) -> SiteNotReadyError:
+    return SiteNotReadyError(f"{path} is not valid: {reason}", remedy=f"Correct {path.name}.")

@@ -1,0 +1,688 @@
+"""The contract of every engine on real Datasites, and what a Datasite must refuse."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import ipaddress
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from syft.client.api import SignedSyftAPICall, SyftAPICall
+from syft.serde.deserialize import _deserialize
+from syft.serde.serialize import _serialize
+from syft.server.credentials import SyftSigningKey
+from syft.types.uid import UID
+
+from cipherdag.errors import MalformedMessageError, ParameterError, SiteNotReadyError
+from cipherdag.protocol.engines import syft_wire
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
+from cipherdag.protocol.engines.syft_site import SyftSite, prepare_syft_site
+
+SITES = ("north", "south")
+SECRET = "patient 4711 is 93 years old"
+OPERATIONS = frozenset({"ask", "raise-value", "raise-type", "text", "sleep", "long"})
+TIMEOUT_S = 60.0
+PROXY = Path(__file__).parents[2] / "docs" / "engines" / "syft-proxy.conf"
+
+
+class Echo:
+    """A site's handler: bytes in, bytes out."""
+
+    def __init__(self, name):
+        self.name = name
+        self.handled = []
+        self.wake = threading.Event()
+
+    def __call__(self, operation, message):
+        self.handled.append(operation)
+        if operation == "raise-value":
+            raise ValueError(SECRET)
+        if operation == "raise-type":
+            raise TypeError(SECRET)  # whose text PySyft would send
+        if operation == "text":
+            return SECRET
+        if operation == "long":
+            return bytes(syft_wire.MAX_MESSAGE_BYTES + 1)
+        if operation == "sleep":
+            self.wake.wait(60)
+        return self.name.encode() + b":" + message
+
+
+class Deployment:
+    def __init__(self, folder):
+        self.folder = folder
+        self.echoes = {name: Echo(name) for name in SITES}
+        self.passwords = {name: prepare_syft_site(folder / name) for name in SITES}
+        self.sites = {}
+
+    def start(self, name, port=0):
+        site = SyftSite(
+            self.echoes[name],
+            directory=self.folder / name,
+            operations=OPERATIONS,
+            python=Path(sys.executable),
+            port=port,
+        )
+        self.sites[name] = site.__enter__()
+
+    def stop(self, name):
+        self.sites.pop(name).__exit__(None, None, None)
+
+    def url(self, name):
+        return f"http://127.0.0.1:{self.sites[name].port}"
+
+    def engine(self):
+        return SyftEngine({name: SyftLink(self.url(name), self.passwords[name]) for name in SITES})
+
+
+@pytest.fixture(scope="module")
+def datasites(tmp_path_factory):
+    deployment = Deployment(tmp_path_factory.mktemp("syft"))
+    try:
+        for name in SITES:
+            deployment.start(name)
+        yield deployment
+    finally:
+        for name in list(deployment.sites):
+            deployment.stop(name)
+
+
+@pytest.fixture
+def engine(datasites):
+    with contextlib.closing(datasites.engine()) as engine:
+        yield engine
+
+
+# the contract of every engine
+
+
+@pytest.mark.parametrize("message", [b"", b"\x00", bytes(range(256)), os.urandom(3_000_000)])
+def test_every_site_gets_and_returns_the_same_bytes(engine, message):
+    replies = engine.call("ask", dict.fromkeys(SITES, message), timeout_s=TIMEOUT_S)
+    assert replies == {site: site.encode() + b":" + message for site in SITES}
+
+
+def test_each_site_gets_its_own_message_and_no_other_site_is_asked(datasites, engine):
+    before = len(datasites.echoes["south"].handled)
+    assert engine.call("ask", {"north": b"one"}, timeout_s=TIMEOUT_S) == {"north": b"north:one"}
+    assert len(datasites.echoes["south"].handled) == before
+
+
+def test_a_missing_site_fails_alone(engine):
+    replies = engine.call("ask", {"north": b"x", "nowhere": b"x"}, timeout_s=TIMEOUT_S)
+    assert replies == {"north": b"north:x", "nowhere": SiteFailure("unreachable")}
+
+
+@pytest.mark.parametrize("operation", ["shell", "", "ask ", "ASK"])
+def test_a_wrong_operation_is_refused_at_the_site_unread(datasites, engine, operation):
+    before = len(datasites.echoes["north"].handled)
+    replies = engine.call(operation, {"north": b"x"}, timeout_s=TIMEOUT_S)
+    assert replies == {"north": SiteFailure("failed")}
+    assert len(datasites.echoes["north"].handled) == before
+
+
+@pytest.mark.parametrize("operation", ["raise-value", "raise-type", "text"])
+def test_the_text_of_an_exception_never_leaves_the_site(
+    datasites, engine, monkeypatch, caplog, operation
+):
+    received = []
+    request = requests.Session.request
+
+    def watched(*args, **kwargs):
+        response = request(*args, **kwargs)
+        received.append(response.content)
+        return response
+
+    monkeypatch.setattr(requests.Session, "request", watched)
+    with caplog.at_level(logging.ERROR, logger="cipherdag.site"):
+        replies = engine.call(operation, {"north": b"x"}, timeout_s=TIMEOUT_S)
+    assert replies == {"north": SiteFailure("failed")}
+    assert received
+    assert not any(SECRET.encode() in body for body in received)
+    assert SECRET.encode() not in (datasites.folder / "north" / "datasite.log").read_bytes()
+    if operation != "text":
+        assert SECRET in caplog.text  # the site's own log names the cause
+
+
+def test_a_hundred_megabytes_go_there_and_back(engine):
+    message = os.urandom(1_000_000) * 100
+    replies = engine.call("ask", {"south": message}, timeout_s=300.0)
+    assert replies == {"south": b"south:" + message}
+
+
+def test_a_message_over_the_limit_is_refused_by_name_and_nothing_is_sent(datasites, engine):
+    before = len(datasites.echoes["north"].handled)
+    too_long = bytes(syft_wire.MAX_MESSAGE_BYTES + 1)
+    with pytest.raises(ParameterError, match="PySyft engine carries") as caught:
+        engine.call("ask", {"north": b"x", "south": too_long}, timeout_s=TIMEOUT_S)
+    assert caught.value.site == "south"
+    with pytest.raises(ParameterError, match="64 bytes"):
+        engine.call("a" * 65, {"north": b"x"}, timeout_s=TIMEOUT_S)
+    assert len(datasites.echoes["north"].handled) == before
+    assert engine.call("long", {"north": b"x"}, timeout_s=TIMEOUT_S) == {
+        "north": SiteFailure("failed")
+    }
+
+
+def test_a_slow_site_fails_alone_and_answers_again(datasites, engine):
+    replies = engine.call("sleep", {"south": b""}, timeout_s=1.0)
+    assert replies == {"south": SiteFailure("timeout")}
+    replies = engine.call("ask", dict.fromkeys(SITES, b"x"), timeout_s=2.0)
+    assert replies == {"north": b"north:x", "south": SiteFailure("timeout")}
+    datasites.echoes["south"].wake.set()
+    replies = engine.call("ask", {"south": b"y"}, timeout_s=TIMEOUT_S)
+    assert replies == {"south": b"south:y"}
+
+
+def test_a_killed_site_fails_alone_and_is_reached_again_after_its_restart(datasites, engine):
+    everyone = dict.fromkeys(SITES, b"x")
+    assert isinstance(engine.call("ask", everyone, timeout_s=TIMEOUT_S)["south"], bytes)
+    port = datasites.sites["south"].port
+    os.kill(datasites.sites["south"].pid, signal.SIGKILL)
+    for _ in range(2):
+        replies = engine.call("ask", everyone, timeout_s=TIMEOUT_S)
+        assert replies == {"north": b"north:x", "south": SiteFailure("unreachable")}
+    datasites.stop("south")
+    datasites.start("south", port)
+    replies = engine.call("ask", everyone, timeout_s=TIMEOUT_S)
+    assert replies == {site: site.encode() + b":x" for site in SITES}
+    datasites.stop("south")  # a clean stop frees the port too
+    datasites.start("south", port)
+    assert engine.call("ask", everyone, timeout_s=TIMEOUT_S) == replies
+
+
+# what a Datasite refuses
+
+
+def log_in(url, email, password):
+    return requests.post(
+        f"{url}/api/v2/login", json={"email": email, "password": password}, timeout=20
+    )
+
+
+@pytest.fixture
+def account(datasites):
+    """The coordinator's own identifier of the Datasite and signing key, as a thief would use."""
+    url = datasites.url("north")
+    password = datasites.passwords["north"].read_text().strip()
+    server = requests.get(f"{url}/api/v2/metadata", timeout=20).json()["id"]
+    reply = log_in(url, syft_wire.COORDINATOR_EMAIL, password)
+    assert reply.status_code == 200
+    return UID.from_string(server), _deserialize(reply.content, from_bytes=True).signing_key
+
+
+def api_call(server, path="api.call", args=(syft_wire.ENDPOINT,), blocking=True, **kwargs):
+    content = kwargs or {"operation": "ask", "message": b"x"}
+    return SyftAPICall(
+        server_uid=server, path=path, args=list(args), kwargs=content, blocking=blocking
+    )
+
+
+def send(datasites, signed):
+    body = signed if isinstance(signed, bytes) else _serialize(signed, to_bytes=True)
+    return requests.post(
+        f"{datasites.url('north')}/api/v2/api_call", data=body, timeout=TIMEOUT_S
+    ).status_code
+
+
+def test_the_default_and_the_administrator_s_credentials_are_refused(datasites):
+    url = datasites.url("north")
+    admin = (datasites.folder / "north" / syft_wire.ADMIN_PASSWORD).read_text().strip()
+    for email, password in [
+        ("info@openmined.org", "changethis"),
+        ("admin@cipherdag.example", "changethis"),
+        ("admin@cipherdag.example", admin),
+        (syft_wire.COORDINATOR_EMAIL, admin),
+        (syft_wire.COORDINATOR_EMAIL, ""),
+        (syft_wire.COORDINATOR_EMAIL, datasites.passwords["south"].read_text().strip()),
+    ]:
+        assert log_in(url, email, password).status_code == 401
+    for body in (b"", b"{", b"[]", b"x" * 5000):
+        assert requests.post(f"{url}/api/v2/login", data=body, timeout=20).status_code == 401
+
+
+def test_a_stranger_s_signature_is_refused(datasites, account):
+    server, _ = account
+    before = len(datasites.echoes["north"].handled)
+    assert send(datasites, api_call(server).sign(SyftSigningKey.generate())) == 401
+    assert send(datasites, api_call(server)) == 401
+    for body in (b"", b"x", os.urandom(1000)):
+        assert send(datasites, body) == 401
+    assert len(datasites.echoes["north"].handled) == before
+
+
+def test_the_coordinator_reaches_one_service_and_one_endpoint(datasites, account):
+    server, key = account
+    before = len(datasites.echoes["north"].handled)
+    for call in (
+        api_call(server, path="api.call_public"),
+        api_call(server, path="api.call_in_jobs"),
+        api_call(server, path="user.get_all", args=()),
+        api_call(server, path="code.submit", args=()),
+        api_call(server, path="queue", args=(), uid=UID()),
+        api_call(server, args=("another.endpoint",)),
+        api_call(server, args=(syft_wire.ENDPOINT, "more")),
+        api_call(server, blocking=False),
+        api_call(server, operation="ask"),
+        api_call(server, operation="ask", message=b"x", log_id=UID()),
+        api_call(UID()),
+    ):
+        assert send(datasites, call.sign(key)) == 401
+    assert len(datasites.echoes["north"].handled) == before
+    assert send(datasites, api_call(server).sign(key)) == 200
+
+
+@pytest.mark.parametrize("content", [{"message": "text"}, {"operation": 1}, {"message": [1]}])
+def test_arguments_of_a_wrong_type_do_not_reach_the_site(datasites, account, content):
+    server, key = account
+    before = len(datasites.echoes["north"].handled)
+    call = api_call(server, **{"operation": "ask", "message": b"x", **content})
+    assert send(datasites, call.sign(key)) == 200  # the refusal is inside
+    assert len(datasites.echoes["north"].handled) == before
+
+
+def test_an_altered_or_smuggled_message_is_not_acted_on(datasites, account):
+    server, key = account
+    signed = api_call(server, operation="shell", message=b"x").sign(key)
+    before = len(datasites.echoes["north"].handled)
+    altered = SignedSyftAPICall(
+        credentials=signed.credentials,
+        signature=signed.signature,
+        serialized_message=signed.serialized_message[:-8] + bytes(8),
+    )
+    assert send(datasites, altered) == 401
+    # PySyft alone would act on the unsigned copy beside the signed bytes
+    smuggled = SignedSyftAPICall(
+        credentials=signed.credentials,
+        signature=signed.signature,
+        serialized_message=signed.serialized_message,
+        cached_deseralized_message=api_call(server, operation="ask", message=b"other"),
+    )
+    send(datasites, smuggled)
+    assert len(datasites.echoes["north"].handled) == before
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_decoded(datasites):
+    limit = syft_wire.MAX_MESSAGE_BYTES + syft_wire.ENVELOPE_BYTES
+
+    def endless():
+        for _ in range(limit // 2**20 + 2):
+            yield bytes(2**20)
+
+    reply = requests.post(f"{datasites.url('north')}/api/v2/api_call", data=endless(), timeout=60)
+    assert reply.status_code == 413
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "docs", "openapi.json", "api/v2/", "api/v2/register", "api/v2/api", "api/v2/stream"],
+)
+def test_pysyft_s_other_paths_do_not_exist(datasites, path):
+    for method in ("GET", "POST"):
+        reply = requests.request(method, f"{datasites.url('north')}/{path}", timeout=20)
+        assert reply.status_code == 404
+
+
+# secrets, ports and processes
+
+
+def test_passwords_are_random_private_and_nowhere_else(datasites, engine):
+    engine.call("ask", dict.fromkeys(SITES, b"x"), timeout_s=TIMEOUT_S)
+    files = [
+        datasites.folder / s / f for s in SITES for f in ("admin.password", "coordinator.password")
+    ]
+    secrets = {file.read_text().strip() for file in files}
+    assert len(secrets) == 4
+    assert min(map(len, secrets)) == 43  # 256 bits in base64
+    for file in files:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    for name in SITES:
+        process = datasites.sites[name].pid
+        seen = b"".join(
+            Path(f"/proc/{process}/{kind}").read_bytes() for kind in ("cmdline", "environ")
+        )
+        seen += (datasites.folder / name / "datasite.log").read_bytes()
+        assert not any(secret.encode() in seen for secret in secrets)
+        link = repr(SyftLink(datasites.url(name), datasites.passwords[name]))
+        assert not any(secret in link for secret in secrets)
+
+
+def test_a_readable_or_missing_password_file_is_refused(tmp_path, datasites):
+    copy = tmp_path / "coordinator.password"
+    shutil.copy(datasites.passwords["north"], copy)
+    link = SyftLink(datasites.url("north"), copy)
+    copy.chmod(0o640)
+    with contextlib.closing(SyftEngine({"north": link})) as engine:
+        with pytest.raises(SiteNotReadyError, match="others than its owner"):
+            engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+        copy.unlink()
+        with pytest.raises(SiteNotReadyError, match="cannot be read"):
+            engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+
+
+def test_a_wrong_password_is_named(tmp_path, datasites):
+    link = SyftLink(datasites.url("north"), datasites.passwords["south"])
+    with (
+        contextlib.closing(SyftEngine({"north": link})) as engine,
+        pytest.raises(SiteNotReadyError, match="password is not accepted") as caught,
+    ):
+        engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+    assert caught.value.site == "north"
+
+
+def test_a_set_up_is_never_overwritten(tmp_path):
+    prepare_syft_site(tmp_path / "a")
+    with pytest.raises(SiteNotReadyError, match="already holds"):
+        prepare_syft_site(tmp_path / "a")
+
+
+def test_one_loopback_port_is_open_and_no_reply_reaches_a_disk(datasites, engine):
+    marker = os.urandom(16).hex().encode()
+    for _ in range(3):
+        engine.call("ask", {"north": marker * 100_000}, timeout_s=TIMEOUT_S)
+    site = datasites.sites["north"]
+    process = psutil.Process(site.pid)
+    assert process.children() == []
+    listening = [c.laddr for c in process.net_connections() if c.status == psutil.CONN_LISTEN]
+    assert [(a.ip, a.port) for a in listening] == [("127.0.0.1", site.port)]
+    for folder in (site._private, datasites.folder):
+        for file in folder.rglob("*"):
+            assert not file.is_file() or marker not in file.read_bytes()
+    assert not [f for f in process.open_files() if f.path.endswith((".db", ".db-wal"))]
+
+
+def test_memory_does_not_grow_with_the_rounds(datasites, engine):
+    process = psutil.Process(datasites.sites["north"].pid)
+    message = os.urandom(1_000_000)
+    for _ in range(5):
+        engine.call("ask", {"north": message}, timeout_s=TIMEOUT_S)
+    before = process.memory_info().rss
+    for _ in range(40):
+        engine.call("ask", {"north": message}, timeout_s=TIMEOUT_S)
+    assert process.memory_info().rss - before < 20_000_000  # half of what was sent
+
+
+def test_a_busy_port_is_named_and_nothing_is_left_behind(tmp_path):
+    prepare_syft_site(tmp_path / "a")
+    before = {child.pid for child in psutil.Process().children()}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        site = SyftSite(
+            Echo("a"),
+            directory=tmp_path / "a",
+            operations=OPERATIONS,
+            python=Path(sys.executable),
+            port=taken.getsockname()[1],
+        )
+        with pytest.raises(SiteNotReadyError, match="did not start"), site:
+            pass
+    assert {child.pid for child in psutil.Process().children()} == before
+    assert site._private is None
+
+
+def test_an_interpreter_without_pysyft_is_named(tmp_path):
+    prepare_syft_site(tmp_path / "a")
+    site = SyftSite(
+        Echo("a"), directory=tmp_path / "a", operations=OPERATIONS, python=Path("/bin/false")
+    )
+    with pytest.raises(SiteNotReadyError, match="did not start"), site:
+        pass
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from cipherdag.protocol.engines.syft_site import SyftSite
+site = SyftSite(lambda o, m: m, directory=Path(sys.argv[1]), operations=frozenset(),
+                python=Path(sys.executable))
+with site:
+    print(site.pid, site._private, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_datasite_ends_when_the_site_is_killed(tmp_path):
+    prepare_syft_site(tmp_path / "a")
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "a")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as site:
+        pid, private = site.stdout.readline().split()
+        datasite = psutil.Process(int(pid))
+        site.send_signal(signal.SIGKILL)
+        datasite.wait(30)
+    assert not datasite.is_running()
+    assert not Path(private.decode()).exists()
+
+
+# frames
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"\x00\x03" + bytes(7) + b"\x05" + b"askab",  # two bytes lack
+        b"\x00\x41" + bytes(8) + b"a" * 65,  # the name is too long
+        b"\x00\x01" + b"\x00\x00\x00\x01" + bytes(4) + b"a",  # 4 GiB are announced
+        b"\x00\x01" + bytes(8) + b"\xff",  # not text
+    ],
+)
+def test_a_broken_frame_is_refused(sent):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(sent)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises(MalformedMessageError):
+            syft_wire.receive_request(ours)
+
+
+def test_the_site_survives_a_broken_frame(datasites, engine):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(datasites.sites["north"]._private / "site.sock"))
+        connection.sendall(b"\xff" * 10)
+    assert engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S) == {"north": b"north:x"}
+
+
+# addresses and the TLS proxy
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://site.example", "http://10.0.0.1:80", "127.0.0.1:80", "ftp://127.0.0.1", "https://"],
+)
+def test_an_address_in_the_clear_is_refused(url, tmp_path):
+    with pytest.raises(ParameterError, match="neither https nor loopback"):
+        SyftLink(url, tmp_path)
+
+
+def certificate(folder, name, issuer=None):
+    """A key and a certificate of 127.0.0.1, signed by itself or by an issuer."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = dt.datetime.now(dt.UTC)
+    signing_key, signed_by = (key, subject) if issuer is None else (issuer[0], issuer[1].subject)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(signed_by)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]),
+            critical=False,
+        )
+        .sign(signing_key, hashes.SHA256())
+    )
+    (folder / f"{name}.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    (folder / f"{name}.key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    return key, signed
+
+
+@pytest.fixture
+def proxy(datasites, tmp_path):
+    """The shipped configuration with this machine's names, in a real nginx."""
+    nginx = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert nginx, "this test needs nginx: apt-get install nginx-light"
+    tmp_path.chmod(0o755)
+    authority = certificate(tmp_path, "authority")
+    certificate(tmp_path, "site", authority)
+    certificate(tmp_path, "coordinator", authority)
+    certificate(tmp_path, "stranger")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = PROXY.read_text()
+    for shipped, here, count in (
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl", 1),
+        ("/etc/cipherdag/tls/site.pem", f"{tmp_path}/site.pem", 1),
+        ("/etc/cipherdag/tls/site.key", f"{tmp_path}/site.key", 1),
+        ("/etc/cipherdag/tls/coordinator-authority.pem", f"{tmp_path}/authority.pem", 1),
+        ("127.0.0.1:8101", f"127.0.0.1:{datasites.sites['north'].port}", 3),
+    ):
+        assert server.count(shipped) == count
+        server = server.replace(shipped, here)
+    (tmp_path / "site.conf").write_text(server)
+    temporary = "".join(
+        f"{kind}_temp_path {tmp_path}/temp;\n"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (tmp_path / "nginx.conf").write_text(
+        f"daemon off;\npid {tmp_path}/nginx.pid;\nerror_log {tmp_path}/error.log;\n"
+        f"events {{}}\nhttp {{\n{temporary}include {tmp_path}/site.conf;\n}}\n"
+    )
+    process = subprocess.Popen([nginx, "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")])
+    try:
+        wait_for_port(port)
+        yield f"https://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def wait_for_port(port):
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def proxied(url, password, folder, *, authority="authority", own="coordinator"):
+    link = SyftLink(
+        url,
+        password,
+        authority=folder / f"{authority}.pem",
+        certificate=(folder / f"{own}.pem", folder / f"{own}.key") if own else None,
+    )
+    with contextlib.closing(SyftEngine({"north": link})) as engine:
+        return engine.call("ask", {"north": b"x" * 5_000_000}, timeout_s=TIMEOUT_S)["north"]
+
+
+def test_the_shipped_proxy_carries_rounds_over_mutual_tls(proxy, datasites, tmp_path):
+    password = datasites.passwords["north"]
+    assert proxied(proxy, password, tmp_path) == b"north:" + b"x" * 5_000_000
+    assert list((tmp_path / "temp").rglob("*")) == []  # nothing was buffered on a disk
+
+
+def test_the_shipped_proxy_refuses_a_coordinator_without_its_certificate(
+    proxy, datasites, tmp_path
+):
+    before = len(datasites.echoes["north"].handled)
+    password = datasites.passwords["north"]
+    for own in (None, "stranger"):
+        assert isinstance(proxied(proxy, password, tmp_path, own=own), SiteFailure)
+    assert len(datasites.echoes["north"].handled) == before
+
+
+def test_a_proxy_with_a_foreign_certificate_is_not_trusted(proxy, datasites, tmp_path):
+    reply = proxied(proxy, datasites.passwords["north"], tmp_path, authority="stranger")
+    assert reply == SiteFailure("unreachable")
+
+
+def test_the_shipped_proxy_shows_three_paths_and_no_plain_http(proxy, tmp_path):
+    session = requests.Session()
+    session.trust_env = False
+    session.verify = str(tmp_path / "authority.pem")
+    session.cert = (str(tmp_path / "coordinator.pem"), str(tmp_path / "coordinator.key"))
+    with session:
+        metadata = session.get(f"{proxy}/api/v2/metadata", timeout=20)
+        assert json.loads(metadata.content)["syft_version"] == "0.9.5"
+        for path in ("", "api/v2/register", "api/v2/api", "docs", "api/v2/metadata/"):
+            assert session.get(f"{proxy}/{path}", timeout=20).status_code == 404
+        plain = session.get(proxy.replace("https", "http") + "/api/v2/metadata", timeout=20)
+        assert plain.status_code == 400
+
+
+# the whole protocol
+
+
+def test_fedpc_gives_the_same_graph_as_in_one_process(tmp_path):
+    import numpy as np
+    import pandas as pd
+
+    from cipherdag import Federation, FedPC
+    from cipherdag.protocol.messages import OPERATIONS as PROTOCOL_OPERATIONS
+
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=1500)
+    z = rng.normal(size=1500)
+    y = x + z + 0.5 * rng.normal(size=1500)
+    table = pd.DataFrame({"x": x, "y": y, "z": z, "w": y + 0.5 * rng.normal(size=1500)})
+    local = Federation.split(table, 3, device="cpu")
+    names = [site.name for site in local.sites]
+    with contextlib.ExitStack() as stack:
+        engines = []
+
+        def wire(handlers):
+            links = {}
+            for name in names:
+                password = prepare_syft_site(tmp_path / name)
+                site = stack.enter_context(
+                    SyftSite(
+                        handlers[name],
+                        directory=tmp_path / name,
+                        operations=PROTOCOL_OPERATIONS,
+                        python=Path(sys.executable),
+                    )
+                )
+                links[name] = SyftLink(f"http://127.0.0.1:{site.port}", password)
+            engines.append(stack.enter_context(contextlib.closing(SyftEngine(links))))
+            return engines[0]
+
+        remote = Federation(sites=local.sites, device="cpu", wire=wire).run(FedPC())
+    expected = local.run(FedPC())
+    assert engines
+    assert remote.graph == expected.graph
+    assert len(remote.rounds) == len(expected.rounds)

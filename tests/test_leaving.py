@@ -1,0 +1,384 @@
+"""Sites that die, hang, return garbage or come late, and coordinators that lie about it."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from adversary import Ward, hospitals, recorded
+from driving import plain_sum
+
+from cipherdag import FedPC, Policy
+from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
+from cipherdag.errors import (
+    AggregateRangeError,
+    CohortError,
+    OpeningRefusedError,
+    OutputError,
+    ReplayError,
+    ShareError,
+    SignatureError,
+    SiteUnreachableError,
+)
+from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.messages import (
+    Agree,
+    Agreed,
+    Ask,
+    Recover,
+    Refusal,
+    Share,
+    Unmask,
+    Unmasked,
+    decode,
+    read_envelope,
+)
+
+FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))
+PROTECTIONS = ("masking", "bfv", "none")
+STEPS = ("ask", "agree", "unmask")
+
+
+def votes(alpha=0.01):
+    return EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=alpha))
+
+
+def silence(ward, site, operation, *, after=False):
+    """From ``operation`` on the site is dead; ``after``: it still does the work, unheard."""
+    dead = set()
+    honest = ward.engine.call
+
+    def call(name, messages, *, timeout_s):
+        if name == operation and site in messages:
+            dead.add(site)
+            if after:
+                honest(name, {site: messages[site]}, timeout_s=timeout_s)
+        alive = {s: m for s, m in messages.items() if s not in dead}
+        replies = honest(name, alive, timeout_s=timeout_s)
+        return replies | {s: SiteFailure("timeout") for s in messages if s in dead}
+
+    ward.engine.call = call
+
+
+def refused(reply):
+    envelope = read_envelope(reply)
+    assert envelope.topic == "refusal"
+    return type(refusal_error(decode(envelope.body, Refusal), "x"))
+
+
+def expected(ward, question, sites):
+    return plain_sum(question, [ward.runtimes[site]._respondent for site in sites])
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", STEPS)
+def test_one_of_four_sites_dies_at_each_step(protection, step, after):
+    ward = Ward(protection, n_sites=4)
+    ward.session.open()
+    silence(ward, "hospital-2", step, after=after)
+    sites = list(ward.tables)
+    others = [site for site in sites if site != "hospital-2"]
+    found = ward.session.ask(votes())
+    in_sum = sites if step == "unmask" else others
+    assert (found == expected(ward, votes(), in_sum)).all()
+    assert [(d.site, d.step) for d in ward.session.dropouts] == [
+        ("hospital-2", {"ask": "share", "agree": "agree", "unmask": "unmask"}[step])
+    ]
+    following = ward.session.ask(votes(0.2))
+    assert (following == expected(ward, votes(0.2), others)).all()
+    assert ward.session.rounds[-1].n_sites == 3
+    assert set(ward.session.finish()) == set(others)
+
+
+def test_the_opening_site_dies_and_another_steps_in():
+    ward = Ward("bfv", n_sites=4)
+    ward.session.open()
+    silence(ward, "hospital-1", "open")
+    found = ward.session.ask(votes())
+    assert (found == expected(ward, votes(), list(ward.tables))).all()
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_one_of_three_sites_dies_and_the_run_stops_with_cause_and_remedy(protection):
+    ward = Ward(protection, n_sites=3)
+    ward.session.open()
+    silence(ward, "hospital-2", "ask")
+    with pytest.raises(SiteUnreachableError, match="2 of 3 sites remain, 3 are needed") as caught:
+        ward.session.ask(votes())
+    assert caught.value.site == "hospital-2"
+    assert caught.value.exit_code == 5
+
+
+def test_one_of_three_sites_dies_after_agreeing_and_its_round_is_still_summed():
+    ward = Ward("masking", n_sites=3)
+    ward.session.open()
+    silence(ward, "hospital-2", "unmask")
+    with pytest.raises(SiteUnreachableError, match="2 of 3"):
+        ward.session.ask(votes())
+
+
+def test_two_of_five_at_different_steps_of_one_round_cannot_be_summed():
+    ward = Ward("masking", n_sites=5)
+    ward.session.open()
+    silence(ward, "hospital-1", "ask")
+    silence(ward, "hospital-3", "unmask")
+    with pytest.raises(SiteUnreachableError, match="masks are lost"):
+        ward.session.ask(votes())
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_a_whole_run_goes_on_without_a_site_and_says_so(protection):
+    calls = []
+
+    def forge(operation, site, reply):
+        calls.append(operation)
+        gone = site == "hospital-3" and len(calls) > 30
+        return SiteFailure("timeout") if gone else reply
+
+    rows = (1237, 1429, 1613, 1300)
+    federation, _ = recorded(hospitals(protection, rows=rows), forge=forge)
+    result = federation.run(FedPC())
+    assert [dropout.site for dropout in result.dropouts] == ["hospital-3"]
+    assert result.rounds[-1].n_sites == 3
+    assert "hospital-3" in result.to_dict()["dropouts"][0]["site"]
+
+
+def test_garbage_and_shares_of_wrong_length_are_left_out():
+    for garbage in (b"", b"\x00" * 500, b"\xc1"):
+        ward = Ward(n_sites=4)
+        ward.session.open()
+        ward.engine.forge = lambda o, s, r, g=garbage: g if s == "hospital-0" else r
+        found = ward.session.ask(votes())
+        assert (found == expected(ward, votes(), list(ward.tables)[1:])).all()
+        assert "not a message" in ward.session.dropouts[0].reason
+
+
+def test_a_failed_signature_is_never_a_mere_drop_out():
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    ward.engine.forge = lambda o, s, r: r[:-1] + bytes([r[-1] ^ 1]) if s == "hospital-0" else r
+    with pytest.raises(SignatureError):
+        ward.session.ask(votes())
+
+
+def test_the_site_decides_that_no_drop_out_is_tolerated():
+    ward = Ward(n_sites=4, policy=Policy(allow_dropouts=False))
+    ward.session.open()
+    silence(ward, "hospital-2", "ask")
+    with pytest.raises(CohortError, match="at least 4"):
+        ward.session.ask(votes())
+
+
+def test_the_fewest_survivors_follow_the_rule():
+    def fewest(n, c):
+        return Policy(tolerated_colluders=c).fewest_survivors(n)
+
+    assert [fewest(n, 1) for n in (3, 4, 5, 10, 100)] == [3, 3, 4, 6, 51]
+    assert [fewest(n, 3) for n in (5, 10, 100)] == [5, 7, 52]
+    for n in range(3, 40):
+        for c in range(n - 1):
+            # no two admissible sets of survivors share none but colluders
+            assert 2 * fewest(n, c) - n > c or fewest(n, c) == n
+
+
+class Split:
+    """A round stopped after the shares, so that a test can play the lying coordinator."""
+
+    def __init__(self, protection="masking", n_sites=4):
+        self.ward = Ward(protection, n_sites=n_sites)
+        self.ward.session.open()
+        self.everyone = tuple(range(n_sites))
+        self.question = votes()
+        ask = Ask(number=1, participants=self.everyone, question=self.question)
+        self.shares = self.call("ask", dict.fromkeys(self.everyone, ask), Share)
+        self.digest = self.shares[0].digest
+
+    def runtime(self, position):
+        return list(self.ward.runtimes.values())[position]
+
+    def reply(self, operation, position, body):
+        return self.runtime(position).handle(operation, self.ward.message(operation, body))
+
+    def call(self, operation, bodies, kind):
+        return {
+            p: decode(read_envelope(self.reply(operation, p, b)).body, kind)
+            for p, b in bodies.items()
+        }
+
+    def agreed(self, survivors):
+        proposal = Agree(self.digest, survivors)
+        return self.call("agree", dict.fromkeys(survivors, proposal), Agreed)
+
+    def unmask(self, survivors, signatures):
+        ordered = tuple(signatures[p].signature for p in survivors)
+        return Unmask(self.digest, survivors, ordered)
+
+
+def test_split_view_of_survivors_is_refused():
+    lie = Split()
+    without = lie.agreed((0, 1, 2))
+    others = {p: lie.reply("agree", p, Agree(lie.digest, lie.everyone)) for p in (0, 1, 2)}
+    assert {refused(reply) for reply in others.values()} == {ReplayError}
+    alone = lie.call("agree", {3: Agree(lie.digest, lie.everyone)}, Agreed)
+    # site 3 signed for all four; it will not unmask on the others' signatures for three
+    mixed = (*tuple(without[p].signature for p in (0, 1, 2)), alone[3].signature)
+    reply = lie.reply("unmask", 3, Unmask(lie.digest, lie.everyone, mixed))
+    assert refused(reply).__name__ == "InconsistentQuestionError"
+
+
+def test_two_survivor_sets_for_one_digest_are_refused_after_unmasking_too():
+    lie = Split()
+    signatures = lie.agreed(lie.everyone)
+    lie.call("unmask", dict.fromkeys(lie.everyone, lie.unmask(lie.everyone, signatures)), Unmasked)
+    assert refused(lie.reply("agree", 0, Agree(lie.digest, (0, 1, 2)))) is ReplayError
+    again = lie.unmask((0, 1, 2), signatures)
+    assert refused(lie.reply("unmask", 0, again)) is ReplayError
+
+
+def test_declaring_all_but_one_dropped_is_refused():
+    lie = Split(n_sites=6)
+    for survivors in ((0,), (0, 1), (0, 1, 2), ()):
+        reply = lie.reply("agree", 0, Agree(lie.digest, survivors))
+        assert refused(reply) is CohortError
+
+
+def test_survivors_must_be_asked_sites_in_order_with_the_site_itself():
+    lie = Split(n_sites=4)
+    for survivors in ((1, 2, 3), (0, 1, 2, 9), (2, 1, 0, 3), (0, 0, 1, 2), (-1, 0, 1, 2)):
+        assert refused(lie.reply("agree", 0, Agree(lie.digest, survivors))) is CohortError
+
+
+def test_a_rerun_without_one_site_is_refused():
+    lie = Split()
+    signatures = lie.agreed(lie.everyone)
+    lie.call("unmask", dict.fromkeys(lie.everyone, lie.unmask(lie.everyone, signatures)), Unmasked)
+    again = Ask(number=2, participants=(0, 1, 2), question=lie.question)
+    for position in (0, 1, 2):
+        assert refused(lie.reply("ask", position, again)) is ReplayError
+
+
+def test_a_given_up_round_may_be_asked_again_of_fewer_sites():
+    lie = Split()
+    again = Ask(number=2, participants=(0, 1, 2), question=lie.question)
+    shares = lie.call("ask", dict.fromkeys((0, 1, 2), again), Share)
+    assert len({share.digest for share in shares.values()}) == 1
+    assert shares[0].digest != lie.digest
+    # and then nothing of the first attempt can be agreed or opened any more
+    assert refused(lie.reply("agree", 0, Agree(lie.digest, lie.everyone))) is ReplayError
+
+
+def test_a_site_that_left_cannot_be_brought_back_to_shift_the_sum():
+    lie = Split()
+    signatures = lie.agreed((0, 1, 2))
+    lie.call("unmask", dict.fromkeys((0, 1, 2), lie.unmask((0, 1, 2), signatures)), Unmasked)
+    back = Ask(number=2, participants=lie.everyone, question=votes(0.3))
+    assert refused(lie.reply("ask", 0, back)) is CohortError
+
+
+def test_masks_are_recovered_only_of_survivors_and_only_after_agreement():
+    lie = Split()
+    piece = dict(zip((0, 1, 2), lie.shares[3].escrow, strict=True))
+    early = Recover(lie.digest, 3, piece[0])
+    assert refused(lie.reply("recover", 0, early)) is OpeningRefusedError
+    signatures = lie.agreed((0, 1, 2))
+    lie.call("unmask", dict.fromkeys((0, 1, 2), lie.unmask((0, 1, 2), signatures)), Unmasked)
+    # site 3 was declared dropped: its pair masks are out, so its self mask must stay hidden
+    assert refused(lie.reply("recover", 0, early)) is OpeningRefusedError
+    assert refused(lie.reply("recover", 0, Recover(lie.digest, 0, piece[0]))) is OpeningRefusedError
+
+
+def test_a_late_share_of_a_dropped_site_stays_hidden():
+    hidden = []
+    for _ in range(40):
+        lie = Split()
+        signatures = lie.agreed((0, 1, 2))
+        request = lie.unmask((0, 1, 2), signatures)
+        lie.call("unmask", dict.fromkeys((0, 1, 2), request), Unmasked)
+        hidden.append(np.frombuffer(lie.shares[3].share, dtype="<u8"))
+    unit = np.concatenate(hidden).astype(np.float64) / 2.0**64
+    assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
+
+
+def test_forged_seeds_or_shares_never_make_a_plausible_sum():
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    honest = ward.runtimes["hospital-1"]
+    original = honest.handle
+
+    def lying(operation, message):
+        reply = original(operation, message)
+        if operation != "unmask":
+            return reply
+        body = decode(read_envelope(reply).body, Unmasked)
+        wrong = body.seeds[:-1] + bytes([body.seeds[-1] ^ 1])
+        return honest._envelope(message, "unmasked", msgspec.structs.replace(body, seeds=wrong))
+
+    ward.engine._handlers["hospital-1"] = lying
+    with pytest.raises((AggregateRangeError, ShareError)):
+        ward.session.ask(votes())
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+@pytest.mark.parametrize("operation", ["ask", "agree", "unmask", "open"])
+def test_a_crashed_coordinator_goes_on_where_it_was(protection, operation, tmp_path):
+    class CrashError(Exception):
+        pass
+
+    ward = Ward(protection, n_sites=4)
+    questions = [votes(alpha) for alpha in (0.01, 0.05, 0.1, 0.2)]
+    journal = tmp_path / "journal.jsonl"
+
+    def session(progress=None):
+        from cipherdag.protocol.messages import Member
+        from cipherdag.protocol.session import Session
+
+        members = [Member(name=n, identity=k) for n, k in ward.pinned.items()]
+        return Session(
+            ward.engine, ward.coordinator, members, protection=protection, algorithm="fedpc",
+            journal=Journal(journal),
+        )  # fmt: skip
+
+    first = session()
+    first.open()
+    sums = [first.ask(questions[0]), first.ask(questions[1])]
+    if operation == "open" and protection != "bfv":
+        operation = "unmask"
+    ward.engine.forge = lambda o, s, r: (_ for _ in ()).throw(CrashError) if o == operation else r
+    with pytest.raises(CrashError):
+        first.ask(questions[2])
+    ward.engine.forge = lambda o, s, r: r
+    second = session()
+    assert second.open() == 5
+    again = [second.ask(question) for question in questions]
+    for question, total in zip(questions, again, strict=True):
+        assert (total == expected(ward, question, list(ward.tables))).all()
+    assert (again[0] == sums[0]).all()
+    assert second.dropouts == ()
+    rounds = [m for o, s, m in ward.engine.sent if o == "ask" and s == "hospital-0"]
+    assert len(set(rounds)) == 4
+    asked_again = session()
+    asked_again.open()
+    with pytest.raises(OutputError, match="other parameters"):
+        asked_again.ask(votes(0.44))
+
+
+def test_a_journal_of_another_run_is_refused(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    path.write_text('{"type":"other"}\n')
+    with pytest.raises(OutputError, match="not the journal"):
+        Journal(path)
+
+
+def test_a_journal_whose_last_line_was_cut_short_is_mended(tmp_path):
+    from cipherdag.protocol.journal import GivenUp
+
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(path)
+    journal.write(GivenUp(number=1, present=(0, 1)))
+    with path.open("ab") as file:
+        file.write(b'{"type":"summ')
+    assert Journal(path).entries == (GivenUp(number=1, present=(0, 1)),)
+    assert path.stat().st_mode & 0o077 == 0
