@@ -13,6 +13,7 @@ import msgspec
 
 from cipherdag.errors import MalformedMessageError, SchemaMismatchError, SignatureError
 from cipherdag.privacy.identity import SigningIdentity, verify
+from cipherdag.sites.study import read_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,13 +98,7 @@ def read_result(path: Path, study: Study) -> SharedResult:
         MalformedMessageError: It cannot be read, is too large or not a result.
         SignatureError: It is not signed by the coordinator, or of another study.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_RESULT_BYTES + 1)
-    except OSError as error:
-        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > MAX_RESULT_BYTES:
-        raise MalformedMessageError(f"{path} is larger than {MAX_RESULT_BYTES} bytes")
+    content = read_limited(path, MAX_RESULT_BYTES)
     try:
         signed = msgspec.json.decode(content, type=SignedResult)
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -346,13 +346,7 @@ def read_file(path: Path, kind: type[FileType]) -> FileType:
         MalformedMessageError: It cannot be read, is too large or not such a file.
     """
     limit = MAX_REQUEST_BYTES if kind is Request else MAX_STUDY_BYTES
-    try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > limit:
-        raise MalformedMessageError(f"{path} is larger than {limit} bytes")
+    content = read_limited(path, limit)
     try:
         decoded = msgspec.json.decode(content, type=kind)
     except (msgspec.DecodeError, ValueError, RecursionError):
@@ -377,3 +371,19 @@ def _pairs(*parts: bytes) -> str:
 
 def _plain(fingerprint: str) -> bytes:
     return re.sub(r"[\s:-]", "", fingerprint).lower().encode()
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """A file's bytes, read no further than a limit.
+
+    Raises:
+        MalformedMessageError: It cannot be read, or is larger than ``limit`` bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > limit:
+        raise MalformedMessageError(f"{path} is larger than {limit} bytes")
+    return content
