@@ -101,6 +101,8 @@ def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
     click.echo(f"study '{study.name}', version {study.version}, coordinator {own.fingerprint}")
     for row in rows:
         click.echo(f"  {row['site']:<20} {row['state']:<10} {row['fingerprint']}")
+    if connected is not None:
+        click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
 
 
 @coordinator.command("revoke")
