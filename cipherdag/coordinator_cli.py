@@ -30,7 +30,7 @@ def coordinator_run() -> None:
 
 
 @coordinator.command("new")
-@in_folder
+@click.option("--dir", "folder", type=FOLDER, default=".", help="New folder; this one if absent.")
 @click.option("--study", required=True, help="Name of the study.")
 @click.option("--host", required=True, help="Host name at which sites reach this machine.")
 @click.option("--port", type=int, default=8002, show_default=True, help="The one port.")
