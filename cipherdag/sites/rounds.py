@@ -5,7 +5,8 @@
                            fewer; this question was never opened before
     agree       agree      this digest; survivors are enough and include this      unmask
                            site; no other survivors were agreed for this digest;
-                           no other run opened this question over other sites
+                           no other run opened this question over nearly
+                           these sites
     unmask      unmask     the signatures of all survivors on one question and     opened
                            one set of survivors
     opened      recover    the vanished site is a survivor and not this one        opened
@@ -148,13 +149,18 @@ class Rounds:
         Raises:
             ReplayError: The digest is not the current one, or other survivors were agreed.
             CohortError: The survivors leave this site out, are too few, or were not asked.
-            DifferencingError: Another run opened this question over other sites.
+            DifferencingError: Another run opened this question over nearly these sites.
         """
         current = self._round(proposal.digest)
         self._check_sites(proposal.survivors, current.ask.participants)
         if current.survivors and current.survivors != proposal.survivors:
             raise ReplayError("other survivors were agreed for this question")
-        self.sums.check(self.session, current.content, self._names(proposal.survivors))
+        self.sums.check(
+            self.session,
+            current.content,
+            self._names(proposal.survivors),
+            fewest=self.policy.min_cohort_difference,
+        )
         current.survivors = proposal.survivors
         parts = self._agreement(current)
         return Agreed(signature=self.identity.sign(AGREEMENT_DOMAIN, *parts))

@@ -2,9 +2,9 @@
 
 Two sums of nearly the same question over cohorts that differ in one site show that site's answer
 by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
-a question is opened again over the same sites only, and a run with other sites than before has to
-differ in enough of them, since a difference of two sums is itself a sum over the sites in which
-they differ (privacy.md, section 5, differencing).
+a question is opened again, and a run takes place again, over the same sites, or over sites that
+differ in enough of them: a difference of two sums is itself a sum over the sites in which they
+differ (privacy.md, section 5, differencing).
 
 Leaks:
     Nothing: the record stays at the site. It names sites and holds digests of questions.
@@ -98,18 +98,24 @@ class OpenedSums:
         between = tuple(sorted(set(nearest.sites) ^ sites))
         return CohortChange(len(differing) < len(others), nearest, between)
 
-    def check(self, session: bytes, content: bytes, sites: Iterable[str]) -> None:
-        """Refuse a question that another run opened over other sites than these.
+    def check(self, session: bytes, content: bytes, sites: Iterable[str], *, fewest: int) -> None:
+        """Refuse a question that another run opened over nearly these sites.
+
+        Args:
+            session: The session that would open it now.
+            content: Digest of the question.
+            sites: The sites that the sum would cover.
+            fewest: How many sites two sums must differ in, unless they cover the same.
 
         Raises:
-            DifferencingError: It did, and nobody approved this run all the same.
+            DifferencingError: They differ in fewer, and nobody approved this run all the same.
         """
         covered = set(sites)
         for done in self._sums:
             same = (done.schema, done.content) == (self._schema, content.hex())
-            if same and done.session != session.hex() and set(done.sites) != covered:
-                if session.hex() in self._accepted:
-                    return
+            if not same or done.session == session.hex() or session.hex() in self._accepted:
+                continue
+            if 0 < len(set(done.sites) ^ covered) < fewest:
                 raise DifferencingError(REOPENED)
 
     def write(self, session: bytes, content: bytes, sites: Iterable[str]) -> None:
