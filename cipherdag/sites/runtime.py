@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -80,7 +80,7 @@ class _Session:
     invite: Invite
     handshake: Handshake | None
     recorder: Recorder
-    repeats: dict[str, tuple[bytes, bytes]]
+    repeats: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     rounds: Rounds | None = None
 
 
@@ -221,7 +221,7 @@ class SiteRuntime:
         )
         self._seen.add(session)
         recorder = Recorder(self._ledger, session, invite)
-        self._current = _Session(session, invite, handshake, recorder, {})
+        self._current = _Session(session, invite, handshake, recorder)
         return "offer", handshake.offer()
 
     def _offers(self, message: bytes) -> tuple[Topic, Body]:
