@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from hospital_checks import check_asked_once, check_secrets, interrupted, resumed
 
 from cipherdag.algorithms.fedpc import FedPC
 from cipherdag.connected import RESULT_FILE
@@ -212,6 +213,19 @@ def check_audits(work, coordinator):
     assert "Run " in command("site", "releases", "--dir", work / SITES[0])
 
 
+def check_interruption(work, coordinator, expected, seconds, restart_server):
+    """A run is killed without warning, and the server restarted; then the run goes on."""
+    folder = interrupted(coordinator)
+    restart_server()
+    wait_for(lambda: list(states(coordinator).values()) == ["connected"] * 3, "the sites")
+    begun = time.perf_counter()
+    report = resumed(folder, work / "result-resumed")
+    seconds["resumed"] = round(time.perf_counter() - begun, 2)
+    if by_identifier(report) != expected:
+        raise SystemExit(f"resumed: {by_identifier(report) ^ expected} differs")
+    check_asked_once(folder, [work / name for name in SITES], report)
+
+
 def check_revocation(work, coordinator, fingerprint):
     """The revoked site is dropped and not admitted again; too few sites are left for a run."""
     gone, rest = SITES[-1], SITES[:-1]
@@ -263,7 +277,13 @@ def main():
         work = Path(folder)
         coordinator, fingerprint = enrol(work, tables, schema, free_port())
         seconds["onboarding"] = round(time.perf_counter() - begun, 2)
-        up.enter_context(started("coordinator", "start", "--dir", coordinator))
+        server = up.enter_context(started("coordinator", "start", "--dir", coordinator))
+
+        def restart_server():
+            server.send_signal(signal.SIGTERM)
+            server.wait(timeout=60)
+            up.enter_context(started("coordinator", "start", "--dir", coordinator))
+
         with contextlib.ExitStack() as last:
             for name in SITES:
                 stack = last if name == SITES[-1] else up
@@ -277,10 +297,14 @@ def main():
                 if found != expected:
                     raise SystemExit(f"{protection}: {found ^ expected} differs")
                 print(f"{protection}: the same {len(found)} edges as in one process")
+            check_interruption(work, coordinator, expected, seconds, restart_server)
+            print("a run whose coordinator and server were killed went on to the same graph")
             check_audits(work, coordinator)
             print("every ledger agrees with the coordinator's transcript")
         check_revocation(work, coordinator, fingerprint)
         print(f"'{SITES[-1]}' was revoked and is refused")
+        keys, parties = check_secrets(work)
+        print(f"{keys} private key files of {', '.join(parties)}, closed to others and not copied")
     seconds["all"] = round(time.perf_counter() - begun, 2)
     print(json.dumps(seconds))
     if options.out:
