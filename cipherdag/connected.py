@@ -1,4 +1,4 @@
-"""A federation of real sites: the same run as in one process, over NVIDIA FLARE.
+"""A federation of real sites: the same run as in one process, over the study's engine.
 
 Leaks:
     The coordinator knows variables by identifier only; names stay at the sites.
@@ -25,6 +25,7 @@ from cipherdag.sites.approvals import AWAITS
 from cipherdag.sites.ledger import LedgerHead
 from cipherdag.sites.result_file import ResultEdge, sign_result
 from cipherdag.sites.site_folder import locked
+from cipherdag.study_engine import study_engine
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
@@ -97,17 +98,13 @@ class ConnectedFederation:
         """
         study = self.study
         self._check(study)
-        from cipherdag.protocol.engines.nvflare import FlareEngine
-        from cipherdag.protocol.engines.nvflare_admin import end_orphans
-
         run_folder = self._new_run()
-        names = [site.name for site in study.sites]
-        kit = self.folder.kit("admin")
-        with locked(self.folder.path / RUN_LOCK):
-            end_orphans(kit)
-            with FlareEngine(kit, sites=names, start_s=self.start_s) as engine:
-                transcribed = TranscribingEngine(engine, run_folder / "transcript.jsonl")
-                return self._run(study, transcribed, run_folder, algorithm, seed, progress, source)
+        with (
+            locked(self.folder.path / RUN_LOCK),
+            study_engine(self.folder, study, start_s=self.start_s) as engine,
+        ):
+            transcribed = TranscribingEngine(engine, run_folder / "transcript.jsonl")
+            return self._run(study, transcribed, run_folder, algorithm, seed, progress, source)
 
     def _run(
         self,

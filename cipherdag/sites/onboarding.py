@@ -76,11 +76,66 @@ def site_handler(
     site = SiteFolder(folder)
     held = lock(folder / ".lock", wait_s=lock_wait_s)
     try:
-        identity, study = site.identity(), site.study()
-        name = site.settings().name
+        return _opened_or_refusing(site, held)
     except BaseException:
         os.close(held)
         raise
+
+
+class StandingSite:
+    """A site whose process outlives a run; each run meets its files as they are at its start.
+
+    The folder is locked until the process ends.
+
+    Args:
+        folder: The site's folder.
+        lock_wait_s: Seconds to wait for an earlier process to end.
+
+    Raises:
+        SiteNotReadyError: Another process holds the folder, or the site was not activated.
+        PrivacyError: The key or the study cannot be trusted.
+    """
+
+    def __init__(self, folder: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
+        self._site = SiteFolder(folder)
+        self._held = lock(folder / ".lock", wait_s=lock_wait_s)
+        self._sessions: list[bytes] = []
+        try:
+            self._handler = _opened_or_refusing(self._site, self._held)
+        except BaseException:
+            os.close(self._held)
+            raise
+
+    def handle(self, operation: str, message: bytes) -> bytes:
+        """Answer one message; see `SiteRuntime.handle`.
+
+        Raises:
+            CipherdagError: Key or study can no longer be read, so that nothing could be signed.
+        """
+        session = self._invited_to(message) if operation == "invite" else None
+        if session is not None and session in self._sessions[:-1]:
+            refusal = Refusal(error="ReplayError", message="the session was opened before")
+            return _refuse(self._site.identity(), self._site.settings().name, message, refusal)
+        if session is not None and session not in self._sessions:
+            # a study that shuts a site out, or a new policy, holds from the next run on
+            self._handler = _opened_or_refusing(self._site, self._held)
+            self._sessions.append(session)
+        return self._handler(operation, message)
+
+    def close(self) -> None:
+        """Release the folder."""
+        os.close(self._held)
+
+    def _invited_to(self, message: bytes) -> bytes | None:
+        """The session of an invite of the coordinator; the runtime refuses any other."""
+        opened = _opened(message, "invite", self._site.study().coordinator)
+        return None if opened is None else opened[0]
+
+
+def _opened_or_refusing(site: SiteFolder, held: int) -> Callable[[str, bytes], bytes]:
+    """The handler of a site, or of one that can only say that it is not ready."""
+    identity, study = site.identity(), site.study()
+    name = site.settings().name
     try:
         return open_site(site, identity, study, held=held).handle
     except CipherdagError as error:
@@ -193,7 +248,7 @@ class GuardedSite:
                 self.budget.save()
 
     def _check_invite(self, message: bytes) -> None:
-        opened = self._opened(message, "invite")
+        opened = _opened(message, "invite", self.profile.coordinator)
         if opened is None:
             return
         session, body = opened
@@ -212,24 +267,21 @@ class GuardedSite:
         self.budget.start_run()
 
     def _check_day(self, message: bytes) -> None:
-        opened = self._opened(message, "ask")
+        opened = _opened(message, "ask", self.profile.coordinator)
         if opened is not None:
             self.daily.check(decode(opened[1], Ask).question, self.policy)
 
-    def _opened(self, message: bytes, topic: Topic) -> tuple[bytes, bytes] | None:
-        """Session and body of a message of the coordinator; the runtime refuses any other."""
-        try:
-            session = read_envelope(message).session
-            body = open_envelope(
-                message,
-                identity=self.profile.coordinator,
-                session=session,
-                sender=COORDINATOR,
-                topic=topic,
-            )
-        except (MalformedMessageError, SignatureError):
-            return None
-        return session, body
+
+def _opened(message: bytes, topic: Topic, coordinator: bytes) -> tuple[bytes, bytes] | None:
+    """Session and body of a message of the coordinator; the runtime refuses any other."""
+    try:
+        session = read_envelope(message).session
+        body = open_envelope(
+            message, identity=coordinator, session=session, sender=COORDINATOR, topic=topic
+        )
+    except (MalformedMessageError, SignatureError):
+        return None
+    return session, body
 
 
 def _refuse(identity: SigningIdentity, name: str, message: bytes, refusal: Refusal) -> bytes:

@@ -29,6 +29,7 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from cipherdag.protocol.messages import OPERATIONS
+from cipherdag.protocol.site_log import SITE_LOG, log_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +42,6 @@ PING_TOPIC = "cipherdag.ping"
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 SITE_EXECUTOR = "cipherdag.protocol.engines.nvflare_site.SiteExecutor"
 SITE_CONFIG = "cipherdag.json"
-SITE_LOG = "site.log"
 CLIENT_CONFIG = "config_fed_client.json"
 SIGNATURES = frozenset({".__nvfl_sig.json", ".__nvfl_submitter.crt"})
 READY_TIMEOUT_S = 600.0
@@ -189,15 +189,6 @@ def client_config(executor: str) -> dict[str, Any]:
         "task_result_filters": [],
         "components": [],
     }
-
-
-def log_into(path: Path) -> None:
-    """Send the package's log records to one file, and to no handler of FLARE."""
-    logger = logging.getLogger("cipherdag")
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.propagate = False
 
 
 def needed_commands(commands: Sequence[Any]) -> list[Any]:
