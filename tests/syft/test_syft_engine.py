@@ -31,6 +31,9 @@ from syft.serde.serialize import _serialize
 from syft.server.credentials import SyftSigningKey
 from syft.types.uid import UID
 
+from cipherdag.coordinating import CoordinatorFolder
+from cipherdag.datasites import open_datasite_engine
+from cipherdag.enrolment import request_enrolment
 from cipherdag.errors import (
     MalformedMessageError,
     OutputError,
@@ -43,6 +46,8 @@ from cipherdag.protocol.engines import syft_wire
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
 from cipherdag.protocol.engines.syft_site import SyftSite
+from cipherdag.sites.datasite import DatasiteSettings
+from cipherdag.sites.site_folder import SiteFolder, SiteSettings
 
 SITES = ("north", "south")
 SECRET = "patient 4711 is 93 years old"
@@ -665,6 +670,24 @@ def proxied(url, key, folder, *, authority="authority", own="coordinator"):
 def test_the_shipped_proxy_carries_rounds_over_mutual_tls(proxy, datasites, tmp_path):
     assert proxied(proxy, datasites.key, tmp_path) == b"north:" + b"x" * 5_000_000
     assert list((tmp_path / "temp").rglob("*")) == []  # nothing was buffered on a disk
+
+
+def test_a_coordinator_s_folder_gives_its_links_certificates(proxy, datasites, tmp_path):
+    """The address from the site's request, the rest from ``tls/``; see docs/engines/pysyft.md."""
+    folder = CoordinatorFolder.create(tmp_path / "own", study="study", engine="syft")
+    settings = DatasiteSettings(url=proxy, port=8101, python=sys.executable)
+    site = SiteFolder.create(tmp_path / "north", SiteSettings(name="north", datasite=settings))
+    folder.approve([request_enrolment(site)[0]])
+    shutil.copy(datasites.key, folder.path / "keys" / "datasites.pem")
+    with contextlib.closing(open_datasite_engine(folder.path, folder.study())) as engine:
+        assert engine.present(timeout_s=TIMEOUT_S) == set()  # no authority is known yet
+    for name in ("coordinator.pem", "coordinator.key"):
+        shutil.copy(tmp_path / name, folder.path / "tls" / name)
+    shutil.copy(tmp_path / "authority.pem", folder.path / "tls" / "north.pem")
+    with contextlib.closing(open_datasite_engine(folder.path, folder.study())) as engine:
+        assert engine.present(timeout_s=TIMEOUT_S) == {"north"}
+        reply = engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+    assert reply == {"north": b"north:x"}
 
 
 def test_the_shipped_proxy_refuses_a_coordinator_without_its_certificate(
