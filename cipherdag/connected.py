@@ -1,4 +1,4 @@
-"""A federation of real sites: the same run as in one process, over NVIDIA FLARE.
+"""A federation of real sites: the same run as in one process, over the study's engine.
 
 Leaks:
     The coordinator knows variables by identifier only; names stay at the sites.
@@ -32,6 +32,7 @@ from cipherdag.sites.ledger import LedgerHead
 from cipherdag.sites.result_file import ResultEdge, sign_result
 from cipherdag.sites.site_folder import locked
 from cipherdag.started_run import JOURNAL_FILE, StartedRun
+from cipherdag.study_engine import study_engine
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
@@ -147,17 +148,13 @@ class ConnectedFederation:
         self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
     ) -> Result:
         """A run from its journal on, which is empty for a new one."""
-        from cipherdag.protocol.engines.nvflare import FlareEngine
-        from cipherdag.protocol.engines.nvflare_admin import end_orphans
-
         study = self.study
-        names = [site.name for site in study.sites]
-        kit = self.folder.kit("admin")
-        with locked(self.folder.path / RUN_LOCK):
-            end_orphans(kit)
-            with FlareEngine(kit, sites=names, start_s=self.start_s) as engine:
-                transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
-                return self.learn(study, transcribed, folder, started, progress)
+        with (
+            locked(self.folder.path / RUN_LOCK),
+            study_engine(self.folder, study, start_s=self.start_s) as engine,
+        ):
+            transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
+            return self.learn(study, transcribed, folder, started, progress)
 
     def learn(
         self,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from cipherdag.sites.study import EngineName
+
 NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
 
 
@@ -34,7 +36,7 @@ def coordinator_run(context: click.Context, /, **options: Any) -> None:
 @coordinator.command("new")
 @click.option("--dir", "folder", type=FOLDER, default=".", help="New folder; this one if absent.")
 @click.option("--study", required=True, help="Name of the study.")
-@click.option("--host", required=True, help="Host name at which sites reach this machine.")
+@click.option("--host", default="", help="Host name at which sites reach this machine.")
 @click.option("--port", type=int, default=8002, show_default=True, help="The one port.")
 @click.option("--min-sites", type=int, default=3, show_default=True, help="Fewest sites of a run.")
 @click.option(
@@ -46,11 +48,29 @@ def coordinator_run(context: click.Context, /, **options: Any) -> None:
     show_default=True,
     help="What runs may use.",
 )
-def coordinator_new(folder: Path, protections: tuple[str, ...], **settings: Any) -> None:
-    """Open a study in a new folder: key, certificate authority, and kits of the server."""
+@click.option(
+    "--engine",
+    type=click.Choice(["flare", "syft"]),
+    default="flare",
+    show_default=True,
+    help="Sites connect here over FLARE, which needs --host; or this connects to PySyft Datasites.",
+)
+def coordinator_new(
+    folder: Path,
+    protections: tuple[str, ...],
+    host: str,
+    port: int,
+    engine: EngineName,
+    **settings: Any,
+) -> None:
+    """Open a study in a new folder: keys, and with FLARE the authority and kits of the server."""
+    if (engine == "flare") != bool(host):
+        raise click.UsageError("--host is needed with --engine flare, and with that alone")
+    if engine == "flare":
+        settings |= {"host": host, "port": port}
     from cipherdag.coordinating import CoordinatorFolder
 
-    made = CoordinatorFolder.create(folder, protections=protections, **settings)
+    made = CoordinatorFolder.create(folder, protections=protections, engine=engine, **settings)
     click.echo(f"Made {made.path}. Every site needs, read aloud and not by e-mail:")
     click.echo(f"  the coordinator's fingerprint  {made.fingerprint}")
 
@@ -80,7 +100,7 @@ def coordinator_approve(
 
 @coordinator.command("sites")
 @in_folder
-@click.option("--live", is_flag=True, help="Ask the running server who is connected.")
+@click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
 @as_json_option
 def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
@@ -122,7 +142,7 @@ def coordinator_revoke(name: str, folder: Path) -> None:
 @coordinator.command("start")
 @in_folder
 def coordinator_start(folder: Path) -> None:
-    """Run the FLARE server, until stopped (Ctrl-C or SIGTERM)."""
+    """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
     from cipherdag.coordinating import CoordinatorFolder
 
     until_stopped(
@@ -249,6 +269,11 @@ def _list_approvals(approvals: Mapping[str, Path]) -> None:
 
 
 def _connected(own: Any) -> set[str]:
+    study = own.study()
+    if study.engine == "syft":
+        from cipherdag.datasites import answering_sites
+
+        return answering_sites(own.path, study)
     from cipherdag.protocol.engines.nvflare_admin import connected_sites
 
     return set(connected_sites(own.kit("admin")))

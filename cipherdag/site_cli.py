@@ -49,10 +49,30 @@ def site() -> None:
 @click.option("--data", default="data.csv", show_default=True, help="Data file.")
 @click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
-def site_new(name: str, folder: Path | None, **settings: Any) -> None:
-    """Make the folder of site NAME, with its key and commented settings."""
+@click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
+@click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
+@click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
+def site_new(
+    name: str,
+    folder: Path | None,
+    url: str | None,
+    datasite_port: int,
+    pysyft: Path | None,
+    **settings: Any,
+) -> None:
+    """Make the folder of site NAME, with its key and commented settings.
+
+    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft.
+    """
+    from cipherdag.sites.datasite import DatasiteSettings
     from cipherdag.sites.site_folder import SiteFolder, SiteSettings
 
+    if (url is None) != (pysyft is None):
+        raise click.UsageError("--datasite and --pysyft belong together")
+    if url is not None and pysyft is not None:
+        # absolute, and not resolved: an environment's interpreter is a link to another one
+        python = str(pysyft.absolute())
+        settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
     made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings))
     click.echo(f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check")
 
@@ -62,12 +82,16 @@ def site_new(name: str, folder: Path | None, **settings: Any) -> None:
 @as_json_option
 def site_check(folder: Path, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
+    from cipherdag.datasites import datasite_findings
     from cipherdag.errors import SiteNotReadyError
     from cipherdag.rehearsal import rehearse
     from cipherdag.sites.doctor import examine
     from cipherdag.sites.site_folder import SiteFolder
 
-    findings = examine(SiteFolder(folder), rehearse=rehearse)
+    own = SiteFolder(folder)
+    findings = examine(own, rehearse=rehearse)
+    if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
+        findings += datasite_findings(own)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -118,7 +142,7 @@ def site_activate(approval: Path, fingerprint: str, study_expected: str, folder:
 @site.command("start")
 @in_folder
 def site_start(folder: Path) -> None:
-    """Connect to the coordinator and answer, until stopped (Ctrl-C or SIGTERM)."""
+    """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.enrolment import start
     from cipherdag.sites.site_folder import SiteFolder
 
@@ -263,7 +287,8 @@ def _study_status(active: Study | None) -> dict[str, Any]:
         "study": active.name,
         "version": active.version,
         "study fingerprint": study_fingerprint(active),
-        "coordinator": f"{active.host}:{active.port}",
+        "engine": active.engine,
+        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
         "sites": sorted(active.pinned),
     }
 

@@ -134,6 +134,7 @@ class KeptSite:
         self._site = SiteFolder(folder)
         self._answering = threading.Lock()
         self._session = b""
+        self._ended: set[bytes] = set()
         self._open: GuardedSite | NotReadySite | None = None
         self._heard = time.monotonic()
         self.held = lock(folder / ".lock", wait_s=lock_wait_s)
@@ -153,16 +154,30 @@ class KeptSite:
         with self._answering:
             self._heard = time.monotonic()
             session = self._invited(message) if operation == "invite" else b""
+            if session in self._ended:
+                refusal = Refusal(error="ReplayError", message="the session was opened before")
+                name = self._site.settings().name
+                return _refuse(self._site.identity(), name, message, refusal)
             if self._open is None or session not in (b"", self._session):
-                self._session, self._open = session, None
+                self._forget(session)
                 self._open = self._opened()
             return self._open.handle(operation, message)
 
     def forget_idle(self, seconds: float) -> None:
         """Forget the keys of a run that nobody has gone on with for so long."""
         if time.monotonic() - self._heard > seconds and self._answering.acquire(blocking=False):
-            self._session, self._open = b"", None
+            self._forget(b"")
             self._answering.release()
+
+    def close(self) -> None:
+        """Let another process answer for the site."""
+        os.close(self.held)
+
+    def _forget(self, session: bytes) -> None:
+        """Forget the keys of the run before, which never comes back, and expect ``session``."""
+        if self._session:
+            self._ended.add(self._session)
+        self._session, self._open = session, None
 
     def _opened(self) -> GuardedSite | NotReadySite:
         identity, study = self._site.identity(), self._site.study()
