@@ -16,6 +16,7 @@ import msgspec
 
 from cipherdag.enrolment import package_versions
 from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError
+from cipherdag.fedpc_evidence import fedpc_evidence
 from cipherdag.outcomes import named_graphs
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
@@ -142,6 +143,13 @@ class ConnectedFederation:
             graph=graph,
             dag=dag,
             dag_note=note,
+            evidence=fedpc_evidence(
+                outcome,
+                identifiers,
+                n_sites=len(study.sites),
+                sepset=algorithm.sepset,
+                reference=algorithm.reference,
+            ),
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,
