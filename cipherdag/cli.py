@@ -252,11 +252,19 @@ def graph() -> None:
 
 @graph.command("show")
 @click.argument("folder", type=FOLDER)
-def graph_show(folder: Path) -> None:
-    """Print the edges of a result folder."""
-    from cipherdag.result import read_graph
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
+@click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
+def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
+    """Print or draw the graph of a result folder."""
+    from cipherdag.result import export_graph, read_graph
 
-    click.echo(str(read_graph(folder)))
+    shown = read_graph(folder)
+    for kind, path in (("svg", svg), ("png", png)):
+        if path is not None:
+            export_graph(shown, kind, path)
+            click.echo(f"Wrote {path}")
+    if svg is None and png is None:
+        click.echo(str(shown))
 
 
 @graph.command("compare")
@@ -280,7 +288,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["graphml", "dot", "dagitty", "csv", "svg", "png"]),
+    type=click.Choice(["graphml", "gml", "dot", "dagitty", "csv", "svg", "png"]),
     required=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")

@@ -22,6 +22,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
     ProtectionError,
 )
+from cipherdag.fedpc_evidence import fedpc_evidence
 from cipherdag.outcomes import named_graphs
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
@@ -189,6 +190,13 @@ class ConnectedFederation:
             graph=graph,
             dag=dag,
             dag_note=note,
+            evidence=fedpc_evidence(
+                outcome,
+                identifiers,
+                n_sites=len(study.sites),
+                sepset=algorithm.sepset,
+                reference=algorithm.reference,
+            ),
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,

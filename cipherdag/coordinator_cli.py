@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,10 +14,10 @@ from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from cipherdag.sites.study import EngineName
 
+EXISTING = click.Path(exists=True, path_type=Path)
 NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
 
 
@@ -152,18 +153,22 @@ def coordinator_start(folder: Path) -> None:
 
 
 @click.command("export")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING)
 @click.option("--out", type=NEW_FILE, required=True, help="File to write.")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["jsonl", "csv"]),
+    type=click.Choice(["jsonl", "csv", "html"]),
     default="jsonl",
     show_default=True,
-    help="jsonl keeps chain and signatures; csv is for reading.",
+    help="jsonl keeps chain and signatures; csv is for tables; html is a page for the "
+    "data-protection officer.",
 )
 def audit_export(folder: Path, out: Path, kind: str) -> None:
-    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file."""
+    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
+
+    FOLDER may also be a ledger that a site exported.
+    """
     from cipherdag.auditing import export
 
     click.echo(f"Wrote {export(folder, out, kind)} records to {out}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.fedpc_evidence import fedpc_evidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    return Result(graph=graph, dag=dag, dag_note=note, **facts)
+    chosen = {name: facts["parameters"][name] for name in ("sepset", "reference")}
+    evidence = fedpc_evidence(outcome, names, n_sites=len(facts["sites"]), **chosen)
+    return Result(graph=graph, dag=dag, dag_note=note, evidence=evidence, **facts)
 
 
 def named_graphs(

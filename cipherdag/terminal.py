@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+from cipherdag.numerals import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,11 +50,32 @@ PROTECTED = {
 }
 
 
-def size(count: int) -> str:
-    """A number of bytes with its unit, in steps of 1000."""
-    units = ("B", "kB", "MB", "GB")
-    step = min(len(units) - 1, (len(str(count)) - 1) // 3)
-    return f"{count / 1000**step:.{1 if step else 0}f} {units[step]}"
+class Leaving(Protocol):
+    """What a sentence about something that left a site needs to know of it."""
+
+    @property
+    def kind(self) -> str:
+        """What was asked, as in `Release`."""
+
+    @property
+    def protection(self) -> str:
+        """How it was protected."""
+
+    @property
+    def sites(self) -> int:
+        """How many sites are in the sum."""
+
+    @property
+    def values(self) -> int:
+        """Number of values."""
+
+    @property
+    def bytes(self) -> int:
+        """Number of bytes."""
+
+    @property
+    def round(self) -> int:
+        """Round, 0 for the set-up."""
 
 
 def heading(algorithm: str, n_sites: int, protection: str) -> str:
@@ -158,12 +181,13 @@ def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
     lines: list[str] = []
     for site, records in releases.items():
         lines.append(f"What left '{site}':")
-        lines += [f"  {sentence}" for sentence in _sentences(records)]
+        lines += [f"  {sentence}" for sentence in site_sentences(records)]
     return lines
 
 
-def _sentences(records: Iterable[Release]) -> Iterable[str]:
-    grouped: dict[tuple[str, str, int], list[Release]] = defaultdict(list)
+def site_sentences(records: Iterable[Leaving]) -> Iterable[str]:
+    """What left one site in one run, one sentence per kind, protection and cohort."""
+    grouped: dict[tuple[str, str, int], list[Leaving]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
@@ -174,7 +198,7 @@ def _sentences(records: Iterable[Release]) -> Iterable[str]:
         yield f"{_rounds(group)}: {what}, {size(sent)}{_seen(kind, protection, sites)}"
 
 
-def _rounds(group: list[Release]) -> str:
+def _rounds(group: list[Leaving]) -> str:
     first, last = group[0].round, group[-1].round
     if last == 0:
         return "set-up"
