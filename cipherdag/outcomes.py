@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
+    from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS
-    Outcome = FedPCOutcome | FedCMFSOutcome
+    Algorithm = FedPC | FedCMFS | RFcd
+    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome
 
 
 def asking(
@@ -52,17 +53,20 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    return Result(graph=graph, dag=dag, dag_note=note, **facts)
+    return Result(graph=graph, dag=dag, dag_note=note, details=details(outcome), **facts)
 
 
 def named_graphs(
-    outcome: FedPCOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | RFcdOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
     """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
     from cipherdag.algorithms.extension import acyclic_extension
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+    if isinstance(outcome, RFcdOutcome):
+        return graph, CausalGraph.from_arcs(tuple(names), outcome.dag), ""
     extension = acyclic_extension(outcome.arcs)
     dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
     if extension.consistent:
@@ -71,3 +75,17 @@ def named_graphs(
     change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
     note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
+
+
+def details(outcome: FedPCOutcome | RFcdOutcome) -> Mapping[str, Any]:
+    """What an algorithm reports beside its graph."""
+    from cipherdag.algorithms.rfcd import RFcdOutcome
+
+    if not isinstance(outcome, RFcdOutcome):
+        return {}
+    return {
+        "regret": outcome.regret,
+        "regret_curve": list(outcome.curve),
+        "regret_grid": outcome.grid,
+        "candidates": outcome.candidates,
+    }

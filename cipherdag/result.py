@@ -49,6 +49,8 @@ class Result:
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
+        details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
+            its curve over the search and the grid of both.
     """
 
     algorithm: str
@@ -69,6 +71,7 @@ class Result:
     heads: Mapping[str, LedgerHead] = field(repr=False)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -94,6 +97,8 @@ class Result:
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
         }
+        if self.details:
+            report["details"] = dict(self.details)
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
             report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))

@@ -36,6 +36,7 @@ from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.approvals import Approvals
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger
+from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.site_folder import LOCK_WAIT_S, SiteFolder, lock
@@ -112,6 +113,7 @@ def open_site(
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
     budget = TestBudget(policy, site.usage_path)
     tests = budget.counted(table_tests(table, device=settings.device))
+    scores = table_scores(table, device=settings.device, spend=budget.spend)
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -121,7 +123,7 @@ def open_site(
         rows=table.rows,
     )
     return GuardedSite(
-        runtime=SiteRuntime(profile, Respondent(len(table.names), tests), policy, ledger),
+        runtime=SiteRuntime(profile, Respondent(len(table.names), tests, scores), policy, ledger),
         profile=profile,
         policy=policy,
         revoked=frozenset(study.revoked),
