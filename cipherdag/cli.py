@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag import errors
-from cipherdag.coordinator_cli import register
+from cipherdag.coordinator_cli import coordinator_run, register
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
 from cipherdag.resuming import resume_options, resume_or_command
+from cipherdag.rfcd_cli import coordinate_rfcd, run_rfcd, simulate_rfcd
 from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
 from cipherdag.site_cli import site
 
@@ -139,6 +140,9 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     if source["algorithm"] == "fedcmfs":
         simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
+    elif source["algorithm"] == "rfcd":
+        simulate_it, run_it = simulate_rfcd, run_rfcd
+        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     else:
         simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
@@ -366,6 +370,9 @@ def _edges(path: Path, names: Any) -> CausalGraph:
 
 run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
+run.add_command(run_rfcd)
+simulate.add_command(simulate_rfcd)
+coordinator_run.add_command(coordinate_rfcd)
 register(cli, site=site, audit=audit, fedpc_options=fedpc_options)
 
 

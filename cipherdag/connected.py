@@ -22,8 +22,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
     ProtectionError,
 )
-from cipherdag.fedpc_evidence import fedpc_evidence
-from cipherdag.outcomes import named_graphs
+from cipherdag.outcomes import asking, named_result
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.coordinating import CoordinatorFolder
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.reports import RoundReport
@@ -77,7 +77,7 @@ class ConnectedFederation:
 
     def run(
         self,
-        algorithm: FedPC,
+        algorithm: FedPC | RFcd,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -179,24 +179,17 @@ class ConnectedFederation:
             journal=Journal(folder / JOURNAL_FILE),
         )
         n_variables = self._open(session)
-        outcome = session.run(algorithm.ask(n_variables, len(study.sites)))
+        outcome = session.run(
+            asking(algorithm, n_variables=n_variables, n_sites=len(study.sites), labels=())
+        )
         closed = session.finish()
         identifiers = tuple(str(number) for number in range(1, n_variables + 1))
-        graph, dag, note = named_graphs(outcome, identifiers)
-        result = Result(
+        result = named_result(
+            outcome,
+            identifiers,
             algorithm=algorithm.name,
             parameters=asdict(algorithm),
             protection=started.protection,
-            graph=graph,
-            dag=dag,
-            dag_note=note,
-            evidence=fedpc_evidence(
-                outcome,
-                identifiers,
-                n_sites=len(study.sites),
-                sepset=algorithm.sepset,
-                reference=algorithm.reference,
-            ),
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,
@@ -214,6 +207,7 @@ class ConnectedFederation:
             },
             source=started.source,
         )
+        assert isinstance(result, Result), "a graph"
         self._write(folder, study, result)
         return result
 

@@ -28,6 +28,7 @@ from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
+from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.connected import ConnectedFederation
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.engines.engine import Engine
@@ -194,7 +196,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedPC,
+        algorithm: FedPC | RFcd,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -213,7 +215,7 @@ class Federation:
 
     def run(
         self,
-        algorithm: FedPC | FedCMFS,
+        algorithm: FedPC | FedCMFS | RFcd,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -223,8 +225,8 @@ class Federation:
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm (FedPC and FedCMFS draw
-                nothing).
+            seed: Seed of everything that draws at random in the algorithm (FedPC, FedCMFS and
+                RFcd draw nothing).
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
@@ -254,7 +256,11 @@ class Federation:
                     schema=site.table.schema.canonical(),
                     rows=site.table.rows,
                 ),
-                Respondent(len(site.table.names), table_tests(site.table, device=self.device)),
+                Respondent(
+                    len(site.table.names),
+                    table_tests(site.table, device=self.device),
+                    table_scores(site.table, device=self.device),
+                ),
                 site.policy,
                 ledgers[site.name],
             )

@@ -8,16 +8,17 @@ from cipherdag.fedpc_evidence import fedpc_evidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
+    from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS
-    Outcome = FedPCOutcome | FedCMFSOutcome
+    Algorithm = FedPC | FedCMFS | RFcd
+    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome
 
 
 def asking(
@@ -53,19 +54,23 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    chosen = {name: facts["parameters"][name] for name in ("sepset", "reference")}
-    evidence = fedpc_evidence(outcome, names, n_sites=len(facts["sites"]), **chosen)
-    return Result(graph=graph, dag=dag, dag_note=note, evidence=evidence, **facts)
+    report = graph_report(
+        outcome, names, parameters=facts["parameters"], n_sites=len(facts["sites"])
+    )
+    return Result(graph=graph, dag=dag, dag_note=note, **report, **facts)
 
 
 def named_graphs(
-    outcome: FedPCOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | RFcdOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
     """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
     from cipherdag.algorithms.extension import acyclic_extension
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+    if isinstance(outcome, RFcdOutcome):
+        return graph, CausalGraph.from_arcs(tuple(names), outcome.dag), ""
     extension = acyclic_extension(outcome.arcs)
     dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
     if extension.consistent:
@@ -74,3 +79,21 @@ def named_graphs(
     change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
     note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
+
+
+def graph_report(
+    outcome: FedPCOutcome | RFcdOutcome,
+    names: Sequence[str],
+    *,
+    parameters: Mapping[str, Any],
+    n_sites: int,
+) -> dict[str, Any]:
+    """What an algorithm reports beside its graph: fields of `Result`."""
+    from cipherdag.algorithms.rfcd import RFcdOutcome
+
+    if isinstance(outcome, RFcdOutcome):
+        from cipherdag.rfcd_report import details, panels
+
+        return {"details": details(outcome), "panels": panels(outcome)}
+    chosen = {name: parameters[name] for name in ("sepset", "reference")}
+    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}

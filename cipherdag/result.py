@@ -54,6 +54,8 @@ class Result:
         schema: The schema in TOML.
         evidence: What speaks for the edges, as far as it was opened.
         panels: What else the algorithm has to show in the report.
+        details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
+            its curve over the search and the grid of both.
     """
 
     algorithm: str
@@ -76,6 +78,7 @@ class Result:
     schema: str = field(repr=False, default="")
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
     panels: tuple[Panel, ...] = field(repr=False, default=())
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -103,6 +106,8 @@ class Result:
             "evidence": asdict(self.evidence),
             "panels": [asdict(panel) for panel in self.panels],
         }
+        if self.details:
+            report["details"] = dict(self.details)
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
             report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cipherdag.numerals import size
 
@@ -24,6 +24,9 @@ KINDS = {
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
+    "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
+    "family-regret-exceeds": "does any site find a variable's parents worse than this?",
+    "family-regrets": "how much worse than its own each site finds a variable's parents",
     "schema-digest": "a keyed digest of the schema",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
@@ -104,6 +107,8 @@ def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
 def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     """Graph, note, accuracy and cost of a finished run."""
     lines = ["", "Learnt graph (CPDAG):", *(f"  {line}" for line in graph_lines(result.graph))]
+    if "regret" in result.details:
+        lines += ["", regret_line(result.details)]
     if result.dag_note:
         lines += ["", result.dag_note]
     if truth is not None:
@@ -113,6 +118,15 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
             "                   " + metrics_line(result.metrics_cpdag(truth)) + "  (as a CPDAG)",
         ]
     return [*lines, *_cost_lines(result)]
+
+
+def regret_line(details: Mapping[str, Any]) -> str:
+    """RFcd's objective at the end and on the way, and how finely it is known."""
+    curve = details["regret_curve"]
+    return (
+        f"Worst-case regret {details['regret']:.3f} (empty graph {curve[0]:.3f}), to the nearest "
+        f"{details['regret_grid']:g}, after {details['candidates']} candidate graphs"
+    )
 
 
 def feature_lines(result: FeatureResult, *, most: int = 12) -> list[str]:

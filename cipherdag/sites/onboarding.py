@@ -40,6 +40,7 @@ from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.approvals import Approvals
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger, read_releases
+from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.site_folder import LOCK_WAIT_S, SiteFolder, lock
@@ -94,6 +95,7 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
     tests = budget.counted(table_tests(table, device=settings.device))
+    scores = table_scores(table, device=settings.device, spend=budget.spend)
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -104,7 +106,7 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     )
     return GuardedSite(
         runtime=SiteRuntime(
-            profile, Respondent(len(table.names), tests), policy, ledger, sums=sums
+            profile, Respondent(len(table.names), tests, scores), policy, ledger, sums=sums
         ),
         profile=profile,
         policy=policy,
