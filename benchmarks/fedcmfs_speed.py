@@ -40,9 +40,9 @@ def main() -> None:
             figures |= {"test": test} | measure(data, test, arguments)
             report["runs"].append(figures)
             print(
-                f"{name:10} {test:17} {figures['masking']:7.2f} s   {figures['ratio']:.2f} x none   "
-                f"{figures['tests_per_second']:8.0f} tests/s   {figures['rounds']} rounds   "
-                f"{figures['bytes_per_site'] / 1e6:.2f} MB per site   same: {figures['same']}",
+                f"{name:10} {test:17} {figures['masking']:7.2f} s  {figures['ratio']:.2f} x none  "
+                f"{figures['tests_per_second']:8.0f} tests/s  {figures['rounds']} rounds  "
+                f"{figures['bytes_per_site'] / 1e6:.2f} MB per site  same: {figures['same']}",
                 flush=True,
             )
             if arguments.out is not None:
