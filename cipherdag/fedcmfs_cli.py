@@ -36,8 +36,8 @@ fedcmfs_options = shared_options(
         ),
         click.option(
             "--retrieval",
-            type=click.Choice(["paper", "interchangeable"]),
-            default="paper",
+            type=click.Choice(["interchangeable", "paper"]),
+            default="interchangeable",
             show_default=True,
             help="Which features FedCFR brings back.",
         ),
