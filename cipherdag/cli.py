@@ -14,6 +14,7 @@ import click
 from cipherdag import errors
 from cipherdag.coordinator_cli import register
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
+from cipherdag.resuming import resume_options, resume_or_command
 from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
 from cipherdag.site_cli import site
 
@@ -65,9 +66,12 @@ fedpc_options = shared_options(
 )
 
 
-@cli.group()
-def run() -> None:
-    """Run an algorithm over several sites' files."""
+@cli.group(invoke_without_command=True)
+@resume_options
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over several sites' files, or go on with a coordinator's run."""
+    resume_or_command(context, **options)
 
 
 @cli.group()

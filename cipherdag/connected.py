@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cipherdag.enrolment import package_versions
-from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError
+from cipherdag.errors import (
+    CohortError,
+    DifferencingError,
+    OutputError,
+    PolicyRefusedError,
+    ProtectionError,
+)
 from cipherdag.outcomes import named_graphs
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
@@ -25,6 +31,7 @@ from cipherdag.sites.approvals import AWAITS
 from cipherdag.sites.ledger import LedgerHead
 from cipherdag.sites.result_file import ResultEdge, sign_result
 from cipherdag.sites.site_folder import locked
+from cipherdag.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
 
 APPROVAL_PAUSE_S = 2.0
 RUN_LOCK = ".running"
+TRANSCRIPT_FILE = "transcript.jsonl"
 RESULT_FILE = "result.signed.json"
 
 
@@ -72,6 +80,7 @@ class ConnectedFederation:
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
+        begun: Callable[[Path], None] | None = None,
     ) -> Result:
         """Run one algorithm over all sites of the study.
 
@@ -83,6 +92,7 @@ class ConnectedFederation:
             seed: Seed of everything that draws at random in the algorithm.
             progress: Called after every round.
             source: What a saved ``run.toml`` says of the run.
+            begun: Told the run's folder, before any site is asked; see `resume`.
 
         Returns:
             The result, with identifiers "1", "2", ... instead of names and without ledgers, which
@@ -95,40 +105,80 @@ class ConnectedFederation:
             SiteNotReadyError: A site is not ready.
             SiteUnreachableError: The server or too many sites do not answer.
         """
-        study = self.study
-        self._check(study)
+        self._check(self.study, self.protection)
+        folder = self._new_run()
+        started = StartedRun(
+            algorithm=algorithm.name,
+            parameters=asdict(algorithm),
+            protection=self.protection,
+            seed=seed,
+            source=dict(source or {}),
+        )
+        started.write(folder)
+        if begun is not None:
+            begun(folder)
+        return self._carry_on(folder, started, progress)
+
+    def resume(
+        self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
+    ) -> Result:
+        """Go on with a run whose coordinator crashed, or that stopped for want of sites.
+
+        Rounds that ended are not asked again. The one that was under way is asked again by the
+        same bytes, to which the sites give the same replies. A site that was restarted since holds
+        no keys of the run: it counts as one that left.
+
+        Args:
+            folder: The run's folder under ``runs/``.
+            progress: Called after every round that ends from now on.
+
+        Raises:
+            OutputError: The folder is no run's, the run has ended, or it was started over other
+                sites than the study now has.
+            CipherdagError: As `run`.
+        """
+        started = StartedRun.read(folder)
+        if (folder / RESULT_FILE).exists():
+            raise OutputError(f"the run in {folder} has ended", remedy="Its result lies there.")
+        self._check(self.study, started.protection)
+        return self._carry_on(folder, started, progress)
+
+    def _carry_on(
+        self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
+    ) -> Result:
+        """A run from its journal on, which is empty for a new one."""
         from cipherdag.protocol.engines.nvflare import FlareEngine
         from cipherdag.protocol.engines.nvflare_admin import end_orphans
 
-        run_folder = self._new_run()
+        study = self.study
         names = [site.name for site in study.sites]
         kit = self.folder.kit("admin")
         with locked(self.folder.path / RUN_LOCK):
             end_orphans(kit)
             with FlareEngine(kit, sites=names, start_s=self.start_s) as engine:
-                transcribed = TranscribingEngine(engine, run_folder / "transcript.jsonl")
-                return self._run(study, transcribed, run_folder, algorithm, seed, progress, source)
+                transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
+                return self.learn(study, transcribed, folder, started, progress)
 
-    def _run(
+    def learn(
         self,
         study: Study,
         engine: Engine,
-        run_folder: Path,
-        algorithm: FedPC,
-        seed: int,
+        folder: Path,
+        started: StartedRun,
         progress: Callable[[RoundReport], None] | None,
-        source: Mapping[str, Any] | None,
     ) -> Result:
-        started = time.perf_counter()
+        """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
+        begun = time.perf_counter()
+        algorithm = started.make_algorithm()
         session = Session(
             engine,
             self.folder.identity(),
             [Member(name=site.name, identity=site.identity) for site in study.sites],
-            protection=self.protection,
+            protection=started.protection,
             algorithm=algorithm.name,
             timeout_s=self.timeout_s,
             progress=progress,
-            journal=Journal(run_folder / "journal.jsonl"),
+            journal=Journal(folder / JOURNAL_FILE),
         )
         n_variables = self._open(session)
         outcome = session.run(algorithm.ask(n_variables, len(study.sites)))
@@ -138,17 +188,17 @@ class ConnectedFederation:
         result = Result(
             algorithm=algorithm.name,
             parameters=asdict(algorithm),
-            protection=self.protection,
+            protection=started.protection,
             graph=graph,
             dag=dag,
             dag_note=note,
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,
-            seconds=time.perf_counter() - started,
+            seconds=time.perf_counter() - begun,
             bytes_sent_per_site=session.bytes_sent_per_site,
             dropouts=session.dropouts,
-            seed=seed,
+            seed=started.seed,
             versions=package_versions(),
             ledgers={},
             heads={
@@ -157,9 +207,9 @@ class ConnectedFederation:
                 )
                 for name, last in closed.items()
             },
-            source=dict(source or {}),
+            source=started.source,
         )
-        self._write(run_folder, study, result)
+        self._write(folder, study, result)
         return result
 
     def _open(self, session: Session) -> int:
@@ -169,18 +219,19 @@ class ConnectedFederation:
             try:
                 return session.open()
             except PolicyRefusedError as refusal:
-                if refusal.message != AWAITS or time.monotonic() >= deadline:
+                awaits = refusal.message == AWAITS or isinstance(refusal, DifferencingError)
+                if not awaits or time.monotonic() >= deadline:
                     raise
                 time.sleep(APPROVAL_PAUSE_S)
 
-    def _check(self, study: Study) -> None:
+    def _check(self, study: Study, protection: Protection) -> None:
         if len(study.sites) < study.min_sites:
             raise CohortError(
                 f"the study has {len(study.sites)} sites, it asks for {study.min_sites}",
                 remedy="Enrol more sites with `cipherdag coordinator approve`.",
             )
-        if self.protection not in study.protections:
-            raise ProtectionError(f"the study does not allow the protection '{self.protection}'")
+        if protection not in study.protections:
+            raise ProtectionError(f"the study does not allow the protection '{protection}'")
 
     def _new_run(self) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.resuming import resume_options, resume_or_command, show_connected
+from cipherdag.running import progress_printer
 from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    from cipherdag.protocol.reports import RoundReport
 
 NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
 
@@ -24,9 +23,12 @@ def coordinator() -> None:
     """The coordinator's side: open a study, enrol sites, run, shut a site out."""
 
 
-@coordinator.group("run")
-def coordinator_run() -> None:
-    """Run an algorithm over the enrolled sites."""
+@coordinator.group("run", invoke_without_command=True)
+@resume_options
+@click.pass_context
+def coordinator_run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over the enrolled sites, or go on with a run that was cut short."""
+    resume_or_command(context, **options)
 
 
 @coordinator.command("new")
@@ -179,7 +181,7 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.federation import Federation
     from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading, result_lines, round_line
+    from cipherdag.terminal import heading
 
     if options["out"] is not None:
         writable_folder(options["out"])
@@ -190,24 +192,19 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     chosen = {name: options[name] for name in ("alpha", "sepset", "reference", "test")}
     algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
 
-    def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+    def begun(run: Path) -> None:
+        if not as_json:
+            click.echo(heading("FedPC", len(federation.study.sites), federation.protection))
+            click.echo(f"If it is cut short: cipherdag coordinator run --resume {run}")
 
-    if not as_json:
-        click.echo(heading("FedPC", len(federation.study.sites), federation.protection))
     result = federation.run(
         algorithm,
         seed=options["seed"],
-        progress=progress,
+        progress=progress_printer(as_json=as_json),
         source=_source(folder, options, chosen | {"max_cond_size": size}),
+        begun=begun,
     )
-    if options["out"] is not None:
-        result.save(options["out"])
-    if as_json:
-        click.echo(json.dumps({"result": result.to_dict()}))
-        return
-    click.echo("\n".join(result_lines(result)))
-    click.echo(f"Journal, transcript and the signed result for the sites: {federation.folder.runs}")
+    show_connected(result, options["out"], as_json=as_json)
 
 
 def _source(

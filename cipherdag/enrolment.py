@@ -6,6 +6,8 @@ Leaks:
 
 from __future__ import annotations
 
+import contextlib
+import os
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +22,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
+from cipherdag.sites.onboarding import KeptSite
 from cipherdag.sites.site_folder import SiteFolder, locked
 from cipherdag.sites.study import (
     Approval,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("cipherdag", "nvflare", "torch", "tenseal")
 START_LOCK = ".started"
+IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,10 @@ def activate(
 
 
 def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
-    """Run the site's client until ``stopped`` says so.
+    """Run the site and its client until ``stopped`` says so.
+
+    Data, keys and sessions stay in this process; the client's job processes ask it by a socket, so
+    that a run goes on when the coordinator starts its job anew.
 
     Args:
         site: The site's folder, activated.
@@ -183,12 +190,21 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
     """
     require_flare()
     from cipherdag.protocol.engines.nvflare_kit import Kit, KitProcess
+    from cipherdag.protocol.engines.nvflare_site import SITE_LOG, log_into
+    from cipherdag.protocol.engines.site_socket import SiteSocket
 
     site.study()
     site.policy()
     site.check_keys()
-    with locked(site.path / START_LOCK), KitProcess(Kit.load(site.kit)) as client:
+    with contextlib.ExitStack() as up:
+        up.enter_context(locked(site.path / START_LOCK))
+        log_into(site.path / SITE_LOG)
+        kept = KeptSite(site.path)
+        up.callback(os.close, kept.held)
+        up.enter_context(SiteSocket(site.path, kept.handle))
+        client = up.enter_context(KitProcess(Kit.load(site.kit)))
         while not stopped(0.2):
+            kept.forget_idle(IDLE_S)
             if not client.running:
                 raise SiteUnreachableError(
                     "the client has ended: the server did not admit it, or is not there",

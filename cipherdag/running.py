@@ -69,11 +69,16 @@ def site_names(files: Sequence[Path]) -> list[str]:
 
 
 def progress_printer(*, as_json: bool) -> Callable[[RoundReport], None]:
-    """Prints one line per round."""
-    from cipherdag.terminal import round_line
+    """Prints one line per round, and four for every site that left in it."""
+    from cipherdag.terminal import dropout_lines, round_line
 
     def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+        if as_json:
+            click.echo(json.dumps({"round": asdict(report)}))
+            return
+        click.echo(round_line(report))
+        for left in report.left:
+            click.echo("\n".join(dropout_lines(left)))
 
     return progress
 

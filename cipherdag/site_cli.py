@@ -150,17 +150,26 @@ def site_status(folder: Path, *, as_json: bool) -> None:
             f"run {run['session'][:8]}  {state}  {run['algorithm']}, {run['protection']}, with "
             f"{cohort}; asked {run['asked']}"
         )
+        if run["why"]:
+            click.echo(f"  CONSIDER: {run['why']}")
 
 
 @site.command("approve")
 @click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_folder
-def site_approve(session: str, folder: Path) -> None:
+def site_approve(session: str, folder: Path, *, yes: bool) -> None:
     """Approve the run SESSION, which `site status` lists."""
     from cipherdag.sites.approvals import Approvals
     from cipherdag.sites.site_folder import SiteFolder
 
-    run = Approvals(SiteFolder(folder).runs).approve(session)
+    approvals = Approvals(SiteFolder(folder).runs)
+    asked = approvals.find(session)
+    if asked.why:
+        click.echo(f"Consider: {asked.why}.")
+        if not yes:
+            click.confirm("Do the sites concerned agree, and may it run?", abort=True)
+    run = approvals.approve(session)
     click.echo(f"Approved {run.session[:8]}: {run.algorithm}, {run.protection}.")
 
 

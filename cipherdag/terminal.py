@@ -28,6 +28,19 @@ KINDS = {
     "mask-piece": "a piece of the mask of a site that left",
 }
 ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
+STEPS = {
+    "share": ("shares", 1),
+    "agree": ("agreement on the survivors", 2),
+    "unmask": ("masks", 3),
+    "open": ("opening", 4),
+    "finish": ("end", 4),
+}
+REASONS = {
+    "timeout": "no reply in time",
+    "unreachable": "it cannot be reached",
+    "failed": "its process gave no answer",
+    "no reply": "no reply",
+}
 PROTECTED = {
     "masking": "masked",
     "bfv": "encrypted",
@@ -110,6 +123,25 @@ def dropout_line(dropout: DropOut) -> str:
         f"Site '{dropout.site}' left in round {dropout.round} ({dropout.step}: {dropout.reason}); "
         f"{included}; the run went on without it."
     )
+
+
+def dropout_lines(dropout: DropOut) -> list[str]:
+    """What, cause, effect, do, for a site that left a run which went on without it."""
+    words, phase = STEPS[dropout.step]
+    cause = REASONS.get(dropout.reason, dropout.reason)
+    number = dropout.round
+    if dropout.step == "finish":
+        effect = "the run had ended; the head of its ledger is missing from the result"
+    elif dropout.in_sum:
+        effect = f"its answer is in the sum of round {number}, and in none from the next one on"
+    else:
+        effect = f"round {number} was completed without it; its later answers are in no sum"
+    return [
+        f"Site '{dropout.site}' left the run in round {number} ({words}, phase {phase} of 4).",
+        f"  cause   {cause}; {dropout.n_sites} sites remain, {dropout.fewest} are needed",
+        f"  effect  {effect}",
+        "  do      on that machine: cipherdag site check    (exit 5 if too few are left)",
+    ]
 
 
 def metrics_line(metrics: GraphMetrics) -> str:

@@ -7,6 +7,7 @@
     study.json          the signed study, once activated
     ledger.jsonl        what left
     usage.json          how many tests were computed today
+    sums.jsonl          which sums were opened, over whose answers
     runs/               runs that asked for a person's approval
     site.log            details that are not sent to anybody
 
@@ -206,6 +207,11 @@ class SiteFolder:
     def usage_path(self) -> Path:
         """``usage.json``."""
         return self.path / "usage.json"
+
+    @property
+    def sums_path(self) -> Path:
+        """``sums.jsonl``."""
+        return self.path / "sums.jsonl"
 
     @property
     def runs(self) -> Path:

@@ -14,9 +14,10 @@ Leaks:
 
 from __future__ import annotations
 
-import importlib
+import functools
 import json
 import logging
+import os
 import sys
 import threading
 from pathlib import Path
@@ -28,6 +29,7 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
+from cipherdag.protocol.engines.site_socket import ask_site
 from cipherdag.protocol.messages import OPERATIONS
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
     """Hands each message to the site's handler and its reply back; FLARE's tasks are refused.
 
     The job gives it no argument: what it serves stands in ``local/cipherdag.json`` of the site's
-    own kit, whose ``site_folder`` names the folder with the site's key, policy, data and ledger.
+    own kit, whose ``site_folder`` names the folder where the site's own process is found.
     """
 
     operations: ClassVar[frozenset[str]] = OPERATIONS
@@ -80,10 +82,8 @@ class SiteExecutor(Executor):  # type: ignore[misc]
 
     @staticmethod
     def open_site(folder: Path) -> Callable[[str, bytes], bytes]:
-        """The handler of the site whose files lie in ``folder``."""
-        module = importlib.import_module("cipherdag.sites.onboarding")
-        handler: Callable[[str, bytes], bytes] = module.site_handler(folder)
-        return handler
+        """The way to the process of the site whose files lie in ``folder``."""
+        return functools.partial(ask_site, folder)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Open the site when a run starts."""
@@ -194,6 +194,7 @@ def client_config(executor: str) -> dict[str, Any]:
 
 def log_into(path: Path) -> None:
     """Send the package's log records to one file, and to no handler of FLARE."""
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # whatever the umask is
     logger = logging.getLogger("cipherdag")
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
