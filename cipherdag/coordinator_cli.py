@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.fedcmfs_cli import PARAMETERS, fedcmfs_options
 from cipherdag.resuming import resume_options, resume_or_command, show_connected
-from cipherdag.running import progress_printer
+from cipherdag.running import progress_printer, with_options
 from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
+NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels"})  # options of runs in one process
 
 
 @click.group()
@@ -157,31 +158,64 @@ def register(
     fedpc_options: Callable[[Callable[..., None]], Callable[..., None]],
 ) -> None:
     """Add these commands and the site's to the command line."""
-    decorated = fedpc_options(_run_fedpc)
-    parameters: list[click.Parameter] = decorated.__click_params__  # type: ignore[attr-defined]
-    parameters[:] = [p for p in parameters if p.name not in NOT_CONNECTED]
-    coordinator_run.command("fedpc")(decorated)
+    for name, options, command in (
+        ("fedpc", fedpc_options, _run_fedpc),
+        ("fedcmfs", fedcmfs_options, _run_fedcmfs),
+    ):
+        decorated = connect_options(options(command))
+        parameters: list[click.Parameter] = decorated.__click_params__
+        parameters[:] = [p for p in parameters if p.name not in NOT_CONNECTED]
+        coordinator_run.command(name)(decorated)
     cli.add_command(site)
     cli.add_command(coordinator)
     audit.add_command(audit_export)
 
 
-@in_folder
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds per step.")
-@click.option(
-    "--wait-for-approval",
-    "approval_s",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Seconds to wait for sites where a person approves every run.",
+connect_options = with_options(
+    [
+        in_folder,
+        click.option(
+            "--timeout", type=float, default=600.0, show_default=True, help="Seconds per step."
+        ),
+        click.option(
+            "--wait-for-approval",
+            "approval_s",
+            type=float,
+            default=0.0,
+            show_default=True,
+            help="Seconds to wait for sites where a person approves every run.",
+        ),
+    ]
 )
-def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: Any) -> None:
+
+
+def _run_fedpc(folder: Path, **options: Any) -> None:
     """FedPC over the enrolled sites; names stay there, the result speaks of identifiers."""
     from cipherdag.algorithms.fedpc import FedPC
+
+    _run(folder, FedPC, ("alpha", "sepset", "reference", "test"), **options)
+
+
+def _run_fedcmfs(folder: Path, **options: Any) -> None:
+    """FedCMFS over the enrolled sites; the schema marks the labels, names stay at the sites."""
+    from cipherdag.algorithms.fedcmfs import FedCMFS
+
+    _run(folder, FedCMFS, PARAMETERS, **options)
+
+
+def _run(
+    folder: Path,
+    make: Callable[..., Any],
+    parameters: Sequence[str],
+    *,
+    timeout: float,
+    approval_s: float,
+    **options: Any,
+) -> None:
+    """Run an algorithm whose ``parameters`` are options of the same names."""
     from cipherdag.federation import Federation
     from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading
+    from cipherdag.terminal import ALGORITHMS, heading
 
     if options["out"] is not None:
         writable_folder(options["out"])
@@ -189,35 +223,30 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     federation = Federation.connect(
         folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
     )
-    chosen = {name: options[name] for name in ("alpha", "sepset", "reference", "test")}
-    algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
+    chosen = {name: options[name] for name in parameters}
+    algorithm = make(**(chosen | {"max_cond_size": None if size == -1 else size}))
 
     def begun(run: Path) -> None:
         if not as_json:
-            click.echo(heading("FedPC", len(federation.study.sites), federation.protection))
+            title = ALGORITHMS[algorithm.name]
+            click.echo(heading(title, len(federation.study.sites), federation.protection))
             click.echo(f"If it is cut short: cipherdag coordinator run --resume {run}")
 
     result = federation.run(
         algorithm,
         seed=options["seed"],
         progress=progress_printer(as_json=as_json),
-        source=_source(folder, options, chosen | {"max_cond_size": size}),
+        source={
+            "command": "coordinator run",
+            "folder": str(folder.resolve()),
+            "algorithm": algorithm.name,
+            "protection": options["protection"],
+            "seed": options["seed"],
+            "parameters": chosen | {"max_cond_size": size},
+        },
         begun=begun,
     )
     show_connected(result, options["out"], as_json=as_json)
-
-
-def _source(
-    folder: Path, options: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "command": "coordinator run",
-        "folder": str(folder.resolve()),
-        "algorithm": "fedpc",
-        "protection": options["protection"],
-        "seed": options["seed"],
-        "parameters": dict(parameters),
-    }
 
 
 def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:

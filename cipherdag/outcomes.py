@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.errors import SchemaError
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     Algorithm = FedPC | FedCMFS
     Outcome = FedPCOutcome | FedCMFSOutcome
 
+MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+
 
 def asking(
     algorithm: Algorithm, *, n_variables: int, n_sites: int, labels: tuple[int, ...]
@@ -29,10 +32,15 @@ def asking(
         n_variables: Number of aligned variables.
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
+
+    Raises:
+        SchemaError: FedCMFS, and there is no label.
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
 
     if isinstance(algorithm, FedCMFS):
+        if not labels:
+            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
         return algorithm.ask(n_variables, labels)
     return algorithm.ask(n_variables, n_sites)
 

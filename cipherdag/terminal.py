@@ -23,6 +23,7 @@ KINDS = {
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
     "schema-digest": "a keyed digest of the schema",
+    "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
     "mask-piece": "a piece of the mask of a site that left",
@@ -186,6 +187,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return ", from which no name can be read without the sites' common key"
     if kind in ("mask-seeds", "mask-piece"):
         return ""
+    if kind == "label-positions":
+        return ", the same at every site, seen by the coordinator"
     if kind == "opened-sum":
         return f", the sum over {sites} sites, seen by the coordinator and the opening site"
     if protection == "none":
