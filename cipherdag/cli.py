@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag import errors
-from cipherdag.coordinator_cli import coordinator_run, register
+from cipherdag.coordinator_cli import register
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
 from cipherdag.resuming import resume_options, resume_or_command
-from cipherdag.rfcd_cli import coordinate_rfcd, run_rfcd, simulate_rfcd
-from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
+from cipherdag.rfcd_cli import run_rfcd, simulate_rfcd
+from cipherdag.running import (
+    FILE,
+    as_parameters,
+    progress_printer,
+    shared_options,
+    show,
+    site_names,
+)
 from cipherdag.site_cli import site
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from cipherdag.federation import Federation
     from cipherdag.result import Result
 
+FEDPC_PARAMETERS = ("alpha", "sepset", "reference", "test", "max_cond_size")
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -304,20 +312,8 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
-def _algorithm(options: dict[str, Any]) -> FedPC:
-    from cipherdag.algorithms.fedpc import FedPC
-
-    size = options["max_cond_size"]
-    return FedPC(
-        alpha=options["alpha"],
-        sepset=options["sepset"],
-        reference=options["reference"],
-        test=options["test"],
-        max_cond_size=None if size == -1 else size,
-    )
-
-
 def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
+    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.result import writable_folder
 
     out, as_json = options["out"], options["as_json"]
@@ -325,16 +321,16 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         writable_folder(out)
     names = federation.sites[0].table.names
     truth = _edges(options["truth"], names) if options["truth"] else None
-    parameters = ("alpha", "sepset", "reference", "test", "max_cond_size")
+    chosen = {name: options[name] for name in FEDPC_PARAMETERS}
     source |= {
         "algorithm": "fedpc",
         "protection": options["protection"],
         "seed": options["seed"],
         "device": options["device"],
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
-        "parameters": {name: options[name] for name in parameters},
+        "parameters": chosen,
     }
-    algorithm = _algorithm(options)
+    algorithm = FedPC(**as_parameters(chosen))
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:
         result.save(out, truth=truth)
@@ -372,8 +368,13 @@ run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
 run.add_command(run_rfcd)
 simulate.add_command(simulate_rfcd)
-coordinator_run.add_command(coordinate_rfcd)
-register(cli, site=site, audit=audit, fedpc_options=fedpc_options)
+register(
+    cli,
+    site=site,
+    audit=audit,
+    fedpc_options=fedpc_options,
+    fedpc_parameters=FEDPC_PARAMETERS,
+)
 
 
 def main() -> None:

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.resuming import resume_options, resume_or_command, show_connected
-from cipherdag.running import progress_printer
+from cipherdag.connected_cli import run_command
+from cipherdag.fedcmfs_cli import FEDCMFS_PARAMETERS, fedcmfs_options
+from cipherdag.resuming import resume_options, resume_or_command
+from cipherdag.rfcd_cli import RFCD_PARAMETERS, rfcd_options
 from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cipherdag.sites.study import EngineName
 
 EXISTING = click.Path(exists=True, path_type=Path)
-NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
 
 
 @click.group()
@@ -180,69 +181,18 @@ def register(
     site: click.Group,
     audit: click.Group,
     fedpc_options: Callable[[Callable[..., None]], Callable[..., None]],
+    fedpc_parameters: Sequence[str],
 ) -> None:
     """Add these commands and the site's to the command line."""
-    decorated = fedpc_options(_run_fedpc)
-    parameters: list[click.Parameter] = decorated.__click_params__  # type: ignore[attr-defined]
-    parameters[:] = [p for p in parameters if p.name not in NOT_CONNECTED]
-    coordinator_run.command("fedpc")(decorated)
+    for name, options, parameters in (
+        ("fedpc", fedpc_options, fedpc_parameters),
+        ("fedcmfs", fedcmfs_options, FEDCMFS_PARAMETERS),
+        ("rfcd", rfcd_options, RFCD_PARAMETERS),
+    ):
+        coordinator_run.add_command(run_command(name, options, parameters))
     cli.add_command(site)
     cli.add_command(coordinator)
     audit.add_command(audit_export)
-
-
-@in_folder
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds per step.")
-@click.option(
-    "--wait-for-approval",
-    "approval_s",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Seconds to wait for sites where a person approves every run.",
-)
-def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: Any) -> None:
-    """FedPC over the enrolled sites; names stay there, the result speaks of identifiers."""
-    from cipherdag.algorithms.fedpc import FedPC
-    from cipherdag.federation import Federation
-    from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading
-
-    if options["out"] is not None:
-        writable_folder(options["out"])
-    as_json, size = options["as_json"], options["max_cond_size"]
-    federation = Federation.connect(
-        folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
-    )
-    chosen = {name: options[name] for name in ("alpha", "sepset", "reference", "test")}
-    algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
-
-    def begun(run: Path) -> None:
-        if not as_json:
-            click.echo(heading("FedPC", len(federation.study.sites), federation.protection))
-            click.echo(f"If it is cut short: cipherdag coordinator run --resume {run}")
-
-    result = federation.run(
-        algorithm,
-        seed=options["seed"],
-        progress=progress_printer(as_json=as_json),
-        source=_source(folder, options, chosen | {"max_cond_size": size}),
-        begun=begun,
-    )
-    show_connected(result, options["out"], as_json=as_json)
-
-
-def _source(
-    folder: Path, options: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "command": "coordinator run",
-        "folder": str(folder.resolve()),
-        "algorithm": "fedpc",
-        "protection": options["protection"],
-        "seed": options["seed"],
-        "parameters": dict(parameters),
-    }
 
 
 def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ from cipherdag.errors import (
     ProtectionError,
     SchemaError,
 )
-from cipherdag.outcomes import asking, named_result
+from cipherdag.outcomes import MARK_LABELS, asking, named_result
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
@@ -255,6 +255,7 @@ class Federation:
                     pinned=pinned,
                     schema=site.table.schema.canonical(),
                     rows=site.table.rows,
+                    labels=site.table.schema.label_positions,
                 ),
                 Respondent(
                     len(site.table.names),
@@ -275,9 +276,13 @@ class Federation:
             progress=progress,
         )
         n_variables = session.open()
-        labels = tuple(v for v, column in enumerate(schema.variables) if column.label)
         outcome = session.run(
-            asking(algorithm, n_variables=n_variables, n_sites=len(self.sites), labels=labels)
+            asking(
+                algorithm,
+                n_variables=n_variables,
+                n_sites=len(self.sites),
+                labels=session.labels,
+            )
         )
         closed = session.finish()
         # a site that left reported no head; in this process its ledger is at hand
@@ -315,10 +320,7 @@ def _check_labels(sites: Sequence[Site]) -> None:
     """What FedCMFS needs before anything is asked."""
     variables = sites[0].table.schema.variables
     if not any(column.label for column in variables):
-        raise SchemaError(
-            "no column is marked as a label",
-            remedy="Write label = true for the labels in schema.toml, or name them with --labels.",
-        )
+        raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
     varies = [site.table.varies() for site in sites]
     for position, column in enumerate(variables):
         idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.fedpc_evidence import fedpc_evidence
 from cipherdag.result import Result
 
@@ -20,6 +21,27 @@ if TYPE_CHECKING:
     Algorithm = FedPC | FedCMFS | RFcd
     Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome
 
+MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+
+
+def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a name, such as "fedpc", with its parameters.
+
+    Raises:
+        ParameterError: There is no such algorithm or parameter, or it is out of its range.
+    """
+    from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
+
+    known: dict[str, type[Algorithm]] = {"fedpc": FedPC, "fedcmfs": FedCMFS, "rfcd": RFcd}
+    if name not in known:
+        raise ParameterError(f"there is no algorithm named '{name}'")
+    try:
+        return known[name](**parameters)
+    except TypeError as error:
+        raise ParameterError(f"'{name}' has no such parameters") from error
+
 
 def asking(
     algorithm: Algorithm, *, n_variables: int, n_sites: int, labels: tuple[int, ...]
@@ -31,10 +53,15 @@ def asking(
         n_variables: Number of aligned variables.
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
+
+    Raises:
+        SchemaError: FedCMFS, and there is no label.
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
 
     if isinstance(algorithm, FedCMFS):
+        if not labels:
+            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
         return algorithm.ask(n_variables, labels)
     return algorithm.ask(n_variables, n_sites)
 

@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
-from cipherdag.site_cli import in_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from cipherdag.algorithms.rfcd import RFcd
-    from cipherdag.connected import ConnectedFederation
     from cipherdag.federation import Federation
 
-PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits")
-NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
+RFCD_PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits")
 
 own_options = [
     click.option(
@@ -105,41 +102,6 @@ def simulate_rfcd(data: Path, sites: int, **options: Any) -> None:
     _in_process(federation, source, options)
 
 
-@in_folder
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds per step.")
-@click.option(
-    "--wait-for-approval",
-    "approval_s",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Seconds to wait for sites where a person approves every run.",
-)
-def _coordinate(folder: Path, *, timeout: float, approval_s: float, **options: Any) -> None:
-    """RFcd over the enrolled sites; names stay there, the result speaks of identifiers."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.connect(
-        folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
-    )
-    source = {"command": "coordinator run", "folder": str(folder.resolve())}
-    _run(federation, len(federation.study.sites), source, options)
-    if not options["as_json"]:
-        runs = federation.folder.runs
-        click.echo(f"Journal, transcript and the signed result for the sites: {runs}")
-
-
-def _coordinating() -> click.Command:
-    decorated = rfcd_options(_coordinate)
-    parameters: list[click.Parameter] = decorated.__click_params__
-    parameters[:] = [p for p in parameters if p.name not in NOT_CONNECTED]
-    command: click.Command = click.command("rfcd")(decorated)
-    return command
-
-
-coordinate_rfcd = _coordinating()
-
-
 def _in_process(federation: Federation, source: dict[str, Any], options: Mapping[str, Any]) -> None:
     source |= {
         "device": options["device"],
@@ -151,11 +113,11 @@ def _in_process(federation: Federation, source: dict[str, Any], options: Mapping
 def _algorithm(options: Mapping[str, Any]) -> RFcd:
     from cipherdag.algorithms.rfcd import RFcd
 
-    return RFcd(**{name: options[name] for name in PARAMETERS})
+    return RFcd(**{name: options[name] for name in RFCD_PARAMETERS})
 
 
 def _run(
-    federation: Federation | ConnectedFederation,
+    federation: Federation,
     n_sites: int,
     source: dict[str, Any],
     options: Mapping[str, Any],
@@ -171,7 +133,7 @@ def _run(
     if not as_json:
         click.echo("\n" + heading("RFcd", n_sites, federation.protection))
     source |= {name: options[name] for name in ("protection", "seed")}
-    source |= {"algorithm": "rfcd", "parameters": {name: options[name] for name in PARAMETERS}}
+    source |= {"algorithm": "rfcd", "parameters": {name: options[name] for name in RFCD_PARAMETERS}}
     result = federation.run(
         algorithm, seed=options["seed"], progress=progress_printer(as_json=as_json), source=source
     )

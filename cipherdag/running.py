@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cipherdag.protocol.reports import RoundReport
 
+ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -64,6 +65,14 @@ def shared_options(
         click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
     ]
     return with_options([*before, *own, *after])
+
+
+def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm's parameters from its options: -1 stands for no limit on conditioning."""
+    chosen = dict(options)
+    if chosen.get("max_cond_size") == -1:
+        chosen["max_cond_size"] = None
+    return chosen
 
 
 def site_names(files: Sequence[Path]) -> list[str]:

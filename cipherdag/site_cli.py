@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cipherdag.sites.finding import Finding
+    from cipherdag.sites.result_file import SharedResult
     from cipherdag.sites.site_folder import SiteFolder
     from cipherdag.sites.study import Study
 
@@ -222,29 +224,65 @@ def site_releases(folder: Path, *, as_json: bool) -> None:
 @click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
 def site_result(result: Path, folder: Path, out: Path | None) -> None:
     """Show a coordinator's signed RESULT with this site's own variable names."""
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.result import export_graph, writable_folder
-    from cipherdag.sites.result_file import named_edges, read_result
+    from cipherdag.result import writable_folder
+    from cipherdag.sites.result_file import read_result
     from cipherdag.sites.schema import Schema
     from cipherdag.sites.site_folder import SiteFolder
 
     own = SiteFolder(folder)
     shared = read_result(result, own.study())
     names = Schema.load(own.schema_path(own.settings())).names
+    show = _show_features if shared.algorithm == "fedcmfs" else _show_graph
+    save = show(shared, names)
+    if out is not None:
+        writable_folder(out)
+        save(out)
+        click.echo(f"Saved in {out}")
+
+
+def _show_graph(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
+    """Print the learnt graph; returns what saves it in a folder."""
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.result import export_graph
+    from cipherdag.sites.result_file import named_edges
+
     edges = named_edges(shared, names)
     graph = CausalGraph.from_edges(
         names,
         directed=[(a, b) for a, b, mark in edges if mark == "-->"],
         undirected=[(a, b) for a, b, mark in edges if mark == "---"],
     )
-    click.echo(f"{shared.algorithm}, {shared.protection}, {shared.rounds} rounds, ", nl=False)
-    click.echo(f"{len(shared.sites)} sites, finished {shared.finished}")
+    click.echo(_about(shared))
     click.echo(str(graph))
-    if out is not None:
-        writable_folder(out)
+
+    def save(out: Path) -> None:
         for kind in ("csv", "graphml", "dot"):
             export_graph(graph, kind, out / f"{'edges' if kind == 'csv' else 'graph'}.{kind}")
-        click.echo(f"Saved in {out}")
+
+    return save
+
+
+def _show_features(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
+    """Print the features of every label; returns what saves them in a folder."""
+    from cipherdag.sites.result_file import named_features
+
+    rows = named_features(shared, names)
+    click.echo(_about(shared))
+    for label in dict.fromkeys(label for label, _, _ in rows):
+        click.echo(f"{label}: {', '.join(own for other, own, _ in rows if other == label)}")
+
+    def save(out: Path) -> None:
+        with (out / "features.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("label", "feature", "strength"), *rows])
+
+    return save
+
+
+def _about(shared: SharedResult) -> str:
+    return (
+        f"{shared.algorithm}, {shared.protection}, {shared.rounds} rounds, "
+        f"{len(shared.sites)} sites, finished {shared.finished}"
+    )
 
 
 def until_stopped(work: Callable[[Callable[[float], bool]], None], hello: str) -> None:

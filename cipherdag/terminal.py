@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cipherdag.numerals import size
+from cipherdag.running import ALGORITHMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +29,11 @@ KINDS = {
     "family-regret-exceeds": "does any site find a variable's parents worse than this?",
     "family-regrets": "how much worse than its own each site finds a variable's parents",
     "schema-digest": "a keyed digest of the schema",
+    "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
     "mask-piece": "a piece of the mask of a site that left",
 }
-ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
 STEPS = {
     "share": ("shares", 1),
     "agree": ("agreement on the survivors", 2),
@@ -224,6 +225,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return ", from which no name can be read without the sites' common key"
     if kind in ("mask-seeds", "mask-piece"):
         return ""
+    if kind == "label-positions":
+        return ", the same at every site, seen by the coordinator"
     if kind == "opened-sum":
         return f", the sum over {sites} sites, seen by the coordinator and the opening site"
     if protection == "none":

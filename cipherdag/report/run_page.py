@@ -7,7 +7,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.report.rendering import render
-from cipherdag.terminal import ALGORITHMS, site_sentences
+from cipherdag.running import ALGORITHMS
+from cipherdag.terminal import site_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -103,6 +103,7 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
         pinned=study.pinned,
         schema=schema.canonical(),
         rows=table.rows,
+        labels=schema.label_positions,
     )
     return GuardedSite(
         runtime=SiteRuntime(
