@@ -2,7 +2,9 @@
 
 The onboarding commands alone make, enrol and start them; they talk over NVIDIA FLARE with mutual
 TLS on the loopback interface. FedPC runs masked and then encrypted and must find the graph that a
-run in one process finds. Then one hospital is shut out and must be refused.
+run in one process finds. A run is killed in the middle and the server restarted: the run goes on
+to the same graph. Then one hospital is shut out and must be refused, and all files are searched
+for private keys.
 
     python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N] [--out F]
 """
@@ -269,6 +271,9 @@ def main():
     parser.add_argument("--rows", type=int, default=6000)
     parser.add_argument("--out", type=Path, help="file for the figures, JSON")
     options = parser.parse_args()
+    # all parties share this machine: left alone, each would start a thread for every core
+    share = max(1, (os.cpu_count() or 1) // (len(SITES) + 1))
+    os.environ.setdefault("OMP_NUM_THREADS", str(share))
     tables, schema = tables_of(options.table, options.schema, options.rows)
     expected = in_process(tables, schema)
     seconds = {"edges": len(expected)}

@@ -115,8 +115,13 @@ def request_kit(folder: Path, party: Party, *, project: str) -> Path:
     return Path(_nvflare(folder, "cert", "request", *arguments)["request_zip"])
 
 
-def approve_kit(authority: Path, request: Path) -> Path:
+def approve_kit(authority: Path, request: Path, *, valid_days: int = 1095) -> Path:
     """Sign a request whose sender the coordinator has checked; the answer holds no secret.
+
+    Args:
+        authority: The folder of `open_authority`.
+        request: What `request_kit` wrote.
+        valid_days: How long the certificate is valid.
 
     Raises:
         SiteNotReadyError: The request is altered or of another project.
@@ -131,6 +136,8 @@ def approve_kit(authority: Path, request: Path) -> Path:
         str(authority),
         "--profile",
         str(authority / "profile.yaml"),
+        "--valid-days",
+        str(valid_days),
         "--out",
         str(signed),
     )
