@@ -52,7 +52,8 @@ def flare_rounds(folder, *, rounds, size):
     started = time.perf_counter()
     kits = loopback_kits(folder / "kits", sites, port=free_port(), executor=EXECUTOR)
     seconds = {"provision_s": time.perf_counter() - started}
-    environment = {**os.environ, "PYTHONPATH": TESTS}
+    found = [TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
     processes = []
     try:
         started = time.perf_counter()

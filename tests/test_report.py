@@ -165,7 +165,9 @@ def hostile(result):
             separations=(Separation(HOSTILE[0], HOSTILE[1], HOSTILE[2:4], 0.5),),
             remarks=HOSTILE[:2],
         ),
-        dropouts=(DropOut(HOSTILE[0], 1, HOSTILE[1], HOSTILE[2], in_sum=False, n_sites=2, fewest=2),),
+        dropouts=(
+            DropOut(HOSTILE[0], 1, HOSTILE[1], HOSTILE[2], in_sum=False, n_sites=2, fewest=2),
+        ),
         rounds=tuple(replace(report, label=HOSTILE[3]) for report in result.rounds),
         panels=(
             Rows(title=HOSTILE[0], note=HOSTILE[1], columns=HOSTILE[:2], rows=(HOSTILE[2:4],)),
