@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from cipherdag.algorithms.contingency import SparseTable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -83,64 +85,6 @@ def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
         end, shape = stop, both
     if end > start:
         yield order[start:end], shape
-
-
-@dataclass(frozen=True, slots=True)
-class Margins:
-    """Margins of a batch of tables.
-
-    Attributes:
-        x: Sums over y, shape (configurations, rows, B).
-        y: Sums over x, shape (configurations, columns, B).
-        slices: Sums over both, shape (configurations, B).
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    slices: torch.Tensor
-
-    @classmethod
-    def of(cls, tables: torch.Tensor) -> Margins:
-        """Margins of tables of shape (configurations, rows, columns, B)."""
-        x = tables.sum(dim=2)
-        return cls(x=x, y=tables.sum(dim=1), slices=x.sum(dim=1))
-
-    def dof(self) -> torch.Tensor:
-        """Degrees of freedom without the empty rows and columns of every slice, shape (B,)."""
-        x_levels = (self.x > 0).sum(dim=1) - 1
-        y_levels = (self.y > 0).sum(dim=1) - 1
-        return (x_levels.clamp_(min=0) * y_levels.clamp_(min=0)).sum(dim=0)
-
-
-@dataclass(frozen=True, slots=True)
-class SparseTable:
-    """The non-empty cells of one table and the margins that they lie in.
-
-    Attributes:
-        cells: Counts of the non-empty cells, shape (C,).
-        x_margin: Count of every cell's (x, S) margin, shape (C,).
-        y_margin: Count of every cell's (y, S) margin, shape (C,).
-        slice_total: Count of every cell's configuration of S, shape (C,).
-        x_margins: The distinct non-empty (x, S) margins, shape (X,).
-        y_margins: The distinct non-empty (y, S) margins, shape (Y,).
-        slice_totals: Counts of the non-empty configurations, shape (Q,).
-        x_levels: Number of non-empty rows in every configuration, shape (Q,).
-        y_levels: Number of non-empty columns in every configuration, shape (Q,).
-    """
-
-    cells: torch.Tensor
-    x_margin: torch.Tensor
-    y_margin: torch.Tensor
-    slice_total: torch.Tensor
-    x_margins: torch.Tensor
-    y_margins: torch.Tensor
-    slice_totals: torch.Tensor
-    x_levels: torch.Tensor
-    y_levels: torch.Tensor
-
-    def dof(self) -> int:
-        """Degrees of freedom without the empty rows and columns of every slice."""
-        return int(((self.x_levels - 1) * (self.y_levels - 1)).sum())
 
 
 @dataclass(frozen=True, slots=True)
