@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.federation import Federation
     from cipherdag.result import Result
+    from cipherdag.sites.policy import Policy
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -40,11 +41,18 @@ fedpc_options = shared_options(
     [
         click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
         click.option(
+            "--evidence",
+            type=click.Choice(["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled"]),
+            default="vote",
+            show_default=True,
+            help="What decides a test: the sites' votes, or one test over all sites.",
+        ),
+        click.option(
             "--sepset",
-            type=click.Choice(["max", "mean", "vote"]),
+            type=click.Choice(["max", "mean", "vote", "search"]),
             default="max",
             show_default=True,
-            help="How the sites' separating sets are combined.",
+            help="How a separating set is chosen; search only with other evidence than vote.",
         ),
         click.option(
             "--reference",
@@ -59,6 +67,11 @@ fedpc_options = shared_options(
             default="auto",
             show_default=True,
             help="CI test; auto follows the schema.",
+        ),
+        click.option(
+            "--min-cell-size",
+            type=click.IntRange(min=0),
+            help="The sites' own limit for pooled counts in this process; 11 by default.",
         ),
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
     ]
@@ -88,6 +101,7 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
+        policy=_policy(options),
     )
     source = {"command": "run", "files": [str(file.resolve()) for file in files]}
     _execute(federation, source, options)
@@ -108,6 +122,7 @@ def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
+        policy=_policy(options),
     )
     source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
     _execute(federation, source, options)
@@ -138,6 +153,8 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     else:
         simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
+        options["min_cell_size"] = source.get("min_cell_size")
+        options.setdefault("evidence", "vote")
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
         context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
@@ -288,12 +305,23 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
+def _policy(options: dict[str, Any]) -> Policy | None:
+    """The policy of sites in this process, if the default is not meant."""
+    from cipherdag.sites.policy import Policy
+
+    size = options["min_cell_size"]
+    if size is None:
+        return None
+    return Policy(min_cell_size=size, allow_unprotected=options["protection"] == "none")
+
+
 def _algorithm(options: dict[str, Any]) -> FedPC:
     from cipherdag.algorithms.fedpc import FedPC
 
     size = options["max_cond_size"]
     return FedPC(
         alpha=options["alpha"],
+        evidence=options["evidence"],
         sepset=options["sepset"],
         reference=options["reference"],
         test=options["test"],
@@ -309,7 +337,7 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         writable_folder(out)
     names = federation.sites[0].table.names
     truth = _edges(options["truth"], names) if options["truth"] else None
-    parameters = ("alpha", "sepset", "reference", "test", "max_cond_size")
+    parameters = ("alpha", "evidence", "sepset", "reference", "test", "max_cond_size")
     source |= {
         "algorithm": "fedpc",
         "protection": options["protection"],
@@ -318,6 +346,8 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
         "parameters": {name: options[name] for name in parameters},
     }
+    if options["min_cell_size"] is not None:
+        source["min_cell_size"] = options["min_cell_size"]
     algorithm = _algorithm(options)
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:

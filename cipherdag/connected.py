@@ -158,6 +158,7 @@ class ConnectedFederation:
                 for name, last in closed.items()
             },
             source=dict(source or {}),
+            tests=outcome.tests,
         )
         self._write(run_folder, study, result)
         return result

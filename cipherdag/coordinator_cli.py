@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from cipherdag.protocol.reports import RoundReport
 
-NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
+NOT_CONNECTED = frozenset(
+    {"schema", "device", "truth", "min_cell_size"}
+)  # options of runs in one process
 
 
 @click.group()
@@ -185,7 +187,7 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     federation = Federation.connect(
         folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
     )
-    chosen = {name: options[name] for name in ("alpha", "sepset", "reference", "test")}
+    chosen = {name: options[name] for name in ("alpha", "evidence", "sepset", "reference", "test")}
     algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
 
     def progress(report: RoundReport) -> None:

@@ -52,7 +52,7 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    return Result(graph=graph, dag=dag, dag_note=note, **facts)
+    return Result(graph=graph, dag=dag, dag_note=note, tests=outcome.tests, **facts)
 
 
 def named_graphs(

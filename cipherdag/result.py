@@ -49,6 +49,8 @@ class Result:
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
+        tests: How many distinct tests over all sites were done in which way, such as ``pooled`` or
+            ``withheld: statistic``; empty where the sites decide each test.
     """
 
     algorithm: str
@@ -69,6 +71,7 @@ class Result:
     heads: Mapping[str, LedgerHead] = field(repr=False)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
+    tests: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -93,6 +96,7 @@ class Result:
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
+            "tests": dict(self.tests),
         }
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))

@@ -22,6 +22,11 @@ KINDS = {
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
+    "combined-evidence": "statistics of conditional-independence tests that add up over sites",
+    "columns": "kinds of columns, and about where continuous ones lie",
+    "small-cells": "does any site's table have a count below its min_cell_size?",
+    "tables": "contingency tables",
+    "moments": "rows, sums and products of continuous columns",
     "schema-digest": "a keyed digest of the schema",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
@@ -70,6 +75,9 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     lines = ["", "Learnt graph (CPDAG):", *(f"  {line}" for line in graph_lines(result.graph))]
     if result.dag_note:
         lines += ["", result.dag_note]
+    if result.tests:
+        ways = ", ".join(f"{count} {way}" for way, count in result.tests.items())
+        lines += ["", f"Tests over all sites: {ways}"]
     if truth is not None:
         lines += [
             "",

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.combining import CombinedEvidence
 from cipherdag.algorithms.encodings import (
     MAX_VARIABLES,
     BoolMatrix,
@@ -28,6 +29,7 @@ from cipherdag.algorithms.encodings import (
     subsets,
     unpack_integers,
 )
+from cipherdag.algorithms.pooling import PooledQuestion
 from cipherdag.algorithms.testing import WeightedEvidence
 
 __all__ = [
@@ -39,10 +41,12 @@ __all__ = [
     "CITestSpec",
     "CandidateScores",
     "Candidates",
+    "CombinedEvidence",
     "EdgeVotes",
     "Encoding",
     "FloatVector",
     "IndexArray",
+    "PooledQuestion",
     "Question",
     "SeparatorSearch",
     "SingleQuestion",
@@ -350,7 +354,13 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
 
 SingleQuestion = (
-    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence
+    EdgeVotes
+    | BestScoreExceeds
+    | BestIndexPrecedes
+    | CandidateScores
+    | WeightedEvidence
+    | CombinedEvidence
+    | PooledQuestion
 )
 
 
@@ -370,9 +380,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
         return tuple(encoding for part in self.parts for encoding in part.encodings)
 
 
-Question = (
-    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence | Bundle
-)
+Question = SingleQuestion | Bundle
 
 
 def question_kinds(question: Question) -> str:

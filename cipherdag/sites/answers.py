@@ -16,14 +16,16 @@ from cipherdag.algorithms.questions import (
     Bundle,
     CandidateScores,
     CITestSpec,
+    CombinedEvidence,
     EdgeVotes,
     FloatVector,
+    PooledQuestion,
     Question,
     SeparatorSearch,
     SingleQuestion,
     WeightedEvidence,
 )
-from cipherdag.errors import MalformedMessageError, MixedTypesError
+from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.sites.compute.evidence import CITest
+    from cipherdag.sites.compute.pooling import PoolableData
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
 
@@ -41,11 +44,19 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
+        pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
+            site that answers tests only.
     """
 
-    def __init__(self, n_variables: int, make_test: Callable[[CITestSpec], CITest]) -> None:
+    def __init__(
+        self,
+        n_variables: int,
+        make_test: Callable[[CITestSpec], CITest],
+        pool: PoolableData | None = None,
+    ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
+        self._pool = pool
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
 
@@ -71,6 +82,10 @@ class Respondent:
             return self._edge_votes(question)
         if isinstance(question, WeightedEvidence):
             return self._weighted_evidence(question)
+        if isinstance(question, CombinedEvidence):
+            return self._combined_evidence(question)
+        if isinstance(question, PooledQuestion):
+            return self._pooled(question)
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
             return candidate_scores(self._test(question.search.test), question)
@@ -102,6 +117,19 @@ class Respondent:
 
         self._check_variables(question.n_variables)
         return weighted_evidence(self._test(question.test), question)
+
+    def _combined_evidence(self, question: CombinedEvidence) -> FloatVector:
+        from cipherdag.sites.compute.combining import combined_evidence
+
+        self._check_variables(question.n_variables)
+        tables = self._pool is not None and self._pool.discrete
+        levels = self._pool.levels if self._pool is not None and tables else None
+        return combined_evidence(self._test(question.test), question, levels)
+
+    def _pooled(self, question: PooledQuestion) -> FloatVector:
+        if self._pool is None:
+            raise PolicyRefusedError("the site answers tests, not counts or moments")
+        return self._pool.answer(question)
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators
@@ -151,6 +179,33 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
         raise MixedTypesError(f"the test '{spec.name}' cannot treat {table.kind} columns")
 
     return make
+
+
+def poolable(
+    table: SiteTable,
+    *,
+    min_cell_size: int,
+    device: str = "auto",
+    spend: Callable[[int], None] | None = None,
+) -> PoolableData:
+    """What pooled evidence is summed from, over one site's table.
+
+    Args:
+        table: The site's aligned data.
+        min_cell_size: Smallest count of the site that a sum may contain, but for 0.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        spend: Called with the number of tables before they are counted.
+    """
+    from cipherdag.sites.compute.pooling import PoolableData, free
+
+    return PoolableData(
+        table.codes,
+        table.values,
+        table.cardinalities,
+        min_cell_size=min_cell_size,
+        device=device,
+        spend=spend or free,
+    )
 
 
 def _table_test(

@@ -32,7 +32,7 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.answers import Respondent, poolable, table_tests
 from cipherdag.sites.approvals import Approvals
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger
@@ -112,6 +112,12 @@ def open_site(
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
     budget = TestBudget(policy, site.usage_path)
     tests = budget.counted(table_tests(table, device=settings.device))
+    pool = poolable(
+        table,
+        min_cell_size=policy.min_cell_size,
+        device=settings.device,
+        spend=budget.spend,
+    )
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -121,7 +127,7 @@ def open_site(
         rows=table.rows,
     )
     return GuardedSite(
-        runtime=SiteRuntime(profile, Respondent(len(table.names), tests), policy, ledger),
+        runtime=SiteRuntime(profile, Respondent(len(table.names), tests, pool), policy, ledger),
         profile=profile,
         policy=policy,
         revoked=frozenset(study.revoked),

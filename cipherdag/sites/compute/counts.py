@@ -107,19 +107,26 @@ class DiscreteColumns:
         codes: Codes, shape (n, p); negative where missing.
         device: Where to count.
         memory_bytes: Bound on what counting needs at a time, unless one table needs more.
+        levels: Fewest levels of every variable, shape (p,).
 
     Attributes:
-        levels: Highest code + 1 of every variable, at least 1, shape (p,).
+        levels: Highest code + 1 of every variable, at least 1 or what was given, shape (p,).
         n_rows: Number of rows, n.
     """
 
     def __init__(
-        self, codes: NDArray[np.integer], device: torch.device, *, memory_bytes: int
+        self,
+        codes: NDArray[np.integer],
+        device: torch.device,
+        *,
+        memory_bytes: int,
+        levels: IndexArray | None = None,
     ) -> None:
         self.device = device
         self._memory = memory_bytes
         self.n_rows = len(codes)
-        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 1)
+        least = 1 if levels is None else np.maximum(levels, 1)
+        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, least)
         missing = codes.T < 0
         columns = np.array(codes.T, dtype=np.int32, order="C")
         self._words: torch.Tensor | None = None
