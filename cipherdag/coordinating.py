@@ -256,6 +256,7 @@ class CoordinatorFolder:
             ParameterError: There is no such site.
             SiteUnreachableError: The server runs and did not obey; the study is changed already.
         """
+        self.study()
         with locked(self.path / ".lock"):
             study = self.study()
             if name not in study.pinned:

@@ -32,7 +32,7 @@ def coordinator_run() -> None:
 
 
 @coordinator.command("new")
-@in_folder
+@click.option("--dir", "folder", type=FOLDER, default=".", help="New folder; this one if absent.")
 @click.option("--study", required=True, help="Name of the study.")
 @click.option("--host", required=True, help="Host name at which sites reach this machine.")
 @click.option("--port", type=int, default=8002, show_default=True, help="The one port.")
@@ -103,6 +103,8 @@ def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
     click.echo(f"study '{study.name}', version {study.version}, coordinator {own.fingerprint}")
     for row in rows:
         click.echo(f"  {row['site']:<20} {row['state']:<10} {row['fingerprint']}")
+    if connected is not None:
+        click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
 
 
 @coordinator.command("revoke")

@@ -135,8 +135,9 @@ def activate(
         MalformedMessageError: It is not an approval.
     """
     require_flare()
+    settings = site.settings()
     site.check_keys()
-    settings, identity = site.settings(), site.identity()
+    identity = site.identity()
     approval = read_file(path, Approval)
     study = check_approval(
         approval,

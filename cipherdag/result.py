@@ -338,7 +338,9 @@ def read_run_toml(path: Path) -> dict[str, Any]:
     try:
         source = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read") from error
+        raise OutputError(
+            f"{path} cannot be read", remedy="Name the --out folder of a finished run."
+        ) from error
     if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
         source
     ):

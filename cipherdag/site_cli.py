@@ -26,7 +26,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 in_folder = click.option(
     "--dir",
     "folder",
-    type=FOLDER,
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
     default=".",
     show_default="this folder",
     help="Folder of the site or coordinator.",

@@ -201,7 +201,7 @@ def failure_lines(error: CipherdagError) -> list[str]:
         f"{type(error).__name__}{where}.",
         f"  cause   {_cause(error)}",
         f"  effect  {error.effect}",
-        f"  do      {error.remedy}    (exit {error.exit_code})",
+        f"  do      {error.remedy}    (exit {error.exit_code}, docs: errors#{error.anchor()})",
     ]
 
 

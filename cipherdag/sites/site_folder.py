@@ -244,6 +244,7 @@ class SiteFolder:
             SiteNotReadyError: None was activated, or this site is not in it.
             SignatureError: The file was altered.
         """
+        name = self.settings().name
         if not self.study_path.exists():
             raise SiteNotReadyError(
                 "the site is not activated",
@@ -251,7 +252,7 @@ class SiteFolder:
                 "`cipherdag site activate` with the answer.",
             )
         study = check_study(read_file(self.study_path, SignedStudy))
-        if study.pinned.get(self.settings().name) != self.identity().public:
+        if study.pinned.get(name) != self.identity().public:
             raise SiteNotReadyError("the active study does not name this site and its key")
         return study
 

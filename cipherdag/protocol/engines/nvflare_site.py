@@ -94,7 +94,8 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         engine.register_aux_message_handler(topic=CALL_TOPIC, message_handle_func=self.on_call)
         try:
             local = Path(engine.get_workspace().get_site_config_dir())
-            folder = Path(json.loads((local / SITE_CONFIG).read_text("utf-8"))["site_folder"])
+            known = json.loads((local / SITE_CONFIG).read_text("utf-8"))
+            folder = (local / known["site_folder"]).resolve()
             log_into(folder / SITE_LOG)
             self._handler = self.open_site(folder)
         except Exception:
