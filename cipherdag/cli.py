@@ -42,7 +42,9 @@ fedpc_options = shared_options(
         click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
         click.option(
             "--evidence",
-            type=click.Choice(["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled"]),
+            type=click.Choice(
+                ["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm"]
+            ),
             default="vote",
             show_default=True,
             help="What decides a test: the sites' votes, or one test over all sites.",

@@ -27,6 +27,7 @@ KINDS = {
     "small-cells": "does any site's table have a count below its min_cell_size?",
     "tables": "contingency tables",
     "moments": "rows, sums and products of continuous columns",
+    "regression-steps": "likelihoods, gradients and Hessians of regressions",
     "schema-digest": "a keyed digest of the schema",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",

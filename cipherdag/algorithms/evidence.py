@@ -9,6 +9,8 @@
     weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
     pooled       contingency table, or for the whole run   the test of the pooled data, exactly
                  the moments, of all sites together
+    glm          sums of likelihoods, gradients and        likelihood ratio of nested regressions,
+                 Hessians of its regressions               for any mixture of columns, exactly
 
 `open_evidence` yields the source of p-values of a kind; a source asks nothing twice.
 """
@@ -32,7 +34,7 @@ from cipherdag.errors import MixedTypesError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-EvidenceKind = Literal["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled"]
+EvidenceKind = Literal["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm"]
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
 PValues = Generator[Question, FloatVector, list[FloatVector]]
@@ -156,21 +158,25 @@ def open_evidence(
         max_rows: Declared bound of a site's rows.
 
     Returns:
-        The source. Rounds: none; for ``pooled`` two, or three where a site restricts counts.
+        The source. Rounds: none; for ``glm`` one; for ``pooled`` two, or three where a
+            site restricts counts.
 
     Raises:
         MixedTypesError: ``pooled``, and the test does not fit the columns.
 
     Leaks:
-        See the source of the kind, and for ``pooled`` `Columns`.
+        See the source of the kind, and for ``pooled`` and ``glm`` `Columns`.
     """
     if kind in COMBINATIONS:
         return CombinedTests(kind, spec, n_variables=n_variables, max_rows=max_rows)
     from cipherdag.algorithms.pooled_moments import open_moments
     from cipherdag.algorithms.pooled_tables import open_tables
+    from cipherdag.algorithms.regression_tests import RegressionTests
 
     question = Columns(n_variables=n_variables, max_rows=max_rows)
     kinds = question.read((yield question))
+    if kind == "glm":
+        return RegressionTests(kinds, max_rows=max_rows)
     if kinds.categories.all() and spec.name in ("auto", "g2", "pearson"):
         return (yield from open_tables(kinds, spec, max_cells=max_cells, max_rows=max_rows))
     if not kinds.categories.any() and spec.name in ("auto", "fisherz"):
@@ -179,7 +185,7 @@ def open_evidence(
     columns = "discrete and continuous" if mixed else "these"
     raise MixedTypesError(
         f"pooled evidence cannot test {columns} columns by '{spec.name}'",
-        remedy="Use columns of one type and a test that fits them, or vote with another test.",
+        remedy="Use evidence glm, or columns of one type and a test that fits them.",
     )
 
 

@@ -37,7 +37,7 @@ def open_moments(
         The means and covariances of these columns over all sites.
     """
     complete = np.flatnonzero(~kinds.incomplete)
-    origins, units = _origins(kinds), _units(kinds)
+    origins, units = common_origins(kinds), common_units(kinds)
     question = Moments(
         n_variables=len(kinds.categories),
         variables=pack_integers(complete),
@@ -131,12 +131,12 @@ class MomentTests(RememberedTests):
         return torch.from_numpy(self._correlations[places[:, None], places[None]])
 
 
-def _origins(kinds: ColumnKinds) -> FloatVector:
+def common_origins(kinds: ColumnKinds) -> FloatVector:
     """About where each column lies: the mean of the sites' marks, undone."""
     return np.ldexp(np.sinh(kinds.place), -PLACE_EXPONENT)
 
 
-def _units(kinds: ColumnKinds) -> IndexArray:
+def common_units(kinds: ColumnKinds) -> IndexArray:
     """The power of two nearest to the typical spread; to the size where no site has a spread."""
     exponent = np.where(np.isnan(kinds.spread), np.nan_to_num(kinds.size), kinds.spread)
     return np.rint(exponent).astype(np.int64)

@@ -63,7 +63,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        _check_study(self.n_variables, self.max_rows)
+        check_study(self.n_variables, self.max_rows)
 
     @property
     def label(self) -> str:
@@ -147,7 +147,7 @@ class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        _check_study(len(self.categories), self.max_rows)
+        check_study(len(self.categories), self.max_rows)
         if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
             raise ValueError("a variable must have 0 to 2**20 categories")
         if len(self.counts) > len(self.categories) or min(self.counts, default=0) < 0:
@@ -244,7 +244,7 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        _check_study(self.n_variables, self.max_rows)
+        check_study(self.n_variables, self.max_rows)
         if len(self.variables) % 8 or not len(self.variables) == len(self.origins) == len(
             self.units
         ):
@@ -301,7 +301,8 @@ def pack_sets(blocks: Sequence[IndexArray]) -> tuple[tuple[int, ...], bytes]:
     return tuple(counts), b"".join(packed)
 
 
-def _check_study(n_variables: int, max_rows: int) -> None:
+def check_study(n_variables: int, max_rows: int) -> None:
+    """Raise ValueError unless a study may have so many variables and a site so many rows."""
     if not 1 <= n_variables <= MAX_VARIABLES:
         raise ValueError(f"a study has 1 to {MAX_VARIABLES} variables")
     if not 2 <= max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004

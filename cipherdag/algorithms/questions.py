@@ -30,6 +30,7 @@ from cipherdag.algorithms.encodings import (
     unpack_integers,
 )
 from cipherdag.algorithms.pooling import PooledQuestion
+from cipherdag.algorithms.regressions import RegressionSteps
 from cipherdag.algorithms.testing import WeightedEvidence
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "IndexArray",
     "PooledQuestion",
     "Question",
+    "RegressionSteps",
     "SeparatorSearch",
     "SingleQuestion",
     "Skeleton",
@@ -361,6 +363,7 @@ SingleQuestion = (
     | WeightedEvidence
     | CombinedEvidence
     | PooledQuestion
+    | RegressionSteps
 )
 
 

@@ -21,6 +21,7 @@ from cipherdag.algorithms.questions import (
     FloatVector,
     PooledQuestion,
     Question,
+    RegressionSteps,
     SeparatorSearch,
     SingleQuestion,
     WeightedEvidence,
@@ -84,7 +85,7 @@ class Respondent:
             return self._weighted_evidence(question)
         if isinstance(question, CombinedEvidence):
             return self._combined_evidence(question)
-        if isinstance(question, PooledQuestion):
+        if isinstance(question, PooledQuestion | RegressionSteps):
             return self._pooled(question)
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
@@ -126,7 +127,7 @@ class Respondent:
         levels = self._pool.levels if self._pool is not None and tables else None
         return combined_evidence(self._test(question.test), question, levels)
 
-    def _pooled(self, question: PooledQuestion) -> FloatVector:
+    def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
         if self._pool is None:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
         return self._pool.answer(question)

@@ -18,6 +18,7 @@ from cipherdag.algorithms.pooling import (
     SmallCells,
     Tables,
 )
+from cipherdag.algorithms.regressions import RegressionSteps
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.sites.compute.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.counts import DiscreteColumns, TableShape
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.algorithms.pooling import PooledQuestion
+    from cipherdag.algorithms.regressions import Regression
     from cipherdag.sites.compute.evidence import FloatVector, IndexArray
 
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
@@ -84,7 +86,7 @@ class PoolableData:
         """Whether all variables are discrete."""
         return self._values is None
 
-    def answer(self, question: PooledQuestion) -> FloatVector:
+    def answer(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
         """The site's answer, before it is protected.
 
         Raises:
@@ -95,6 +97,8 @@ class PoolableData:
             return self._kinds()
         if isinstance(question, Moments):
             return self._moments(question)
+        if isinstance(question, RegressionSteps):
+            return self._regressions(question)
         return self._tables(question)
 
     def _kinds(self) -> FloatVector:
@@ -148,6 +152,43 @@ class PoolableData:
         upper = products[np.triu_indices(len(positions))]
         return np.concatenate([[float(self._rows)], sums, upper])
 
+    def _regressions(self, question: RegressionSteps) -> FloatVector:
+        from cipherdag.sites.compute.regressions import regression_steps
+
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("regressions of other columns than the site's schema has")
+        if self._rows < self._min_cell_size:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        models = question.models()
+        self._spend(len(models))
+        if self._min_cell_size > 1:
+            self._check_models(models)
+        return regression_steps(question, self._column)
+
+    def _check_models(self, models: list[Regression]) -> None:
+        """Refuse models whose discrete variables have a table with small counts."""
+        named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
+        sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}
+        for size in {len(own) for own in sets}:
+            block = np.array([own for own in sets if len(own) == size], dtype=np.int64)
+            if any(self._small(counts).any() for _, counts in self._counts(block)):
+                raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
+
+    def _small(self, counts: IndexArray) -> NDArray[np.bool_]:
+        """Which tables have a count that may not leave, shape (C,)."""
+        kept_back: NDArray[np.bool_] = (counts > 0) & (counts < self._min_cell_size)
+        return np.asarray(kept_back.any(axis=1))
+
+    def _column(self, variable: int) -> FloatVector:
+        """Codes or values of all rows, NaN where missing."""
+        if self._categories[variable]:
+            assert self._codes is not None, "a discrete variable has codes"
+            codes = self._codes[:, variable]
+            return np.where(codes >= 0, codes, np.nan).astype(np.float64)
+        assert self._values is not None, "a continuous variable has values"
+        own: FloatVector = self._values[:, variable]
+        return own
+
     def _tables(self, question: SmallCells | Tables) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()) or self._codes is None:
             raise MalformedMessageError("tables of other categories than the site's schema has")
@@ -155,10 +196,10 @@ class PoolableData:
         small: list[NDArray[np.bool_]] = []
         answers: list[FloatVector] = []
         for sets in question.sets():
-            places = np.zeros(len(sets), dtype=bool)
+            places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
             own: list[tuple[IndexArray, IndexArray]] = []
             for index, counts in self._counts(sets):
-                places[index] = ((counts > 0) & (counts < self._min_cell_size)).any(axis=1)
+                places[index] = self._small(counts)
                 own.append((index, counts))
             small.append(places)
             if isinstance(question, Tables):
