@@ -123,4 +123,5 @@ def graph_report(
 
         return {"details": details(outcome), "panels": panels(outcome)}
     chosen = {name: parameters[name] for name in ("sepset", "reference")}
-    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}
+    evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
+    return {"evidence": evidence, "tests": outcome.tests}
