@@ -176,7 +176,7 @@ def activate(
     before = _active(site, study)
     if own == "flare" and not site.kit.exists():
         _assemble(site, approval.certificate, study)
-    elif _renews(site, approval.certificate):
+    elif own == "flare" and _renews(site, approval.certificate):
         _reassemble(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
     old = set(before.pinned) if before is not None else set()
