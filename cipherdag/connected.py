@@ -1,4 +1,4 @@
-"""A federation of real sites: the same run as in one process, over NVIDIA FLARE.
+"""A federation of real sites: the same run as in one process, over the study's engine.
 
 Leaks:
     The coordinator knows variables by identifier only; names stay at the sites.
@@ -22,24 +22,26 @@ from cipherdag.errors import (
     PolicyRefusedError,
     ProtectionError,
 )
-from cipherdag.outcomes import named_graphs
+from cipherdag.outcomes import asking, named_result
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
 from cipherdag.result import Result
 from cipherdag.sites.approvals import AWAITS
 from cipherdag.sites.ledger import LedgerHead
-from cipherdag.sites.result_file import ResultEdge, sign_result
+from cipherdag.sites.result_file import ResultEdge, ResultFeature, SignedResult, sign_result
 from cipherdag.sites.site_folder import locked
 from cipherdag.started_run import JOURNAL_FILE, StartedRun
+from cipherdag.study_engine import study_engine
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.coordinating import CoordinatorFolder
+    from cipherdag.feature_result import FeatureResult
+    from cipherdag.outcomes import Algorithm
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.reports import RoundReport
     from cipherdag.sites.study import Study
@@ -75,13 +77,13 @@ class ConnectedFederation:
 
     def run(
         self,
-        algorithm: FedPC,
+        algorithm: Algorithm,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         begun: Callable[[Path], None] | None = None,
-    ) -> Result:
+    ) -> Result | FeatureResult:
         """Run one algorithm over all sites of the study.
 
         A transcript of what arrived, a journal and a signed result for the sites are written to
@@ -100,6 +102,7 @@ class ConnectedFederation:
 
         Raises:
             CohortError: The study has fewer sites than it asks for.
+            SchemaError: FedCMFS, and the schema marks no label.
             ProtectionError: The study does not allow the protection.
             PrivacyError: A site refused, or a message was altered.
             SiteNotReadyError: A site is not ready.
@@ -121,7 +124,7 @@ class ConnectedFederation:
 
     def resume(
         self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
-    ) -> Result:
+    ) -> Result | FeatureResult:
         """Go on with a run whose coordinator crashed, or that stopped for want of sites.
 
         Rounds that ended are not asked again. The one that was under way is asked again by the
@@ -145,19 +148,15 @@ class ConnectedFederation:
 
     def _carry_on(
         self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
-    ) -> Result:
+    ) -> Result | FeatureResult:
         """A run from its journal on, which is empty for a new one."""
-        from cipherdag.protocol.engines.nvflare import FlareEngine
-        from cipherdag.protocol.engines.nvflare_admin import end_orphans
-
         study = self.study
-        names = [site.name for site in study.sites]
-        kit = self.folder.kit("admin")
-        with locked(self.folder.path / RUN_LOCK):
-            end_orphans(kit)
-            with FlareEngine(kit, sites=names, start_s=self.start_s) as engine:
-                transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
-                return self.learn(study, transcribed, folder, started, progress)
+        with (
+            locked(self.folder.path / RUN_LOCK),
+            study_engine(self.folder, study, start_s=self.start_s) as engine,
+        ):
+            transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
+            return self.learn(study, transcribed, folder, started, progress)
 
     def learn(
         self,
@@ -166,7 +165,7 @@ class ConnectedFederation:
         folder: Path,
         started: StartedRun,
         progress: Callable[[RoundReport], None] | None,
-    ) -> Result:
+    ) -> Result | FeatureResult:
         """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
         begun = time.perf_counter()
         algorithm = started.make_algorithm()
@@ -181,17 +180,22 @@ class ConnectedFederation:
             journal=Journal(folder / JOURNAL_FILE),
         )
         n_variables = self._open(session)
-        outcome = session.run(algorithm.ask(n_variables, len(study.sites)))
+        outcome = session.run(
+            asking(
+                algorithm,
+                n_variables=n_variables,
+                n_sites=len(study.sites),
+                labels=session.labels,
+            )
+        )
         closed = session.finish()
         identifiers = tuple(str(number) for number in range(1, n_variables + 1))
-        graph, dag, note = named_graphs(outcome, identifiers)
-        result = Result(
+        result = named_result(
+            outcome,
+            identifiers,
             algorithm=algorithm.name,
             parameters=asdict(algorithm),
             protection=started.protection,
-            graph=graph,
-            dag=dag,
-            dag_note=note,
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,
@@ -239,12 +243,28 @@ class ConnectedFederation:
         folder.mkdir(mode=0o700, parents=True)
         return folder
 
-    def _write(self, folder: Path, study: Study, result: Result) -> None:
+    def _write(self, folder: Path, study: Study, result: Result | FeatureResult) -> None:
         """The signed result for the sites, and the same as an ordinary result folder."""
-        edges = tuple(
-            ResultEdge(int(edge.source), int(edge.target), edge.mark) for edge in result.graph.edges
-        )
-        signed = sign_result(
+        signed = self._signed(study, result)
+        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
+        (folder / RESULT_FILE).write_bytes(content + b"\n")
+        result.save(folder)
+
+    def _signed(self, study: Study, result: Result | FeatureResult) -> SignedResult:
+        edges: tuple[ResultEdge, ...] = ()
+        features: tuple[ResultFeature, ...] = ()
+        if isinstance(result, Result):
+            edges = tuple(
+                ResultEdge(int(edge.source), int(edge.target), edge.mark)
+                for edge in result.graph.edges
+            )
+        else:
+            features = tuple(
+                ResultFeature(int(label), int(own.feature), own.strength, own.p_value)
+                for label, chosen in result.features.items()
+                for own in chosen
+            )
+        return sign_result(
             self.folder.identity(),
             study=study,
             algorithm=result.algorithm,
@@ -252,7 +272,5 @@ class ConnectedFederation:
             rounds=len(result.rounds),
             variables=len(result.identifiers),
             edges=edges,
+            features=features,
         )
-        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
-        (folder / RESULT_FILE).write_bytes(content + b"\n")
-        result.save(folder)

@@ -43,6 +43,7 @@ side it happened on. None of them ever carries a row, a value that a share prote
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 
@@ -67,6 +68,11 @@ class CipherdagError(Exception):
 
     def __str__(self) -> str:
         return f"site '{self.site}': {self.message}" if self.site else self.message
+
+    @classmethod
+    def anchor(cls) -> str:
+        """Its place on the page ``docs/errors.md``, such as ``schema-mismatch-error``."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
 
 class LedgerError(CipherdagError):

@@ -13,6 +13,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.running import progress_printer, with_options
 
 if TYPE_CHECKING:
+    from cipherdag.feature_result import FeatureResult
     from cipherdag.result import Result
 
 DEFAULT = ParameterSource.DEFAULT
@@ -52,16 +53,18 @@ def resume_or_command(context: click.Context, *, resume: Path | None, **options:
         raise click.UsageError("name an algorithm, or a run to go on with by --resume", context)
 
 
-def show_connected(result: Result, out: Path | None, *, as_json: bool) -> None:
+def show_connected(result: Result | FeatureResult, out: Path | None, *, as_json: bool) -> None:
     """Save and print the result of a run over real sites."""
-    from cipherdag.terminal import result_lines
+    from cipherdag.result import Result
+    from cipherdag.terminal import feature_lines, result_lines
 
     if out is not None:
         result.save(out)
     if as_json:
         click.echo(json.dumps({"result": result.to_dict()}))
         return
-    click.echo("\n".join(result_lines(result)))
+    lines = result_lines(result) if isinstance(result, Result) else feature_lines(result)
+    click.echo("\n".join(lines))
     click.echo("The signed result for the sites lies in the run's folder.")
 
 

@@ -20,7 +20,7 @@ from cipherdag.sites.site_folder import write_private
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.outcomes import Algorithm
 
 STARTED_FILE = "started.json"
 JOURNAL_FILE = "journal.jsonl"
@@ -62,18 +62,17 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except OSError as error:
             raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
 
-    def make_algorithm(self) -> FedPC:
+    def make_algorithm(self) -> Algorithm:
         """The algorithm with its parameters.
 
         Raises:
             OutputError: This version does not know them.
         """
-        from cipherdag.algorithms.fedpc import FedPC
+        from cipherdag.outcomes import make_algorithm
 
-        known = {"fedpc": FedPC}
         try:
-            return known[self.algorithm](**self.parameters)
-        except (KeyError, TypeError, ParameterError) as error:
+            return make_algorithm(self.algorithm, self.parameters)
+        except ParameterError as error:
             raise OutputError(
                 f"the run was started with parameters of '{self.algorithm}' that this version "
                 "does not know"

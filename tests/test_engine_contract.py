@@ -70,7 +70,7 @@ def flare(tmp_path_factory):
             kits["coordinator"],
             sites=SITES,
             executor=EXECUTOR,
-            start_s=40.0,
+            start_s=120.0,
             probe_s=0.5,
             misses=2,
         ) as engine:

@@ -37,6 +37,7 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opene
     public_context: bytes
     n_variables: int
     received: dict[str, int]
+    labels: tuple[int, ...] = ()
 
 
 class Agreeing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="agreeing"):

@@ -1,7 +1,8 @@
 """One run at the coordinator: set-up, rounds, drop-outs, and nothing but sums coming back.
 
 Leaks:
-    The coordinator sees signed public keys, equality of schemas, the number of variables, shares
+    The coordinator sees signed public keys, equality of schemas, the number of variables, which of
+    them are labels if the algorithm needs it, shares
     that say nothing on their own, seeds that open nothing but the agreed sum, and each round's
     aggregate. It holds no key that opens a share.
 """
@@ -120,6 +121,7 @@ class Session:
         self._number = 0
         self._summed = 0
         self._present = tuple(range(n_sites))
+        self._labels: tuple[int, ...] = ()
         self._transcript = b""
         self._aggregation: CoordinatorAggregation | None = None
 
@@ -138,6 +140,11 @@ class Session:
         """Bytes that left each site in this session, the set-up included."""
         return {name: self._before[name] + n for name, n in self._courier.bytes_received.items()}
 
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Positions of the labels, once open; empty where the algorithm needs none."""
+        return self._labels
+
     def open(self) -> int:
         """Agree keys and check that all sites follow one schema.
 
@@ -155,6 +162,7 @@ class Session:
             self._transcript = opened.transcript
             self._aggregation = coordinator_side(protection, opened.public_context)
             self._count(opened.received)
+            self._labels = opened.labels
             return opened.n_variables
         if self._replay.started is None:
             self._write(log.Started(session=self._session, invite=self._invite))
@@ -175,8 +183,10 @@ class Session:
                 public_context=seals[0].public_context,
                 n_variables=ready[0].n_variables,
                 received=self._courier.bytes_received,
+                labels=ready[0].labels,
             )
         )
+        self._labels = ready[0].labels
         return ready[0].n_variables
 
     def run(self, asking: Generator[Question, FloatVector, Outcome]) -> Outcome:

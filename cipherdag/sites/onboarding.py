@@ -40,6 +40,7 @@ from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.approvals import Approvals
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger, read_releases
+from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.site_folder import LOCK_WAIT_S, SiteFolder, lock
@@ -94,6 +95,7 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
     tests = budget.counted(table_tests(table, device=settings.device))
+    scores = table_scores(table, device=settings.device, spend=budget.spend)
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -101,10 +103,11 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
         pinned=study.pinned,
         schema=schema.canonical(),
         rows=table.rows,
+        labels=schema.label_positions,
     )
     return GuardedSite(
         runtime=SiteRuntime(
-            profile, Respondent(len(table.names), tests), policy, ledger, sums=sums
+            profile, Respondent(len(table.names), tests, scores), policy, ledger, sums=sums
         ),
         profile=profile,
         policy=policy,
@@ -134,6 +137,7 @@ class KeptSite:
         self._site = SiteFolder(folder)
         self._answering = threading.Lock()
         self._session = b""
+        self._ended: set[bytes] = set()
         self._open: GuardedSite | NotReadySite | None = None
         self._heard = time.monotonic()
         self.held = lock(folder / ".lock", wait_s=lock_wait_s)
@@ -153,16 +157,30 @@ class KeptSite:
         with self._answering:
             self._heard = time.monotonic()
             session = self._invited(message) if operation == "invite" else b""
+            if session in self._ended:
+                refusal = Refusal(error="ReplayError", message="the session was opened before")
+                name = self._site.settings().name
+                return _refuse(self._site.identity(), name, message, refusal)
             if self._open is None or session not in (b"", self._session):
-                self._session, self._open = session, None
+                self._forget(session)
                 self._open = self._opened()
             return self._open.handle(operation, message)
 
     def forget_idle(self, seconds: float) -> None:
         """Forget the keys of a run that nobody has gone on with for so long."""
         if time.monotonic() - self._heard > seconds and self._answering.acquire(blocking=False):
-            self._session, self._open = b"", None
+            self._forget(b"")
             self._answering.release()
+
+    def close(self) -> None:
+        """Let another process answer for the site."""
+        os.close(self.held)
+
+    def _forget(self, session: bytes) -> None:
+        """Forget the keys of the run before, which never comes back, and expect ``session``."""
+        if self._session:
+            self._ended.add(self._session)
+        self._session, self._open = session, None
 
     def _opened(self) -> GuardedSite | NotReadySite:
         identity, study = self._site.identity(), self._site.study()

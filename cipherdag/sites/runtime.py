@@ -59,10 +59,16 @@ log = logging.getLogger("cipherdag.site")
 
 Request = TypeVar("Request", bound=Body)
 
+LABELLED = frozenset({"fedcmfs"})
+"""Algorithms whose coordinator has to know which positions are labels."""
+
 
 @dataclass(frozen=True, slots=True)
 class SiteProfile:
-    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each."""
+    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
+
+    ``labels`` are the positions of the variables that the schema marks as labels.
+    """
 
     name: str
     identity: SigningIdentity
@@ -70,6 +76,7 @@ class SiteProfile:
     pinned: Mapping[str, bytes]
     schema: bytes
     rows: int
+    labels: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -253,7 +260,19 @@ class SiteRuntime:
             sites=len(current.invite.cohort),
         )
         current.handshake = None  # the private halves of its keys are not needed any more
-        return "ready", msgspec.structs.replace(ready, n_variables=self._respondent.n_variables)
+        labels = self._profile.labels if current.invite.algorithm in LABELLED else ()
+        if labels:
+            current.recorder.write(
+                round_number=0,
+                kind="label-positions",
+                values=len(labels),
+                content=msgspec.msgpack.encode(labels),
+                digest=digest(b"setup", handshake.invite_digest),
+                sites=len(current.invite.cohort),
+            )
+        return "ready", msgspec.structs.replace(
+            ready, n_variables=self._respondent.n_variables, labels=labels
+        )
 
     def _finish(self, message: bytes) -> tuple[Topic, Body]:
         self._rounds()

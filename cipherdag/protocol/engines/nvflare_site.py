@@ -17,7 +17,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import os
 import sys
 import threading
 from pathlib import Path
@@ -31,6 +30,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from cipherdag.protocol.engines.site_socket import ask_site
 from cipherdag.protocol.messages import OPERATIONS
+from cipherdag.protocol.site_log import SITE_LOG, log_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,7 +43,6 @@ PING_TOPIC = "cipherdag.ping"
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 SITE_EXECUTOR = "cipherdag.protocol.engines.nvflare_site.SiteExecutor"
 SITE_CONFIG = "cipherdag.json"
-SITE_LOG = "site.log"
 CLIENT_CONFIG = "config_fed_client.json"
 SIGNATURES = frozenset({".__nvfl_sig.json", ".__nvfl_submitter.crt"})
 READY_TIMEOUT_S = 600.0
@@ -94,7 +93,8 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         engine.register_aux_message_handler(topic=CALL_TOPIC, message_handle_func=self.on_call)
         try:
             local = Path(engine.get_workspace().get_site_config_dir())
-            folder = Path(json.loads((local / SITE_CONFIG).read_text("utf-8"))["site_folder"])
+            known = json.loads((local / SITE_CONFIG).read_text("utf-8"))
+            folder = (local / known["site_folder"]).resolve()
             log_into(folder / SITE_LOG)
             self._handler = self.open_site(folder)
         except Exception:
@@ -189,16 +189,6 @@ def client_config(executor: str) -> dict[str, Any]:
         "task_result_filters": [],
         "components": [],
     }
-
-
-def log_into(path: Path) -> None:
-    """Send the package's log records to one file, and to no handler of FLARE."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))  # whatever the umask is
-    logger = logging.getLogger("cipherdag")
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.propagate = False
 
 
 def needed_commands(commands: Sequence[Any]) -> list[Any]:
