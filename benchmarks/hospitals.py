@@ -234,6 +234,12 @@ def wait_for(condition, what):
         time.sleep(0.5)
 
 
+def share_cores():
+    """All parties share this machine: left alone, each would start a thread for every core."""
+    share = max(1, (os.cpu_count() or 1) // (len(SITES) + 1))
+    os.environ.setdefault("OMP_NUM_THREADS", str(share))
+
+
 def parser(description):
     """The options that both scripts take."""
     made = argparse.ArgumentParser(description=description)

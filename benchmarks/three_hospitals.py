@@ -23,6 +23,7 @@ from hospitals import (
     in_process,
     parser,
     report,
+    share_cores,
     tables_of,
     work_folder,
 )
@@ -54,6 +55,7 @@ def check_revocation(hospitals, fingerprint):
 
 def main():
     options = parser(__doc__.splitlines()[0]).parse_args()
+    share_cores()
     tables, schema = tables_of(options)
     expected = in_process(tables, schema)
     begun = time.perf_counter()

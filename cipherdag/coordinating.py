@@ -233,7 +233,7 @@ class CoordinatorFolder:
         return request
 
     def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
-        """Enrol the sites of some requests, or renew their certificates for the same keys.
+        """Enrol the sites of some requests; known ones renew certificates or move their Datasites.
 
         Args:
             paths: Request files, whose senders were checked by another way.
@@ -253,7 +253,6 @@ class CoordinatorFolder:
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
             for request in requests:
-                # a site that is known may have moved its Datasite, or needs a new certificate
                 if study.engine == "flare":
                     self._certify(request, valid_days)
                 write_file(self.path / "sites" / f"{request.name}.request", request)
@@ -385,7 +384,7 @@ class CoordinatorFolder:
             signed = approve_kit(authority, archive, valid_days=valid_days).read_bytes()
         about = msgspec.json.decode(read_archive(signed)["signed.json"])
         if (about["name"], about["cert_type"]) != (request.name, "client"):
-            raise SignatureError("FLARE signed another certificate", site=request.name)
+            raise SignatureError("FLARE signed another certificate than asked", site=request.name)
         (self.path / "sites" / f"{request.name}.certificate.zip").write_bytes(signed)
 
     def _approvals(self) -> dict[str, Path]:

@@ -213,6 +213,8 @@ def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:
         f"site '{request.name}' of '{request.organisation}', role client, versions:", nl=False
     )
     click.echo(" " + ", ".join(f"{k} {v}" for k, v in sorted(request.versions.items())))
+    if request.datasite:
+        click.echo(f"  its Datasite {request.datasite}")
     click.echo(f"  fingerprint  {own}")
     if fingerprints:
         if not any(same_fingerprint(own, given) for given in fingerprints):

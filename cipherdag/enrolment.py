@@ -174,11 +174,10 @@ def activate(
             remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
         )
     before = _active(site, study)
-    if own == "flare":
-        if not site.kit.exists():
-            _assemble(site, approval.certificate, study)
-        elif _renews(site, approval.certificate):
-            _reassemble(site, approval.certificate, study)
+    if own == "flare" and not site.kit.exists():
+        _assemble(site, approval.certificate, study)
+    elif own == "flare" and _renews(site, approval.certificate):
+        _reassemble(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
     old = set(before.pinned) if before is not None else set()
     return Activation(

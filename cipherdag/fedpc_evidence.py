@@ -23,6 +23,7 @@ SUPPORTS = {
     "mean": "mean p-value over the sites, weighted by rows",
     "vote": "sites that found the two independent given the set",
 }
+ONE_TEST = "p-value of one test over all sites"
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
 
 
@@ -31,6 +32,7 @@ def fedpc_evidence(
     names: Sequence[str],
     *,
     n_sites: int,
+    evidence: str = "vote",
     sepset: str = "max",
     reference: str = "paper",
 ) -> GraphEvidence:
@@ -40,6 +42,7 @@ def fedpc_evidence(
         outcome: What FedPC concluded, by position.
         names: The variables in the order of their positions.
         n_sites: Size of the cohort, which the votes are counted against.
+        evidence: FedPC's parameter of that name; only votes give an edge a strength.
         sepset: FedPC's parameter of that name.
         reference: FedPC's parameter of that name.
 
@@ -48,6 +51,8 @@ def fedpc_evidence(
     """
     code = reference == "code"
     reader = _Reader(outcome, names, n_sites, code=code)
+    if evidence != "vote":
+        return GraphEvidence(support=ONE_TEST, separations=reader.separations())
     return GraphEvidence(
         measure="least share of sites that voted to keep the edge, over all layers",
         edges=reader.edges(),

@@ -773,7 +773,7 @@ def test_a_result_that_the_coordinator_did_not_sign_is_refused(hospitals, tmp_pa
     with pytest.raises(MalformedMessageError):
         read_result(path, hospitals.study)
     path = signed_result(hospitals, tmp_path, edges=(ResultEdge(0, 9, "-->"),))
-    with pytest.raises(MalformedMessageError, match="no variable"):
+    with pytest.raises(MalformedMessageError, match="variable that there is not"):
         named_edges(read_result(path, hospitals.study), "abcde")
 
 
