@@ -55,6 +55,11 @@ class Hospitals:
     python: Path = Path(sys.executable)
     seconds: dict[str, float] = field(default_factory=dict)
 
+    def __post_init__(self):
+        # all parties share this machine: left alone, each would start a thread for every core
+        share = max(1, (os.cpu_count() or 1) // (len(SITES) + 1))
+        os.environ.setdefault("OMP_NUM_THREADS", str(share))
+
     @property
     def coordinator(self):
         return self.work / "coordinator"

@@ -245,6 +245,7 @@ class GuardedSite:
     daily: DailyReleases = field(repr=False)
     budget: TestBudget = field(repr=False)
     _asked: bytes = b""
+    _invited: bytes = b""
 
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message, or refuse it; see `SiteRuntime.handle`."""
@@ -275,7 +276,9 @@ class GuardedSite:
             if member.name in self.revoked:
                 raise CohortError(f"the cohort names '{member.name}', which is revoked")
         self._check_approval(session, invite)
-        self.budget.start_run()
+        if session != self._invited:  # the same invite again starts no new run
+            self._invited = session
+            self.budget.start_run()
 
     def _check_approval(self, session: bytes, invite: Invite) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""
