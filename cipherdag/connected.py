@@ -16,8 +16,7 @@ import msgspec
 
 from cipherdag.enrolment import package_versions
 from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError
-from cipherdag.fedpc_evidence import fedpc_evidence
-from cipherdag.outcomes import named_graphs
+from cipherdag.outcomes import graph_evidence, named_graphs
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
@@ -143,12 +142,8 @@ class ConnectedFederation:
             graph=graph,
             dag=dag,
             dag_note=note,
-            evidence=fedpc_evidence(
-                outcome,
-                identifiers,
-                n_sites=len(study.sites),
-                sepset=algorithm.sepset,
-                reference=algorithm.reference,
+            evidence=graph_evidence(
+                outcome, identifiers, asdict(algorithm), n_sites=len(study.sites)
             ),
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.fedpc_evidence import fedpc_evidence
+from cipherdag.graph_evidence import GraphEvidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
@@ -53,8 +54,7 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    chosen = {name: facts["parameters"][name] for name in ("sepset", "reference")}
-    evidence = fedpc_evidence(outcome, names, n_sites=len(facts["sites"]), **chosen)
+    evidence = graph_evidence(outcome, names, facts["parameters"], n_sites=len(facts["sites"]))
     return Result(graph=graph, dag=dag, dag_note=note, evidence=evidence, **facts)
 
 
@@ -74,3 +74,17 @@ def named_graphs(
     change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
     note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
+
+
+def graph_evidence(
+    outcome: object, names: Sequence[str], parameters: Mapping[str, Any], *, n_sites: int
+) -> GraphEvidence:
+    """What speaks for the edges of an outcome; nothing where the algorithm says it otherwise."""
+    from cipherdag.algorithms.fedpc import FedPCOutcome
+
+    if not isinstance(outcome, FedPCOutcome):
+        return GraphEvidence()
+    chosen = {
+        name: parameters[name] for name in ("evidence", "sepset", "reference") if name in parameters
+    }
+    return fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.metrics import GraphMetrics
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.reports import DropOut, RoundReport
-    from cipherdag.report.panel import Panel
     from cipherdag.sites.ledger import LedgerHead, Release
 
 
@@ -53,7 +52,7 @@ class Result:
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
         evidence: What speaks for the edges, as far as it was opened.
-        panels: What else the algorithm has to show in the report.
+        details: What the algorithm reports beside the graph.
     """
 
     algorithm: str
@@ -75,7 +74,7 @@ class Result:
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
-    panels: tuple[Panel, ...] = field(repr=False, default=())
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -101,7 +100,6 @@ class Result:
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
             "evidence": asdict(self.evidence),
-            "panels": [asdict(panel) for panel in self.panels],
         }
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
