@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.running import progress_printer
 from cipherdag.site_cli import FILE, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.protocol.reports import RoundReport
 
 EXISTING = click.Path(exists=True, path_type=Path)
 NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
@@ -182,7 +181,7 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.federation import Federation
     from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading, result_lines, round_line
+    from cipherdag.terminal import heading, result_lines
 
     if options["out"] is not None:
         writable_folder(options["out"])
@@ -193,15 +192,12 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     chosen = {name: options[name] for name in ("alpha", "sepset", "reference", "test")}
     algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
 
-    def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
-
     if not as_json:
         click.echo(heading("FedPC", len(federation.study.sites), federation.protection))
     result = federation.run(
         algorithm,
         seed=options["seed"],
-        progress=progress,
+        progress=progress_printer(as_json=as_json),
         source=_source(folder, options, chosen | {"max_cond_size": size}),
     )
     if options["out"] is not None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cipherdag.algorithms.questions import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +39,14 @@ class DropOut:
     step: str
     reason: str
     in_sum: bool
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A progress callback that also wants to know when a round begins."""
+
+    def __call__(self, report: RoundReport) -> None:
+        """A round is finished."""
+
+    def asked(self, number: int, question: Question) -> None:
+        """A round begins: its number and what every site is asked."""
