@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -63,14 +64,16 @@ def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
 
     Raises:
         LedgerError: It is broken or signed by another key.
+        SiteNotReadyError: The folder is no site's.
     """
+    name = site.settings().name
     lines = _lines(site.ledger_path) if site.ledger_path.exists() else []
     if site.study_path.exists():
-        study = read_file(site.study_path, SignedStudy).study
-        identity = study.pinned[site.settings().name]
+        identity = read_file(site.study_path, SignedStudy).study.pinned[name]
     else:
         identity = site.identity().public
-    return lines, verify_ledger(lines, identity=identity.hex())
+    head = verify_ledger(lines, identity=identity.hex())
+    return lines, head if head.records else replace(head, site=name)
 
 
 def export(folder: Path, out: Path, kind: str) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.fedpc_evidence import fedpc_evidence
-from cipherdag.graph_evidence import GraphEvidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
@@ -15,10 +15,32 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
+    from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS
-    Outcome = FedPCOutcome | FedCMFSOutcome
+    Algorithm = FedPC | FedCMFS | RFcd
+    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome
+
+MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+
+
+def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a name, such as "fedpc", with its parameters.
+
+    Raises:
+        ParameterError: There is no such algorithm or parameter, or it is out of its range.
+    """
+    from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
+
+    known: dict[str, type[Algorithm]] = {"fedpc": FedPC, "fedcmfs": FedCMFS, "rfcd": RFcd}
+    if name not in known:
+        raise ParameterError(f"there is no algorithm named '{name}'")
+    try:
+        return known[name](**parameters)
+    except TypeError as error:
+        raise ParameterError(f"'{name}' has no such parameters") from error
 
 
 def asking(
@@ -31,10 +53,15 @@ def asking(
         n_variables: Number of aligned variables.
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
+
+    Raises:
+        SchemaError: FedCMFS, and there is no label.
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
 
     if isinstance(algorithm, FedCMFS):
+        if not labels:
+            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
         return algorithm.ask(n_variables, labels)
     return algorithm.ask(n_variables, n_sites)
 
@@ -54,18 +81,23 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    evidence = graph_evidence(outcome, names, facts["parameters"], n_sites=len(facts["sites"]))
-    return Result(graph=graph, dag=dag, dag_note=note, evidence=evidence, **facts)
+    report = graph_report(
+        outcome, names, parameters=facts["parameters"], n_sites=len(facts["sites"])
+    )
+    return Result(graph=graph, dag=dag, dag_note=note, **report, **facts)
 
 
 def named_graphs(
-    outcome: FedPCOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | RFcdOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
     """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
     from cipherdag.algorithms.extension import acyclic_extension
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+    if isinstance(outcome, RFcdOutcome):
+        return graph, CausalGraph.from_arcs(tuple(names), outcome.dag), ""
     extension = acyclic_extension(outcome.arcs)
     dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
     if extension.consistent:
@@ -76,15 +108,20 @@ def named_graphs(
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
 
 
-def graph_evidence(
-    outcome: object, names: Sequence[str], parameters: Mapping[str, Any], *, n_sites: int
-) -> GraphEvidence:
-    """What speaks for the edges of an outcome; nothing where the algorithm says it otherwise."""
-    from cipherdag.algorithms.fedpc import FedPCOutcome
+def graph_report(
+    outcome: FedPCOutcome | RFcdOutcome,
+    names: Sequence[str],
+    *,
+    parameters: Mapping[str, Any],
+    n_sites: int,
+) -> dict[str, Any]:
+    """What an algorithm reports beside its graph: fields of `Result`."""
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
-    if not isinstance(outcome, FedPCOutcome):
-        return GraphEvidence()
-    chosen = {
-        name: parameters[name] for name in ("evidence", "sepset", "reference") if name in parameters
-    }
-    return fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
+    if isinstance(outcome, RFcdOutcome):
+        from cipherdag.rfcd_report import details, panels
+
+        return {"details": details(outcome), "panels": panels(outcome)}
+    fields = ("evidence", "sepset", "reference")
+    chosen = {name: parameters[name] for name in fields if name in parameters}
+    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.metrics import GraphMetrics
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.reports import DropOut, RoundReport
+    from cipherdag.report.panel import Panel
     from cipherdag.sites.ledger import LedgerHead, Release
 
 
@@ -52,7 +53,9 @@ class Result:
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
         evidence: What speaks for the edges, as far as it was opened.
-        details: What the algorithm reports beside the graph.
+        panels: What else the algorithm has to show in the report.
+        details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
+            its curve over the search and the grid of both.
     """
 
     algorithm: str
@@ -74,6 +77,7 @@ class Result:
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
+    panels: tuple[Panel, ...] = field(repr=False, default=())
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
@@ -101,6 +105,8 @@ class Result:
             "dag_note": self.dag_note,
             "evidence": asdict(self.evidence),
         }
+        if self.details:
+            report["details"] = dict(self.details)
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
             report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
@@ -346,7 +352,9 @@ def read_run_toml(path: Path) -> dict[str, Any]:
     try:
         source = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read") from error
+        raise OutputError(
+            f"{path} cannot be read", remedy="Name the --out folder of a finished run."
+        ) from error
     if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
         source
     ):

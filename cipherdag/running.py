@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cipherdag.protocol.reports import RoundReport
 
 LIVE = "cipherdag.live"
+ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -53,8 +54,15 @@ def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any
     return decorate
 
 
-def shared_options(own: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    """The options that every way of running an algorithm takes, around the algorithm's own."""
+def shared_options(
+    own: Sequence[Callable[[Any], Any]], *, conditioning: bool = True
+) -> Callable[[Any], Any]:
+    """The options that every way of running an algorithm takes, around the algorithm's own.
+
+    Args:
+        own: The algorithm's own options.
+        conditioning: Whether it has conditioning sets, whose size can be limited.
+    """
     before = [
         click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
         click.option(
@@ -65,14 +73,15 @@ def shared_options(own: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
             help="How answers are protected; none is for debugging on data of your own.",
         ),
     ]
+    limit = click.option(
+        "--max-cond-size",
+        type=click.IntRange(min=-1),
+        default=3,
+        show_default=True,
+        help="Largest conditioning set; -1 for no limit.",
+    )
     after = [
-        click.option(
-            "--max-cond-size",
-            type=click.IntRange(min=-1),
-            default=3,
-            show_default=True,
-            help="Largest conditioning set; -1 for no limit.",
-        ),
+        *([limit] if conditioning else []),
         click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
@@ -80,6 +89,14 @@ def shared_options(own: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
         live_option,
     ]
     return with_options([*before, *own, *after])
+
+
+def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm's parameters from its options: -1 stands for no limit on conditioning."""
+    chosen = dict(options)
+    if chosen.get("max_cond_size") == -1:
+        chosen["max_cond_size"] = None
+    return chosen
 
 
 def site_names(files: Sequence[Path]) -> list[str]:
@@ -93,16 +110,21 @@ def site_names(files: Sequence[Path]) -> list[str]:
 
 
 def progress_printer(*, as_json: bool, names: Sequence[str] = ()) -> Callable[[RoundReport], None]:
-    """Prints one line per round, and tells the live view if there is one.
+    """Prints one line per round and four for every site that left, and tells the live view.
 
     Args:
         as_json: One JSON object in place of a line.
         names: The variables in the order of their positions, for the live view.
     """
-    from cipherdag.terminal import round_line
+    from cipherdag.terminal import dropout_lines, round_line
 
     def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+        if as_json:
+            click.echo(json.dumps({"round": asdict(report)}))
+            return
+        click.echo(round_line(report))
+        for left in report.left:
+            click.echo("\n".join(dropout_lines(left)))
 
     context = click.get_current_context(silent=True)
     live: LiveRun | None = context.meta.get(LIVE) if context is not None else None

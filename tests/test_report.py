@@ -150,7 +150,9 @@ def hostile(result):
             separations=(Separation(HOSTILE[0], HOSTILE[1], HOSTILE[2:4], 0.5),),
             remarks=HOSTILE[:2],
         ),
-        dropouts=(DropOut(HOSTILE[0], 1, HOSTILE[1], HOSTILE[2], in_sum=False),),
+        dropouts=(
+            DropOut(HOSTILE[0], 1, HOSTILE[1], HOSTILE[2], in_sum=False, n_sites=2, fewest=2),
+        ),
         rounds=tuple(replace(report, label=HOSTILE[3]) for report in result.rounds),
     )
 
@@ -245,7 +247,7 @@ def test_a_run_in_the_clear_says_so_where_nobody_can_miss_it():
 
 
 def test_a_dropout_is_told(result):
-    gone = DropOut(result.sites[0], 2, "share", "no reply", in_sum=False)
+    gone = DropOut(result.sites[0], 2, "share", "no reply", in_sum=False, n_sites=2, fewest=2)
     page = page_of(replace(result, dropouts=(gone,)))
     assert page.column("site-table", "In the run")[0] == "left in round 2"
     assert f"Site '{result.sites[0]}' left in round 2" in page.texts["main"]

@@ -28,6 +28,7 @@ from cipherdag.algorithms.encodings import (
     subsets,
     unpack_integers,
 )
+from cipherdag.algorithms.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.algorithms.testing import WeightedEvidence
 
 __all__ = [
@@ -41,7 +42,10 @@ __all__ = [
     "Candidates",
     "EdgeVotes",
     "Encoding",
+    "FamilyRegretExceeds",
+    "FamilyRegrets",
     "FloatVector",
+    "GraphRegretExceeds",
     "IndexArray",
     "Question",
     "SeparatorSearch",
@@ -350,7 +354,14 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
 
 SingleQuestion = (
-    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence
+    EdgeVotes
+    | BestScoreExceeds
+    | BestIndexPrecedes
+    | CandidateScores
+    | WeightedEvidence
+    | GraphRegretExceeds
+    | FamilyRegretExceeds
+    | FamilyRegrets
 )
 
 
@@ -370,9 +381,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
         return tuple(encoding for part in self.parts for encoding in part.encodings)
 
 
-Question = (
-    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence | Bundle
-)
+Question = SingleQuestion | Bundle
 
 
 def question_kinds(question: Question) -> str:

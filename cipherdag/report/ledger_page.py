@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from cipherdag.report.limits import FEWEST_SITES, PROTECTIONS
 from cipherdag.report.rendering import render
-from cipherdag.terminal import ALGORITHMS, site_sentences
+from cipherdag.running import ALGORITHMS
+from cipherdag.terminal import site_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

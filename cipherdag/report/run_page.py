@@ -7,7 +7,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.report.rendering import render
-from cipherdag.terminal import ALGORITHMS, site_sentences
+from cipherdag.running import ALGORITHMS
+from cipherdag.terminal import site_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +101,7 @@ def run_page(
         result: The result of a run.
         truth: A true DAG, to say how accurate the graph is.
         written: When the page is written, in UTC; not shown if None.
-        panels: What to show beside the panels that the algorithm's details make.
+        panels: What to show beside the algorithm's own panels.
 
     Returns:
         The page; it needs no other file and asks no other machine for anything.
@@ -137,7 +138,7 @@ def report_bytes(report: RoundReport) -> int:
 
 def _graph_content(result: Result, truth: CausalGraph | None) -> dict[str, Any]:
     from cipherdag.communities import overview
-    from cipherdag.report.algorithm_panels import algorithm_panels, belief_evidence
+    from cipherdag.report.beliefs import belief_evidence, belief_panels
     from cipherdag.report.picture import graph_picture, overview_picture
 
     evidence = result.evidence
@@ -152,7 +153,7 @@ def _graph_content(result: Result, truth: CausalGraph | None) -> dict[str, Any]:
         "overview": overview_picture(shown) if shown.collapsed else None,
         "arrows": ARROWS,
         "evidence": evidence,
-        "panels": algorithm_panels(result.details),
+        "panels": (*result.panels, *belief_panels(result.details)),
         "edges": _edge_rows(result, known, true),
         "missing": _missing(result, true),
         "metrics": _metrics(result, truth),

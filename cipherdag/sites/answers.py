@@ -17,20 +17,26 @@ from cipherdag.algorithms.questions import (
     CandidateScores,
     CITestSpec,
     EdgeVotes,
+    FamilyRegretExceeds,
+    FamilyRegrets,
     FloatVector,
+    GraphRegretExceeds,
     Question,
     SeparatorSearch,
     SingleQuestion,
     WeightedEvidence,
 )
 from cipherdag.errors import MalformedMessageError, MixedTypesError
+from cipherdag.sites.regrets import RegretQuestion, Regrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.regrets import ScoreSpec
     from cipherdag.sites.compute.evidence import CITest
+    from cipherdag.sites.compute.scores import LocalScores
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
 
@@ -41,11 +47,18 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
     """
 
-    def __init__(self, n_variables: int, make_test: Callable[[CITestSpec], CITest]) -> None:
+    def __init__(
+        self,
+        n_variables: int,
+        make_test: Callable[[CITestSpec], CITest],
+        make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
+    ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
+        self._regrets = None if make_scores is None else Regrets(make_scores)
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
 
@@ -71,6 +84,8 @@ class Respondent:
             return self._edge_votes(question)
         if isinstance(question, WeightedEvidence):
             return self._weighted_evidence(question)
+        if isinstance(question, GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets):
+            return self._regret(question)
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
             return candidate_scores(self._test(question.search.test), question)
@@ -102,6 +117,12 @@ class Respondent:
 
         self._check_variables(question.n_variables)
         return weighted_evidence(self._test(question.test), question)
+
+    def _regret(self, question: RegretQuestion) -> FloatVector:
+        if self._regrets is None:
+            raise MalformedMessageError("this site scores no graphs")
+        self._check_variables(question.n_variables)
+        return self._regrets.answer(question)
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators

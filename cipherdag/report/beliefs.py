@@ -1,7 +1,6 @@
-"""The panels that an algorithm's details make: RFcd's regret curve, Fed-CD's beliefs and entropy.
+"""What Fed-CD reports beside its graph: beliefs as strengths and as a matrix, and their entropy.
 
-`Result.details` holds the numbers, in the form that ``result.json`` has; a panel is how the report
-shows them. An algorithm that adds details adds a function here.
+`Result.details` holds the numbers, in the form that ``result.json`` has.
 """
 
 from __future__ import annotations
@@ -22,15 +21,14 @@ if TYPE_CHECKING:
 MOST_BELIEVERS = 40  # variables beyond which a matrix of beliefs is wider than any page
 
 
-def algorithm_panels(details: Mapping[str, Any]) -> tuple[Panel, ...]:
-    """What an algorithm has to show beside its graph.
+def belief_panels(details: Mapping[str, Any]) -> tuple[Panel, ...]:
+    """The matrix of beliefs, the entropy by round, and the edges left out; none without them.
 
     Args:
-        details: As in `Result.details`: of RFcd ``regret``, ``regret_curve``, ``regret_grid`` and
-            ``candidates``; of Fed-CD ``belief`` by tail and head, ``edge_entropy``, ``agreed`` and
-            ``cut``; anything else is not shown.
+        details: As in `Result.details`: ``belief`` by tail and head, ``edge_entropy`` in bits,
+            ``agreed`` and ``cut``; anything else is not shown.
     """
-    return (*_regret(details), *_belief(details), *_entropy(details), *_cut(details))
+    return (*_belief(details), *_entropy(details), *_cut(details))
 
 
 def belief_evidence(details: Mapping[str, Any], graph: CausalGraph) -> GraphEvidence:
@@ -50,23 +48,6 @@ def belief_evidence(details: Mapping[str, Any], graph: CausalGraph) -> GraphEvid
 def _believed(source: str, target: str, there: float, back: float) -> EdgeEvidence:
     fact = f"Belief {there:.3g} in this direction, {back:.3g} in the other."
     return EdgeEvidence(source, target, there, f"{there:.2f}", (fact,))
-
-
-def _regret(details: Mapping[str, Any]) -> Iterator[Panel]:
-    if "regret_curve" not in details:
-        return
-    yield Curves(
-        title="Worst-case regret",
-        note=(
-            "How much worse the best graph so far is, at the site where it is worst, than that "
-            "site's own best graph. The search begins with the empty graph and ends at "
-            f"{details['regret']:.4g}, after {details['candidates']} candidate graphs; values are "
-            f"known to the nearest {details['regret_grid']:.3g}."
-        ),
-        x_label="step of the search",
-        y_label="regret",
-        series=(Series("best graph", _numbered(details["regret_curve"], first=0)),),
-    )
 
 
 def _belief(details: Mapping[str, Any]) -> Iterator[Panel]:
