@@ -1,15 +1,16 @@
 // Opens every page in headless Chromium, light and dark, wide and narrow: no console message, no
 // request, no serious finding of axe-core, no sideways scrolling, and the keyboard reaches the
 // evidence. Then the live view of a real run, from its first round to its end.
-// Usage: node check_pages.js CHROMIUM FOLDER PYTHON SERVE_LIVE_PY [SCREENSHOTS]
+// Usage: node check_pages.js CHROMIUM FOLDER PYTHON SCREENSHOTS SCRIPT...; SCREENSHOTS may be empty,
+// a SCRIPT prints the address of a live view and ends with its run.
 import { spawn } from "node:child_process";
 import { readFileSync, readdirSync, mkdirSync } from "node:fs";
 import { createRequire } from "node:module";
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
-const [browserPath, folder, python, serveLive, shots] = process.argv.slice(2);
+const [browserPath, folder, python, shots, ...lives] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const faults = [];
 const VIEWS = [
@@ -123,15 +124,15 @@ await bare.goto(pathToFileURL(resolve(folder, "fedpc.html")).href);
 check("without scripts", await bare.locator("#edge-table").isVisible(), "the table of edges is hidden");
 check("without scripts", await bare.locator("svg.cd-picture").first().isVisible(), "no graph");
 
-const follow = async () => {
-  const where = "live view";
-  const server = spawn(python, [serveLive], { stdio: ["ignore", "pipe", "inherit"] });
+const follow = async (script) => {
+  const where = `live view of ${basename(script)}`;
+  const server = spawn(python, [script], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise((done) => { server.on("exit", done); });
   const address = await new Promise((done) => { server.stdout.once("data", (text) => done(String(text).trim())); });
   const page = await opened(browser, VIEWS[0], address, where);
   const status = page.locator("#status");
   await page.locator("#live-sites").waitFor({ timeout: PATIENCE_MS });
-  check(where, (await status.innerText()).startsWith("Round "), "does not say which round it is");
+  check(where, (await status.innerText()).match(/^Round |ended/), "does not say which round it is");
   await page.locator("svg.cd-picture").waitFor({ timeout: PATIENCE_MS });
   if (shots) await page.screenshot({ path: `${shots}/live.png` });
   await accessible(page, where);
@@ -139,11 +140,11 @@ const follow = async () => {
   check(where, (await ended) === 0, "its run failed");
   await page.close();
 };
-await follow();
+for (const script of lives) await follow(script);
 await browser.close();
 
 if (faults.length) {
   console.error(faults.join("\n"));
   process.exit(1);
 }
-console.log(`${files.length} pages, ${VIEWS.length} views each, and the live view: no message, no request, no finding of axe-core`);
+console.log(`${files.length} pages, ${VIEWS.length} views each, ${lives.length} live views: no message, no request, no finding of axe-core`);
