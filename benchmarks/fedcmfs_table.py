@@ -16,7 +16,6 @@ PAPER = Path(__file__).parent / "fedcmfs_paper.csv"
 TITLES = {
     "fedcmfs": "FedCMFS, k1 and k2 chosen on training rows",
     "fedcmfs_10_10": "FedCMFS, k1 = k2 = 10",
-    "fedcmfs_paper_retrieval": "the same with the paper's retrieval",
     "fedcmfs_paper_retrieval_10_10": "the paper's retrieval, k1 = k2 = 10",
     "all_features": "all features",
     "hiton_pc_per_site": "HITON-PC per site, averaged",

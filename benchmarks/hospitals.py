@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -226,6 +227,12 @@ def wait_for(condition, what):
         if time.monotonic() > deadline:
             raise SystemExit(f"timed out waiting for {what}")
         time.sleep(0.5)
+
+
+def share_cores():
+    """All parties share this machine: left alone, each would start a thread for every core."""
+    share = max(1, (os.cpu_count() or 1) // (len(SITES) + 1))
+    os.environ.setdefault("OMP_NUM_THREADS", str(share))
 
 
 def parser(description):

@@ -2,7 +2,9 @@
 
 The onboarding commands alone make, enrol and start them; they talk over NVIDIA FLARE with mutual
 TLS on the loopback interface. FedPC runs masked and then encrypted and must find the graph that a
-run in one process finds. Then one hospital is shut out and must be refused.
+run in one process finds. A run is killed in the middle and the server restarted: the run goes on
+to the same graph. Then one hospital is shut out and must be refused, and all files are searched
+for private keys.
 
     python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N] [--out F]
 """
@@ -21,6 +23,7 @@ from hospitals import (
     in_process,
     parser,
     report,
+    share_cores,
     tables_of,
     work_folder,
 )
@@ -52,6 +55,7 @@ def check_revocation(hospitals, fingerprint):
 
 def main():
     options = parser(__doc__.splitlines()[0]).parse_args()
+    share_cores()
     tables, schema = tables_of(options)
     expected = in_process(tables, schema)
     begun = time.perf_counter()

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.federation import Federation
     from cipherdag.result import Result
+    from cipherdag.sites.policy import Policy
 
-FEDPC_PARAMETERS = ("alpha", "sepset", "reference", "test", "max_cond_size")
+FEDPC_PARAMETERS = ("alpha", "evidence", "sepset", "reference", "test", "max_cond_size")
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -50,11 +51,20 @@ fedpc_options = shared_options(
     [
         click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
         click.option(
+            "--evidence",
+            type=click.Choice(
+                ["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm"]
+            ),
+            default="vote",
+            show_default=True,
+            help="What decides a test: the sites' votes, or one test over all sites.",
+        ),
+        click.option(
             "--sepset",
-            type=click.Choice(["max", "mean", "vote"]),
+            type=click.Choice(["max", "mean", "vote", "search"]),
             default="max",
             show_default=True,
-            help="How the sites' separating sets are combined.",
+            help="How a separating set is chosen; search only with other evidence than vote.",
         ),
         click.option(
             "--reference",
@@ -69,6 +79,11 @@ fedpc_options = shared_options(
             default="auto",
             show_default=True,
             help="CI test; auto follows the schema.",
+        ),
+        click.option(
+            "--min-cell-size",
+            type=click.IntRange(min=0),
+            help="The sites' own limit for pooled counts in this process; 11 by default.",
         ),
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
     ]
@@ -101,6 +116,7 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
+        policy=_policy(options),
     )
     source = {"command": "run", "files": [str(file.resolve()) for file in files]}
     _execute(federation, source, options)
@@ -121,6 +137,7 @@ def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
+        policy=_policy(options),
     )
     source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
     _execute(federation, source, options)
@@ -154,6 +171,8 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     else:
         simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
+        options["min_cell_size"] = source.get("min_cell_size")
+        options.setdefault("evidence", "vote")
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
         context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
@@ -312,6 +331,16 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
+def _policy(options: dict[str, Any]) -> Policy | None:
+    """The policy of sites in this process, if the default is not meant."""
+    from cipherdag.sites.policy import Policy
+
+    size = options["min_cell_size"]
+    if size is None:
+        return None
+    return Policy(min_cell_size=size, allow_unprotected=options["protection"] == "none")
+
+
 def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.result import writable_folder
@@ -330,6 +359,8 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
         "parameters": chosen,
     }
+    if options["min_cell_size"] is not None:
+        source["min_cell_size"] = options["min_cell_size"]
     algorithm = FedPC(**as_parameters(chosen))
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels"})  # options of runs in one process
+# options of runs in one process
+NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels", "min_cell_size"})
 
 connect_options = with_options(
     [

@@ -24,7 +24,7 @@ from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
-from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.answers import Respondent, poolable, table_tests
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
@@ -260,7 +260,10 @@ class Federation:
                 Respondent(
                     len(site.table.names),
                     table_tests(site.table, device=self.device),
-                    table_scores(site.table, device=self.device),
+                    scores=table_scores(site.table, device=self.device),
+                    pool=poolable(
+                        site.table, min_cell_size=site.policy.min_cell_size, device=self.device
+                    ),
                 ),
                 site.policy,
                 ledgers[site.name],

@@ -122,6 +122,6 @@ def graph_report(
         from cipherdag.rfcd_report import details, panels
 
         return {"details": details(outcome), "panels": panels(outcome)}
-    fields = ("evidence", "sepset", "reference")
-    chosen = {name: parameters[name] for name in fields if name in parameters}
-    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}
+    chosen = {name: parameters[name] for name in ("evidence", "sepset", "reference")}
+    evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
+    return {"evidence": evidence, "tests": outcome.tests}

@@ -57,6 +57,8 @@ def set_policy(hospitals, name, **changes):
         min_sites=st.integers(2, 99),
         tolerated_colluders=st.integers(0, 9),
         allow_dropouts=st.booleans(),
+        approve_cohorts=st.sampled_from(["automatic", "manual"]),
+        min_cohort_difference=st.integers(0, 100),
         max_values=st.integers(0, 2**53),
         approve_runs=st.sampled_from(["automatic", "manual"]),
     )

@@ -238,6 +238,11 @@ def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(res
     assert "seen by the coordinator only as a sum over 3 sites" in away.texts["main"]
 
 
+def test_the_ways_of_tests_over_all_sites_are_counted(result):
+    page = page_of(replace(result, tests={"pooled": 41, "withheld: statistic": 7}))
+    assert "Tests over all sites: 41 pooled, 7 withheld: statistic." in page.texts["main"]
+
+
 def test_a_run_in_the_clear_says_so_where_nobody_can_miss_it():
     open_run = adversary.hospitals("none").run(FedPC())
     page = page_of(open_run)

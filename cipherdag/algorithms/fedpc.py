@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.evidence import EvidenceKind, open_evidence
 from cipherdag.algorithms.orientation import (
     meek,
     meek_in_code_order,
     orient_colliders,
     unshielded_pairs,
 )
+from cipherdag.algorithms.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.pooling import MAX_CELLS
 from cipherdag.algorithms.questions import (
     MAX_GRID_BITS,
     BestIndexPrecedes,
@@ -37,6 +40,7 @@ from cipherdag.algorithms.questions import (
     Skeleton,
     pack_integers,
 )
+from cipherdag.algorithms.testing import MAX_ROWS_LIMIT
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.comparison import secure_max, secure_min
 
@@ -71,6 +75,7 @@ class FedPCOutcome:
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
         layers: Edges left after each layer.
         votes: The votes of each layer.
+        tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
     """
 
     skeleton: BoolMatrix
@@ -79,6 +84,7 @@ class FedPCOutcome:
     support: dict[tuple[int, int], float]
     layers: tuple[int, ...]
     votes: tuple[LayerVotes, ...] = ()
+    tests: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,9 +93,14 @@ class FedPC:
 
     Attributes:
         alpha: Significance level of every test.
+        evidence: What decides a test: the sites' ``vote`` (the paper), or one test over all sites
+            of a kind that `cipherdag.algorithms.evidence` lists; the coordinator then runs
+            PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
-            maximum (the paper); ``mean``: highest mean p, weighted by rows; ``vote``: most votes
-            (both the paper's future work).
+            maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
+            by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
+            other evidence than ``vote``: the highest p of the round that separated the pair, for
+            which nothing more is asked.
         reference: ``paper``: order-independent layers, strictly more than ``vote_share`` of the
             sites, candidates from ne(x) or ne(z), no set found means no collider. ``code``: the
             original program: edits as it goes, at least round(vote_share N) votes, candidates from
@@ -102,8 +113,12 @@ class FedPC:
             ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
             ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
+        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
+            back to ``statistic`` (see `FedPCOutcome.tests`).
+        max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
 
     Leaks:
+        With other evidence than ``vote``: what that evidence says of every test asked. Else:
         The coordinator learns, per layer, how many sites keep each edge; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
         mean p of every candidate and the rows behind it; with ``vote`` the votes of every
@@ -111,7 +126,8 @@ class FedPC:
     """
 
     alpha: float = 0.01
-    sepset: Literal["max", "mean", "vote"] = "max"
+    evidence: EvidenceKind = "vote"
+    sepset: Literal["max", "mean", "vote", "search"] = "max"
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = 3
     vote_share: float = 0.3
@@ -119,6 +135,8 @@ class FedPC:
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = 20
+    max_cells: int = 4096
+    max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
         _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
@@ -128,8 +146,20 @@ class FedPC:
             self.max_cond_size is None or self.max_cond_size >= 0,
             "max_cond_size must not be negative",
         )
-        _require(self.sepset in ("max", "mean", "vote"), "sepset must be max, mean or vote")
+        kinds = get_args(EvidenceKind)
+        _require(self.evidence in kinds, f"evidence must be one of {', '.join(kinds)}")
+        choices = ("max", "mean", "vote") if self.evidence == "vote" else ("max", "search")
+        _require(
+            self.sepset in choices,
+            f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
+        )
         _require(self.reference in ("paper", "code"), "reference must be paper or code")
+        _require(
+            self.evidence == "vote" or self.reference == "paper",
+            "reference code is the original program, whose evidence is the vote",
+        )
+        _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
+        _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
         _require(self.test in ("auto", "g2", "pearson", "fisherz"), f"no test named {self.test!r}")
         _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
         _require(
@@ -151,11 +181,14 @@ class FedPC:
 
         Returns:
             The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
-            number of candidates) / 4, else one per 250,000 candidates.
+            number of candidates) / 4, else one per 250,000 candidates. With other evidence than
+            ``vote``: those of `open_evidence`, `stable_skeleton` and `strongest_separators`.
 
         Leaks:
             See the class.
         """
+        if self.evidence != "vote":
+            return (yield from self._ask_evidence(n_variables))
         skeleton, layers, votes = yield from self._skeleton(n_variables, n_sites)
         search = self._search(skeleton)
         choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
@@ -174,6 +207,34 @@ class FedPC:
             support=strengths,
             layers=layers,
             votes=votes,
+        )
+
+    def _ask_evidence(self, n_variables: int) -> Asking:
+        """PC-stable on one test over all sites."""
+        source = yield from open_evidence(
+            self.evidence,
+            self._spec,
+            n_variables=n_variables,
+            max_cells=self.max_cells,
+            max_rows=self.max_rows,
+        )
+        found = yield from stable_skeleton(
+            source, n_variables, alpha=self.alpha, max_cond_size=self.max_cond_size
+        )
+        search = self._search(found.skeleton)
+        chosen = found.separations
+        if self.sepset == "max":
+            chosen = yield from strongest_separators(source, search)
+        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+        separators = {pair: chosen.sets.get(pair) for pair in pairs}
+        support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        return FedPCOutcome(
+            skeleton=found.skeleton,
+            arcs=self._orient(found.skeleton, separators, support),
+            separators=separators,
+            support=support,
+            layers=found.layers,
+            tests=dict(source.tally),
         )
 
     def _skeleton(

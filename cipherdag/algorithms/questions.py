@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.combining import CombinedEvidence
 from cipherdag.algorithms.encodings import (
     MAX_VARIABLES,
     BoolMatrix,
@@ -28,6 +29,8 @@ from cipherdag.algorithms.encodings import (
     subsets,
     unpack_integers,
 )
+from cipherdag.algorithms.pooling import PooledQuestion
+from cipherdag.algorithms.regressions import RegressionSteps
 from cipherdag.algorithms.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.algorithms.testing import WeightedEvidence
 
@@ -40,6 +43,7 @@ __all__ = [
     "CITestSpec",
     "CandidateScores",
     "Candidates",
+    "CombinedEvidence",
     "EdgeVotes",
     "Encoding",
     "FamilyRegretExceeds",
@@ -47,7 +51,9 @@ __all__ = [
     "FloatVector",
     "GraphRegretExceeds",
     "IndexArray",
+    "PooledQuestion",
     "Question",
+    "RegressionSteps",
     "SeparatorSearch",
     "SingleQuestion",
     "Skeleton",
@@ -362,6 +368,9 @@ SingleQuestion = (
     | GraphRegretExceeds
     | FamilyRegretExceeds
     | FamilyRegrets
+    | CombinedEvidence
+    | PooledQuestion
+    | RegressionSteps
 )
 
 

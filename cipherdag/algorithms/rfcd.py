@@ -7,14 +7,20 @@ coordinator learns the largest one only. The sites' half is ``sites.regrets``.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.dags import Dag, empty_dag, extensions, matrix_of
+from cipherdag.algorithms.dags import (
+    Dag,
+    empty_dag,
+    extensions,
+    extensions_by_class,
+    matrix_of,
+)
 from cipherdag.algorithms.equivalence import PHASES, Phase, allowed, applied, moves, pattern_of
 from cipherdag.algorithms.orientation import cpdag_of
 from cipherdag.algorithms.questions import FloatVector, Question
@@ -37,7 +43,8 @@ class RFcdOutcome:
         regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
         curve: The smallest objective after every step of the search, the empty graph's first.
         grid: Distance of two values on the grid.
-        candidates: How many graphs were asked about.
+        candidates: How many graphs were compared; of Markov-equivalent ones under BIC one is
+            asked about.
     """
 
     dag: BoolMatrix
@@ -139,7 +146,7 @@ class RFcd:
     def _run(self, n_variables: int) -> Searching:
         objective = self._objective(n_variables)
         empty = empty_dag(n_variables)
-        start = yield from objective.best([empty], keep=1, near=0, worst=None)
+        start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
         progress = _Progress([start[0].value])
         search = self._beam_search if self.search == "beam" else self._equivalence_search
         found = yield from search(objective, start[0], progress)
@@ -170,7 +177,12 @@ class RFcd:
         while True:
             # a graph asked before is in the beam already, or was worse than what is in it now
             fresh = [own.dag for own in beam if own.dag not in extended]
-            new = dict.fromkeys(g for dag in fresh for g in extensions(dag) if g not in asked)
+            new = {
+                other: mark
+                for dag in fresh
+                for other, mark in self._extensions(dag)
+                if other not in asked
+            }
             extended.update(fresh)
             if not new:
                 return beam[0]
@@ -178,13 +190,22 @@ class RFcd:
             progress.candidates += len(new)
             full = len(beam) >= self.beam
             found = yield from objective.best(
-                list(new),
+                new,
                 keep=self.beam,
                 near=beam[0].value,
                 worst=beam[-1].value if full else None,
             )
             beam = sorted([*beam, *found], key=lambda own: own.rank)[: self.beam]
             progress.curve.append(beam[0].value)
+
+    def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
+        """Extensions with a mark that those of one objective share.
+
+        BIC is the same for Markov-equivalent graphs, so one of each class is asked about.
+        """
+        if self.score == "bic" and self.objective == "graph":
+            return extensions_by_class(dag)
+        return ((other, other) for other in extensions(dag))
 
     def _equivalence_search(
         self, objective: Objective, start: Valued, progress: _Progress
@@ -205,12 +226,12 @@ class RFcd:
         return current
 
 
-def _neighbouring(dag: Dag, phase: Phase) -> list[Dag]:
-    """One DAG of every class that a move of this phase leads to."""
+def _neighbouring(dag: Dag, phase: Phase) -> dict[Dag, Dag]:
+    """One DAG, as its own mark, of every class that a move of this phase leads to."""
     pattern = pattern_of(dag)
     reached = (applied(pattern, move) for move in moves(pattern, phase) if allowed(pattern, move))
     classes = {pattern_of(other): other for other in reached if other is not None}
-    return list(classes.values())
+    return {other: other for other in classes.values()}
 
 
 def _require(condition: bool, message: str) -> None:

@@ -36,7 +36,7 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.answers import Respondent, poolable, table_tests
 from cipherdag.sites.approvals import Approvals
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger, read_releases
@@ -96,6 +96,12 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     budget = TestBudget(policy, site.usage_path)
     tests = budget.counted(table_tests(table, device=settings.device))
     scores = table_scores(table, device=settings.device, spend=budget.spend)
+    pool = poolable(
+        table,
+        min_cell_size=policy.min_cell_size,
+        device=settings.device,
+        spend=budget.spend,
+    )
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -107,7 +113,11 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     )
     return GuardedSite(
         runtime=SiteRuntime(
-            profile, Respondent(len(table.names), tests, scores), policy, ledger, sums=sums
+            profile,
+            Respondent(len(table.names), tests, scores=scores, pool=pool),
+            policy,
+            ledger,
+            sums=sums,
         ),
         profile=profile,
         policy=policy,

@@ -56,8 +56,8 @@ class FlareEngine:
     """Carries messages to the sites of a FLARE project; a context manager for one thread.
 
     One server job serves one engine. A site that died and came back is reached again by a fresh
-    job, which the other sites meet with fresh state too: a session does not outlive the loss of
-    one of its sites.
+    job. What the sites hold of a session lies in their own processes and outlives the job; a site
+    whose own process ended holds nothing any more.
 
     Args:
         kit: The coordinator's own kit.
