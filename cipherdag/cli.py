@@ -377,7 +377,7 @@ def _run(
 
     if not as_json:
         click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
-    progress = progress_printer(as_json=as_json)
+    progress = progress_printer(as_json=as_json, names=federation.sites[0].table.names)
     return federation.run(algorithm, seed=seed, progress=progress, source=source)
 
 

@@ -135,7 +135,10 @@ def _run(
     source |= {name: options[name] for name in ("protection", "seed")}
     source |= {"algorithm": "rfcd", "parameters": {name: options[name] for name in RFCD_PARAMETERS}}
     result = federation.run(
-        algorithm, seed=options["seed"], progress=progress_printer(as_json=as_json), source=source
+        algorithm,
+        seed=options["seed"],
+        progress=progress_printer(as_json=as_json, names=federation.sites[0].table.names),
+        source=source,
     )
     truth = None
     if truth_file is not None:

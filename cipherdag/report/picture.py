@@ -94,7 +94,7 @@ def graph_picture(
             if edge.mark == "-->"
             else f"{edge.source} and {edge.target}, direction not determined"
         )
-        if own is None:
+        if own is None or not own.shown:
             return words, PLAIN, "", rows[edge]
         width = THINNEST + (WIDEST - THINNEST) * min(1.0, max(0.0, own.strength))
         return f"{words}; strength {own.shown}", width, own.shown, rows[edge]
