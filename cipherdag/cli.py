@@ -65,7 +65,7 @@ fedpc_options = shared_options(
         ),
         click.option(
             "--test",
-            type=click.Choice(["auto", "g2", "pearson", "fisherz"]),
+            type=click.Choice(["auto", "g2", "pearson", "fisherz", "regression"]),
             default="auto",
             show_default=True,
             help="CI test; auto follows the schema.",

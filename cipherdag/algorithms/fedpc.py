@@ -92,7 +92,8 @@ class FedPC:
             ne(x) and ne(z) together, no set found means a collider.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
-        test: CI test by name; ``auto`` follows the schema.
+        test: CI test by name; ``auto`` follows the schema. ``regression`` takes any mixture of
+            columns.
         dof: Degrees of freedom of the table tests.
         collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
             ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
@@ -116,7 +117,7 @@ class FedPC:
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = 3
     vote_share: float = 0.3
-    test: Literal["auto", "g2", "pearson", "fisherz"] = "auto"
+    test: Literal["auto", "g2", "pearson", "fisherz", "regression"] = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = 20
@@ -145,7 +146,10 @@ class FedPC:
         )
         _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
         _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
-        _require(self.test in ("auto", "g2", "pearson", "fisherz"), f"no test named {self.test!r}")
+        _require(
+            self.test in ("auto", "g2", "pearson", "fisherz", "regression"),
+            f"no test named {self.test!r}",
+        )
         _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
         _require(
             self.collider_conflicts in ("auto", "strongest", "keep", "overwrite"),

@@ -177,6 +177,11 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
 
             binary = np.array(table.cardinalities) > 0
             return LikelihoodRatioTest(_numbers(table, spec), binary, device=device)
+        if name == "regression":
+            from cipherdag.sites.compute.regressions import RegressionTest
+
+            columns = poolable(table, min_cell_size=0, device="cpu")
+            return RegressionTest(table.cardinalities, columns.column)
         raise MixedTypesError(f"the test '{spec.name}' cannot treat {table.kind} columns")
 
     return make
