@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.knowledge import Knowledge
     from cipherdag.errors import CipherdagError
     from cipherdag.feature_result import FeatureResult
     from cipherdag.federation import Federation, Site
@@ -22,6 +23,7 @@ __all__ = [
     "FedCMFS",
     "FedPC",
     "Federation",
+    "Knowledge",
     "Policy",
     "Result",
     "Schema",
@@ -35,6 +37,7 @@ _HOMES = {
     "FedCMFS": "cipherdag.algorithms.fedcmfs",
     "FedPC": "cipherdag.algorithms.fedpc",
     "Federation": "cipherdag.federation",
+    "Knowledge": "cipherdag.algorithms.knowledge",
     "Policy": "cipherdag.sites.policy",
     "Result": "cipherdag.result",
     "Schema": "cipherdag.sites.schema",

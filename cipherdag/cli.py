@@ -14,7 +14,14 @@ import click
 from cipherdag import errors
 from cipherdag.coordinator_cli import register
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
-from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
+from cipherdag.running import (
+    FILE,
+    progress_printer,
+    read_knowledge,
+    shared_options,
+    show,
+    site_names,
+)
 from cipherdag.site_cli import site
 
 if TYPE_CHECKING:
@@ -74,6 +81,11 @@ fedpc_options = shared_options(
             "--min-cell-size",
             type=click.IntRange(min=0),
             help="The sites' own limit for pooled counts in this process; 11 by default.",
+        ),
+        click.option(
+            "--knowledge",
+            type=FILE,
+            help="Forbidden and required edges, and tiers (TOML).",
         ),
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
     ]
@@ -155,6 +167,7 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     else:
         simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
+        options["knowledge"] = Path(source["knowledge"]) if source.get("knowledge") else None
         options["min_cell_size"] = source.get("min_cell_size")
         options.setdefault("evidence", "vote")
     files = tuple(Path(file) for file in source["files"])
@@ -328,6 +341,7 @@ def _algorithm(options: dict[str, Any]) -> FedPC:
         reference=options["reference"],
         test=options["test"],
         max_cond_size=None if size == -1 else size,
+        knowledge=read_knowledge(options["knowledge"]),
     )
 
 
@@ -346,6 +360,7 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         "seed": options["seed"],
         "device": options["device"],
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
+        "knowledge": str(options["knowledge"].resolve()) if options["knowledge"] else "",
         "parameters": {name: options[name] for name in parameters},
     }
     if options["min_cell_size"] is not None:

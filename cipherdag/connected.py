@@ -131,9 +131,9 @@ class ConnectedFederation:
             journal=Journal(run_folder / "journal.jsonl"),
         )
         n_variables = self._open(session)
-        outcome = session.run(algorithm.ask(n_variables, len(study.sites)))
-        closed = session.finish()
         identifiers = tuple(str(number) for number in range(1, n_variables + 1))
+        outcome = session.run(algorithm.ask(n_variables, len(study.sites), identifiers))
+        closed = session.finish()
         graph, dag, note = named_graphs(outcome, identifiers)
         result = Result(
             algorithm=algorithm.name,

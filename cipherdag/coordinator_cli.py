@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.running import read_knowledge
 from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
@@ -190,7 +191,11 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
         folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
     )
     chosen = {name: options[name] for name in ("alpha", "evidence", "sepset", "reference", "test")}
-    algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
+    algorithm = FedPC(
+        **chosen,
+        max_cond_size=None if size == -1 else size,
+        knowledge=read_knowledge(options["knowledge"]),
+    )
 
     def progress(report: RoundReport) -> None:
         click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))

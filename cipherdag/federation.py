@@ -277,7 +277,13 @@ class Federation:
         n_variables = session.open()
         labels = tuple(v for v, column in enumerate(schema.variables) if column.label)
         outcome = session.run(
-            asking(algorithm, n_variables=n_variables, n_sites=len(self.sites), labels=labels)
+            asking(
+                algorithm,
+                n_variables=n_variables,
+                n_sites=len(self.sites),
+                labels=labels,
+                names=schema.names,
+            )
         )
         closed = session.finish()
         # a site that left reported no head; in this process its ledger is at hand

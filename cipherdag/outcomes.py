@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 def asking(
-    algorithm: Algorithm, *, n_variables: int, n_sites: int, labels: tuple[int, ...]
+    algorithm: Algorithm,
+    *,
+    n_variables: int,
+    n_sites: int,
+    labels: tuple[int, ...],
+    names: Sequence[str],
 ) -> Generator[Question, FloatVector, Outcome]:
     """The algorithm as a generator: yields questions, receives sums, returns its outcome.
 
@@ -29,12 +34,13 @@ def asking(
         n_variables: Number of aligned variables.
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
+        names: The variables in the order of their positions.
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
 
     if isinstance(algorithm, FedCMFS):
         return algorithm.ask(n_variables, labels)
-    return algorithm.ask(n_variables, n_sites)
+    return algorithm.ask(n_variables, n_sites, names)
 
 
 def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result | FeatureResult:

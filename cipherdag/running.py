@@ -14,6 +14,7 @@ from cipherdag.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cipherdag.algorithms.knowledge import Knowledge
     from cipherdag.protocol.reports import RoundReport
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -66,6 +67,18 @@ def site_names(files: Sequence[Path]) -> list[str]:
             "two files have the same name", remedy="Rename one: a site is called like its file."
         )
     return names
+
+
+def read_knowledge(path: Path | None) -> Knowledge | None:
+    """Background knowledge from its file, if there is one."""
+    if path is None:
+        return None
+    from cipherdag.algorithms.knowledge import Knowledge
+
+    try:
+        return Knowledge.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{path} cannot be read as text") from error
 
 
 def progress_printer(*, as_json: bool) -> Callable[[RoundReport], None]:

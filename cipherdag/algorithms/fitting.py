@@ -33,7 +33,12 @@ FloatMatrix = NDArray[np.float64]
 FEWEST_PER_COEFFICIENT = 5
 STEPS = 40
 HALVINGS = 12
-CONVERGED = 1e-10
+CONVERGED = 1e-8
+"""Gain of a step, as a share of the likelihood, that is not worth a round.
+
+Near a maximum the next gain is the square of it; where categories are separated, a third of it.
+"""
+ROUNDING = 1e-11
 LEAST_EIGENVALUE = 1e-9
 """Of a Hessian with unit diagonal: below it a column is a linear combination of others."""
 LEAST_REST = 1e-9
@@ -82,7 +87,7 @@ class Fit:
             return
         if self._move is None:
             self._survey(gradient, hessian, count)
-        elif value < self.value - CONVERGED * (1.0 + abs(self.value)) and self._share > (
+        elif value < self.value - ROUNDING * (1.0 + abs(self.value)) and self._share > (
             0.5**HALVINGS
         ):
             self._share /= 2.0
