@@ -14,11 +14,10 @@ import click
 from cipherdag import errors
 from cipherdag.coordinator_cli import register
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
+from cipherdag.fedpc_cli import PARAMETERS, fedpc_algorithm, fedpc_options, fedpc_policy
 from cipherdag.running import (
     FILE,
     progress_printer,
-    read_knowledge,
-    shared_options,
     show,
     site_names,
 )
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.federation import Federation
     from cipherdag.result import Result
-    from cipherdag.sites.policy import Policy
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -42,54 +40,6 @@ def cli() -> None:
     Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
     5 a site does not answer, 6 data do not fit the schema.
     """
-
-
-fedpc_options = shared_options(
-    [
-        click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
-        click.option(
-            "--evidence",
-            type=click.Choice(
-                ["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm"]
-            ),
-            default="vote",
-            show_default=True,
-            help="What decides a test: the sites' votes, or one test over all sites.",
-        ),
-        click.option(
-            "--sepset",
-            type=click.Choice(["max", "mean", "vote", "search"]),
-            default="max",
-            show_default=True,
-            help="How a separating set is chosen; search only with other evidence than vote.",
-        ),
-        click.option(
-            "--reference",
-            type=click.Choice(["paper", "code"]),
-            default="paper",
-            show_default=True,
-            help="Follow the paper, or its original program, where the two differ.",
-        ),
-        click.option(
-            "--test",
-            type=click.Choice(["auto", "g2", "pearson", "fisherz", "regression"]),
-            default="auto",
-            show_default=True,
-            help="CI test; auto follows the schema.",
-        ),
-        click.option(
-            "--min-cell-size",
-            type=click.IntRange(min=0),
-            help="The sites' own limit for pooled counts in this process; 11 by default.",
-        ),
-        click.option(
-            "--knowledge",
-            type=FILE,
-            help="Forbidden and required edges, and tiers (TOML).",
-        ),
-        click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
-    ]
-)
 
 
 @cli.group()
@@ -115,7 +65,7 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
-        policy=_policy(options),
+        policy=fedpc_policy(options),
     )
     source = {"command": "run", "files": [str(file.resolve()) for file in files]}
     _execute(federation, source, options)
@@ -136,7 +86,7 @@ def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
-        policy=_policy(options),
+        policy=fedpc_policy(options),
     )
     source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
     _execute(federation, source, options)
@@ -320,31 +270,6 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
-def _policy(options: dict[str, Any]) -> Policy | None:
-    """The policy of sites in this process, if the default is not meant."""
-    from cipherdag.sites.policy import Policy
-
-    size = options["min_cell_size"]
-    if size is None:
-        return None
-    return Policy(min_cell_size=size, allow_unprotected=options["protection"] == "none")
-
-
-def _algorithm(options: dict[str, Any]) -> FedPC:
-    from cipherdag.algorithms.fedpc import FedPC
-
-    size = options["max_cond_size"]
-    return FedPC(
-        alpha=options["alpha"],
-        evidence=options["evidence"],
-        sepset=options["sepset"],
-        reference=options["reference"],
-        test=options["test"],
-        max_cond_size=None if size == -1 else size,
-        knowledge=read_knowledge(options["knowledge"]),
-    )
-
-
 def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
     from cipherdag.result import writable_folder
 
@@ -353,7 +278,6 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         writable_folder(out)
     names = federation.sites[0].table.names
     truth = _edges(options["truth"], names) if options["truth"] else None
-    parameters = ("alpha", "evidence", "sepset", "reference", "test", "max_cond_size")
     source |= {
         "algorithm": "fedpc",
         "protection": options["protection"],
@@ -361,11 +285,11 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         "device": options["device"],
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
         "knowledge": str(options["knowledge"].resolve()) if options["knowledge"] else "",
-        "parameters": {name: options[name] for name in parameters},
+        "parameters": {name: options[name] for name in PARAMETERS},
     }
     if options["min_cell_size"] is not None:
         source["min_cell_size"] = options["min_cell_size"]
-    algorithm = _algorithm(options)
+    algorithm = fedpc_algorithm(options)
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:
         result.save(out, truth=truth)

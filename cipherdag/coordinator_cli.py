@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import read_knowledge
+from cipherdag.fedpc_cli import PARAMETERS, fedpc_algorithm
 from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
@@ -179,23 +179,17 @@ def register(
 )
 def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: Any) -> None:
     """FedPC over the enrolled sites; names stay there, the result speaks of identifiers."""
-    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.federation import Federation
     from cipherdag.result import writable_folder
     from cipherdag.terminal import heading, result_lines, round_line
 
     if options["out"] is not None:
         writable_folder(options["out"])
-    as_json, size = options["as_json"], options["max_cond_size"]
+    as_json = options["as_json"]
     federation = Federation.connect(
         folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
     )
-    chosen = {name: options[name] for name in ("alpha", "evidence", "sepset", "reference", "test")}
-    algorithm = FedPC(
-        **chosen,
-        max_cond_size=None if size == -1 else size,
-        knowledge=read_knowledge(options["knowledge"]),
-    )
+    algorithm = fedpc_algorithm(options)
 
     def progress(report: RoundReport) -> None:
         click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
@@ -206,7 +200,7 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
         algorithm,
         seed=options["seed"],
         progress=progress,
-        source=_source(folder, options, chosen | {"max_cond_size": size}),
+        source=_source(folder, options),
     )
     if options["out"] is not None:
         result.save(options["out"])
@@ -217,16 +211,14 @@ def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: An
     click.echo(f"Journal, transcript and the signed result for the sites: {federation.folder.runs}")
 
 
-def _source(
-    folder: Path, options: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> dict[str, Any]:
+def _source(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "command": "coordinator run",
         "folder": str(folder.resolve()),
         "algorithm": "fedpc",
         "protection": options["protection"],
         "seed": options["seed"],
-        "parameters": dict(parameters),
+        "parameters": {name: options[name] for name in PARAMETERS},
     }
 
 
