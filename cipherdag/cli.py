@@ -14,9 +14,12 @@ import click
 from cipherdag import errors
 from cipherdag.coordinator_cli import register
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
-from cipherdag.fedpc_cli import PARAMETERS, fedpc_algorithm, fedpc_options, fedpc_policy
+from cipherdag.fedpc_cli import FEDPC_PARAMETERS, fedpc_options, fedpc_policy
+from cipherdag.resuming import resume_options, resume_or_command
+from cipherdag.rfcd_cli import run_rfcd, simulate_rfcd
 from cipherdag.running import (
     FILE,
+    as_parameters,
     progress_printer,
     show,
     site_names,
@@ -42,9 +45,12 @@ def cli() -> None:
     """
 
 
-@cli.group()
-def run() -> None:
-    """Run an algorithm over several sites' files."""
+@cli.group(invoke_without_command=True)
+@resume_options
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over several sites' files, or go on with a coordinator's run."""
+    resume_or_command(context, **options)
 
 
 @cli.group()
@@ -114,12 +120,14 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     if source["algorithm"] == "fedcmfs":
         simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
+    elif source["algorithm"] == "rfcd":
+        simulate_it, run_it = simulate_rfcd, run_rfcd
+        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     else:
         simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
-        options["knowledge"] = Path(source["knowledge"]) if source.get("knowledge") else None
         options["min_cell_size"] = source.get("min_cell_size")
-        options.setdefault("evidence", "vote")
+        options = {"evidence": "vote", "knowledge": "", **options}  # of runs before there were any
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
         context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
@@ -230,11 +238,19 @@ def graph() -> None:
 
 @graph.command("show")
 @click.argument("folder", type=FOLDER)
-def graph_show(folder: Path) -> None:
-    """Print the edges of a result folder."""
-    from cipherdag.result import read_graph
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
+@click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
+def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
+    """Print or draw the graph of a result folder."""
+    from cipherdag.result import export_graph, read_graph
 
-    click.echo(str(read_graph(folder)))
+    shown = read_graph(folder)
+    for kind, path in (("svg", svg), ("png", png)):
+        if path is not None:
+            export_graph(shown, kind, path)
+            click.echo(f"Wrote {path}")
+    if svg is None and png is None:
+        click.echo(str(shown))
 
 
 @graph.command("compare")
@@ -258,7 +274,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["graphml", "dot", "dagitty", "csv", "svg", "png"]),
+    type=click.Choice(["graphml", "gml", "dot", "dagitty", "csv", "svg", "png"]),
     required=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
@@ -271,6 +287,7 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
 
 
 def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
+    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.result import writable_folder
 
     out, as_json = options["out"], options["as_json"]
@@ -278,18 +295,18 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         writable_folder(out)
     names = federation.sites[0].table.names
     truth = _edges(options["truth"], names) if options["truth"] else None
+    chosen = {name: options[name] for name in FEDPC_PARAMETERS}
     source |= {
         "algorithm": "fedpc",
         "protection": options["protection"],
         "seed": options["seed"],
         "device": options["device"],
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
-        "knowledge": str(options["knowledge"].resolve()) if options["knowledge"] else "",
-        "parameters": {name: options[name] for name in PARAMETERS},
+        "parameters": chosen,
     }
     if options["min_cell_size"] is not None:
         source["min_cell_size"] = options["min_cell_size"]
-    algorithm = fedpc_algorithm(options)
+    algorithm = FedPC(**as_parameters(chosen))
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:
         result.save(out, truth=truth)
@@ -325,7 +342,15 @@ def _edges(path: Path, names: Any) -> CausalGraph:
 
 run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
-register(cli, site=site, audit=audit, fedpc_options=fedpc_options)
+run.add_command(run_rfcd)
+simulate.add_command(simulate_rfcd)
+register(
+    cli,
+    site=site,
+    audit=audit,
+    fedpc_options=fedpc_options,
+    fedpc_parameters=FEDPC_PARAMETERS,
+)
 
 
 def main() -> None:

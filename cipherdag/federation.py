@@ -19,7 +19,7 @@ from cipherdag.errors import (
     ProtectionError,
     SchemaError,
 )
-from cipherdag.outcomes import asking, named_result
+from cipherdag.outcomes import MARK_LABELS, asking, named_result
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
@@ -28,6 +28,7 @@ from cipherdag.sites.answers import Respondent, poolable, table_tests
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
+from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.connected import ConnectedFederation
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.engines.engine import Engine
@@ -194,7 +196,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedPC,
+        algorithm: FedPC | RFcd,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -213,7 +215,7 @@ class Federation:
 
     def run(
         self,
-        algorithm: FedPC | FedCMFS,
+        algorithm: FedPC | FedCMFS | RFcd,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -223,8 +225,8 @@ class Federation:
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm (FedPC and FedCMFS draw
-                nothing).
+            seed: Seed of everything that draws at random in the algorithm (FedPC, FedCMFS and
+                RFcd draw nothing).
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
@@ -253,10 +255,12 @@ class Federation:
                     pinned=pinned,
                     schema=site.table.schema.canonical(),
                     rows=site.table.rows,
+                    labels=site.table.schema.label_positions,
                 ),
                 Respondent(
                     len(site.table.names),
                     table_tests(site.table, device=self.device),
+                    table_scores(site.table, device=self.device),
                     poolable(
                         site.table, min_cell_size=site.policy.min_cell_size, device=self.device
                     ),
@@ -275,13 +279,12 @@ class Federation:
             progress=progress,
         )
         n_variables = session.open()
-        labels = tuple(v for v, column in enumerate(schema.variables) if column.label)
         outcome = session.run(
             asking(
                 algorithm,
                 n_variables=n_variables,
                 n_sites=len(self.sites),
-                labels=labels,
+                labels=session.labels,
                 names=schema.names,
             )
         )
@@ -321,10 +324,7 @@ def _check_labels(sites: Sequence[Site]) -> None:
     """What FedCMFS needs before anything is asked."""
     variables = sites[0].table.schema.variables
     if not any(column.label for column in variables):
-        raise SchemaError(
-            "no column is marked as a label",
-            remedy="Write label = true for the labels in schema.toml, or name them with --labels.",
-        )
+        raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
     varies = [site.table.varies() for site in sites]
     for position, column in enumerate(variables):
         idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]

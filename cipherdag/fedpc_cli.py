@@ -6,15 +6,43 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import FILE, read_knowledge, shared_options
+from cipherdag.errors import ParameterError
+from cipherdag.running import FILE, shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.sites.policy import Policy
 
-PARAMETERS = ("alpha", "evidence", "sepset", "reference", "test", "max_cond_size")
+FEDPC_PARAMETERS = (
+    "alpha",
+    "evidence",
+    "sepset",
+    "reference",
+    "test",
+    "max_cond_size",
+    "knowledge",
+)
+
+
+def knowledge_text(path: Path | None) -> str:
+    """The text of a file of background knowledge, so that a saved run holds it; else empty.
+
+    Raises:
+        ParameterError: It cannot be read, or holds none.
+    """
+    from cipherdag.algorithms.knowledge import Knowledge
+
+    if path is None:
+        return ""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{path} cannot be read as text") from error
+    Knowledge.loads(text)
+    return text
+
 
 fedpc_options = shared_options(
     [
@@ -57,6 +85,7 @@ fedpc_options = shared_options(
         click.option(
             "--knowledge",
             type=FILE,
+            callback=lambda _context, _option, path: knowledge_text(path),
             help="Forbidden and required edges, and tiers (TOML).",
         ),
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
@@ -72,19 +101,3 @@ def fedpc_policy(options: Mapping[str, Any]) -> Policy | None:
     if size is None:
         return None
     return Policy(min_cell_size=size, allow_unprotected=options["protection"] == "none")
-
-
-def fedpc_algorithm(options: Mapping[str, Any]) -> FedPC:
-    """FedPC with the parameters of a command."""
-    from cipherdag.algorithms.fedpc import FedPC
-
-    size = options["max_cond_size"]
-    return FedPC(
-        alpha=options["alpha"],
-        evidence=options["evidence"],
-        sepset=options["sepset"],
-        reference=options["reference"],
-        test=options["test"],
-        max_cond_size=None if size == -1 else size,
-        knowledge=read_knowledge(options["knowledge"]),
-    )

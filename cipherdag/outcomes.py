@@ -4,19 +4,47 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.errors import ParameterError, SchemaError
+from cipherdag.fedpc_evidence import fedpc_evidence, tests_evidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
+    from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS
-    Outcome = FedPCOutcome | FedCMFSOutcome
+    Algorithm = FedPC | FedCMFS | RFcd
+    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome
+
+MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+
+
+def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a name, such as "fedpc", with its parameters.
+
+    Raises:
+        ParameterError: There is no such algorithm or parameter, or it is out of its range.
+    """
+    from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.knowledge import Knowledge
+    from cipherdag.algorithms.rfcd import RFcd
+
+    known: dict[str, type[Algorithm]] = {"fedpc": FedPC, "fedcmfs": FedCMFS, "rfcd": RFcd}
+    if name not in known:
+        raise ParameterError(f"there is no algorithm named '{name}'")
+    chosen = dict(parameters)
+    try:
+        if isinstance(chosen.get("knowledge"), dict):  # as a started run writes it down
+            chosen["knowledge"] = Knowledge.from_lists(**chosen["knowledge"])
+        return known[name](**chosen)
+    except TypeError as error:
+        raise ParameterError(f"'{name}' has no such parameters") from error
 
 
 def asking(
@@ -35,11 +63,19 @@ def asking(
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
         names: The variables in the order of their positions.
+
+    Raises:
+        SchemaError: FedCMFS, and there is no label.
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.rfcd import RFcd
 
     if isinstance(algorithm, FedCMFS):
+        if not labels:
+            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
         return algorithm.ask(n_variables, labels)
+    if isinstance(algorithm, RFcd):
+        return algorithm.ask(n_variables, n_sites)
     return algorithm.ask(n_variables, n_sites, names)
 
 
@@ -58,17 +94,23 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    return Result(graph=graph, dag=dag, dag_note=note, tests=outcome.tests, **facts)
+    report = graph_report(
+        outcome, names, parameters=facts["parameters"], n_sites=len(facts["sites"])
+    )
+    return Result(graph=graph, dag=dag, dag_note=note, **report, **facts)
 
 
 def named_graphs(
-    outcome: FedPCOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | RFcdOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
     """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
     from cipherdag.algorithms.extension import acyclic_extension
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+    if isinstance(outcome, RFcdOutcome):
+        return graph, CausalGraph.from_arcs(tuple(names), outcome.dag), ""
     extension = acyclic_extension(outcome.arcs)
     dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
     if extension.consistent:
@@ -77,3 +119,26 @@ def named_graphs(
     change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
     note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
+
+
+def graph_report(
+    outcome: FedPCOutcome | RFcdOutcome,
+    names: Sequence[str],
+    *,
+    parameters: Mapping[str, Any],
+    n_sites: int,
+) -> dict[str, Any]:
+    """What an algorithm reports beside its graph: fields of `Result`."""
+    from cipherdag.algorithms.rfcd import RFcdOutcome
+
+    if isinstance(outcome, RFcdOutcome):
+        from cipherdag.rfcd_report import details, panels
+
+        return {"details": details(outcome), "panels": panels(outcome)}
+    if outcome.tests:
+        return {
+            "evidence": tests_evidence(outcome, names),
+            "details": {"tests": dict(outcome.tests)},
+        }
+    chosen = {name: parameters[name] for name in ("sepset", "reference")}
+    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}

@@ -7,10 +7,12 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import LedgerError, OutputError
+from cipherdag.graph_evidence import GraphEvidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.metrics import GraphMetrics
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.reports import DropOut, RoundReport
+    from cipherdag.report.panel import Panel
     from cipherdag.sites.ledger import LedgerHead, Release
 
 
@@ -49,8 +52,10 @@ class Result:
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
-        tests: How many distinct tests over all sites were done in which way, such as ``pooled`` or
-            ``withheld: statistic``; empty where the sites decide each test.
+        evidence: What speaks for the edges, as far as it was opened.
+        panels: What else the algorithm has to show in the report.
+        details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
+            its curve over the search and the grid of both.
     """
 
     algorithm: str
@@ -71,7 +76,9 @@ class Result:
     heads: Mapping[str, LedgerHead] = field(repr=False)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
-    tests: Mapping[str, int] = field(default_factory=dict)
+    evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
+    panels: tuple[Panel, ...] = field(repr=False, default=())
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -96,8 +103,11 @@ class Result:
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
-            "tests": dict(self.tests),
+            "evidence": asdict(self.evidence),
+            "panels": [asdict(panel) for panel in self.panels],
         }
+        if self.details:
+            report["details"] = dict(self.details)
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
             report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
@@ -111,8 +121,8 @@ class Result:
             truth: A true DAG, to write metrics.
 
         Returns:
-            The folder: ``result.json``, ``edges.csv``, ``graph.graphml``, ``graph.dot``,
-            ``graph.svg``, ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
+            The folder: ``report.html``, ``result.json``, ``edges.csv``, ``graph.graphml``,
+            ``graph.dot``, ``graph.svg``, ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
 
         Raises:
             OutputError: The folder cannot be written.
@@ -122,7 +132,10 @@ class Result:
         return path
 
     def _texts(self, truth: CausalGraph | None) -> dict[str, str]:
+        from cipherdag.report.run_page import run_page
+
         return {
+            "report.html": run_page(self, truth=truth, written=datetime.now(UTC)),
             "result.json": json.dumps(self.to_dict(truth), indent=2, ensure_ascii=False) + "\n",
             "edges.csv": self.graph.to_csv(),
             "graph.graphml": self.graph.to_graphml(),
@@ -132,10 +145,10 @@ class Result:
         }
 
     def _draw(self, path: Path) -> None:
-        from cipherdag.drawing import draw_svg
+        from cipherdag.drawing import draw
 
         try:
-            draw_svg(self.graph, path)
+            draw(self.graph, path)
         except OutputError as error:
             # the rest of the folder is worth having without the picture
             log.warning("%s; %s", error, error.remedy)
@@ -246,16 +259,18 @@ def read_graph(folder: Path) -> CausalGraph:
 
 
 def export_graph(graph: CausalGraph, kind: str, path: Path) -> None:
-    """Write a graph as ``graphml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+    """Write a graph as ``graphml``, ``gml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+
+    The file may have any ending.
 
     Raises:
         OutputError: The file cannot be written.
     """
-    from cipherdag.drawing import draw
+    from cipherdag.drawing import draw_as
 
     try:
         if kind in ("svg", "png"):
-            draw(graph, path)
+            draw_as(graph, path, kind)
         else:
             text: str = getattr(graph, f"to_{kind}")()
             path.write_text(text, encoding="utf-8")

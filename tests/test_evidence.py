@@ -57,7 +57,7 @@ def discrete_site(codes, categories, min_cell_size=0):
         lambda spec: DiscreteTest(
             codes, min_rows_per_cell=spec.min_rows_per_cell, dof=spec.dof, statistic=_table(spec)
         ),
-        pool,
+        pool=pool,
     )
 
 
@@ -67,7 +67,7 @@ def _table(spec):
 
 def gaussian_site(values, min_cell_size=0):
     pool = PoolableData(None, values, (0,) * values.shape[1], min_cell_size=min_cell_size)
-    return Respondent(values.shape[1], lambda spec: FisherZTest(values), pool)
+    return Respondent(values.shape[1], lambda spec: FisherZTest(values), pool=pool)
 
 
 def asked(queries, sites):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 from driving import drive, respondent
@@ -16,6 +19,7 @@ from cipherdag.algorithms.extension import topological_order
 from cipherdag.algorithms.orientation import cpdag_of
 from cipherdag.errors import ParameterError
 from cipherdag.networks import asia
+from cipherdag.outcomes import make_algorithm
 
 NAMES = tuple("abcdef")
 
@@ -154,9 +158,19 @@ def test_the_command_line_reads_a_file_and_repeats_it(call, tmp_path):  # noqa: 
     assert code == 0
     assert "Smoking --> LungCancer" in printed
     file.write_text('required = [["Smoking", "Nothing"]]\n')
-    code, _, said = call("repeat", str(out))
+    code, printed, _ = call("repeat", str(out))  # a saved run holds its knowledge
+    assert code == 0
+    assert "Smoking --> LungCancer" in printed
+    code, _, said = call("simulate", "fedpc", str(data), "--sites", "3", "--knowledge", str(file))
     assert code == 2
     assert "Nothing" in said
+
+
+def test_a_started_run_is_resumed_with_its_knowledge():
+    knowledge = Knowledge(required=(("1", "2"),), tiers=(("1",), ("2", "3")))
+    algorithm = FedPC(evidence="pooled", knowledge=knowledge)
+    written = json.loads(json.dumps(asdict(algorithm)))
+    assert make_algorithm("fedpc", written) == algorithm
 
 
 def test_python_takes_knowledge_by_name():

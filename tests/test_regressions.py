@@ -46,7 +46,7 @@ def mixed_site(data, categories=CATEGORIES, min_cell_size=0):
     codes = np.where(discrete & ~np.isnan(data), data, -1).astype(np.int64)
     values = np.where(discrete, np.nan, data)
     pool = PoolableData(codes, values, tuple(categories), min_cell_size=min_cell_size)
-    return Respondent(len(categories), lambda spec: None, pool)
+    return Respondent(len(categories), lambda spec: None, pool=pool)
 
 
 def expanded(data, variable, categories):
@@ -162,14 +162,14 @@ def test_mixed_columns_run_end_to_end_under_every_protection():
     assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
     assert len({result.graph for result in results}) == 1
     assert results[0].graph.edges
-    assert list(results[0].tests) == ["regression"]
+    assert list(results[0].details["tests"]) == ["regression"]
 
 
 def test_withheld_tables_fall_back_to_the_sum_of_the_sites_own_ratios():
     data = frame(np.random.default_rng(5), 240)
     result = Federation.split(data, 3, device="cpu").run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.tests["withheld: statistic"] > 0
-    assert result.tests["regression"] > 0
+    assert result.details["tests"]["withheld: statistic"] > 0
+    assert result.details["tests"]["regression"] > 0
 
 
 def test_a_site_alone_tests_as_all_sites_do_and_may_vote():

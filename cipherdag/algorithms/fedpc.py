@@ -51,6 +51,19 @@ Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 SLICE = 250_000
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerVotes:
+    """The votes of one layer, summed over the sites.
+
+    Attributes:
+        pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
+        votes: How many sites keep each of them, shape (E,).
+    """
+
+    pairs: IndexArray
+    votes: IndexArray
+
+
 @dataclass(frozen=True, slots=True)
 class FedPCOutcome:
     """What a FedPC run concludes, by position; p variables.
@@ -63,6 +76,7 @@ class FedPCOutcome:
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
         layers: Edges left after each layer.
         tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
+        votes: The votes of each layer.
     """
 
     skeleton: BoolMatrix
@@ -71,6 +85,7 @@ class FedPCOutcome:
     support: dict[tuple[int, int], float]
     layers: tuple[int, ...]
     tests: dict[str, int] = field(default_factory=dict)
+    votes: tuple[LayerVotes, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,7 +209,7 @@ class FedPC:
             known = self.knowledge.over(names)
         if self.evidence != "vote":
             return (yield from self._ask_evidence(n_variables, known))
-        skeleton, layers = yield from self._skeleton(known, n_sites)
+        skeleton, layers, votes = yield from self._skeleton(known, n_sites)
         search = self._search(skeleton)
         choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
         index, support = yield from choose[self.sepset](search)
@@ -211,6 +226,7 @@ class FedPC:
             separators=separators,
             support=strengths,
             layers=layers,
+            votes=votes,
         )
 
     def _ask_evidence(self, n_variables: int, known: Constraints) -> Asking:
@@ -243,10 +259,13 @@ class FedPC:
 
     def _skeleton(
         self, known: Constraints, n_sites: int
-    ) -> Generator[Question, FloatVector, tuple[BoolMatrix, tuple[int, ...]]]:
+    ) -> Generator[
+        Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
+    ]:
         """FedSkele (section 3.2.1)."""
         kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
         edges_left: list[int] = []
+        cast: list[LayerVotes] = []
         order: Literal["stable", "sequential"] = (
             "stable" if self.reference == "paper" else "sequential"
         )
@@ -255,13 +274,14 @@ class FedPC:
             packed = Skeleton.from_matrix(kept)
             votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
             edges = packed.edges()
+            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64)))
             free = ~known.joined[edges[:, 0], edges[:, 1]]
             dropped = edges[free & (votes < self._votes_needed(n_sites))]
             kept[dropped[:, 0], dropped[:, 1]] = False
             kept[dropped[:, 1], dropped[:, 0]] = False
             edges_left.append(packed.n_edges - len(dropped))
             layer += 1
-        return kept, tuple(edges_left)
+        return kept, tuple(edges_left), tuple(cast)
 
     def _layer_possible(self, kept: BoolMatrix, layer: int) -> bool:
         limit = math.inf if self.max_cond_size is None else self.max_cond_size

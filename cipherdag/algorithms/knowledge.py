@@ -87,14 +87,24 @@ class Knowledge:
             raise ParameterError(f"the knowledge is not TOML: {error}") from error
         if unknown := set(table) - {"forbidden", "required", "tiers"}:
             raise ParameterError(f"the knowledge has an unknown key '{min(unknown)}'")
-        arrows = {key: _groups(key, table.get(key, [])) for key in ("forbidden", "required")}
+        return cls.from_lists(**table)
+
+    @classmethod
+    def from_lists(cls, *, forbidden: Any = (), required: Any = (), tiers: Any = ()) -> Knowledge:
+        """Knowledge from lists of lists of names, as TOML and JSON have them.
+
+        Raises:
+            ParameterError: They are none, or an edge has not two ends.
+        """
+        arrows = {"forbidden": _groups("forbidden", forbidden)}
+        arrows["required"] = _groups("required", required)
         for key, groups in arrows.items():
             if any(len(group) != 2 for group in groups):  # noqa: PLR2004
                 raise ParameterError(f"'{key}' of the knowledge has an edge without two ends")
         return cls(
             forbidden=tuple((own[0], own[1]) for own in arrows["forbidden"]),
             required=tuple((own[0], own[1]) for own in arrows["required"]),
-            tiers=_groups("tiers", table.get("tiers", [])),
+            tiers=_groups("tiers", tiers),
         )
 
     def over(self, names: Sequence[str]) -> Constraints:
@@ -139,8 +149,9 @@ class Knowledge:
 
 
 def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
-    if not isinstance(value, list) or not all(
-        isinstance(group, list) and all(isinstance(name, str) for name in group) for group in value
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(group, list | tuple) and all(isinstance(name, str) for name in group)
+        for group in value
     ):
         raise ParameterError(f"'{key}' of the knowledge is not a list of lists of names")
     return tuple(tuple(group) for group in value)

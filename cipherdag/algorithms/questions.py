@@ -31,6 +31,7 @@ from cipherdag.algorithms.encodings import (
 )
 from cipherdag.algorithms.pooling import PooledQuestion
 from cipherdag.algorithms.regressions import RegressionSteps
+from cipherdag.algorithms.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.algorithms.testing import WeightedEvidence
 
 __all__ = [
@@ -45,7 +46,10 @@ __all__ = [
     "CombinedEvidence",
     "EdgeVotes",
     "Encoding",
+    "FamilyRegretExceeds",
+    "FamilyRegrets",
     "FloatVector",
+    "GraphRegretExceeds",
     "IndexArray",
     "PooledQuestion",
     "Question",
@@ -364,6 +368,9 @@ SingleQuestion = (
     | CombinedEvidence
     | PooledQuestion
     | RegressionSteps
+    | GraphRegretExceeds
+    | FamilyRegretExceeds
+    | FamilyRegrets
 )
 
 

@@ -12,13 +12,17 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.questions import (
+    BestIndexPrecedes,
     BestScoreExceeds,
     Bundle,
     CandidateScores,
     CITestSpec,
     CombinedEvidence,
     EdgeVotes,
+    FamilyRegretExceeds,
+    FamilyRegrets,
     FloatVector,
+    GraphRegretExceeds,
     PooledQuestion,
     Question,
     RegressionSteps,
@@ -27,14 +31,17 @@ from cipherdag.algorithms.questions import (
     WeightedEvidence,
 )
 from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
+from cipherdag.sites.regrets import RegretQuestion, Regrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.regrets import ScoreSpec
     from cipherdag.sites.compute.evidence import CITest
     from cipherdag.sites.compute.pooling import PoolableData
+    from cipherdag.sites.compute.scores import LocalScores
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
 
@@ -45,6 +52,7 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
         pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
             site that answers tests only.
     """
@@ -53,10 +61,12 @@ class Respondent:
         self,
         n_variables: int,
         make_test: Callable[[CITestSpec], CITest],
+        make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
         pool: PoolableData | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
+        self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
@@ -77,16 +87,21 @@ class Respondent:
         return np.concatenate([self._single(part) for part in parts])
 
     def _single(self, question: SingleQuestion) -> FloatVector:
-        from cipherdag.sites.compute.separators import candidate_scores
-
-        if isinstance(question, EdgeVotes):
-            return self._edge_votes(question)
-        if isinstance(question, WeightedEvidence):
-            return self._weighted_evidence(question)
-        if isinstance(question, CombinedEvidence):
-            return self._combined_evidence(question)
         if isinstance(question, PooledQuestion | RegressionSteps):
             return self._pooled(question)
+        if isinstance(question, GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets):
+            return self._regret(question)
+        if isinstance(question, EdgeVotes):
+            return self._edge_votes(question)
+        if isinstance(question, WeightedEvidence | CombinedEvidence):
+            return self._triplets(question)
+        return self._separators(question)
+
+    def _separators(
+        self, question: CandidateScores | BestScoreExceeds | BestIndexPrecedes
+    ) -> FloatVector:
+        from cipherdag.sites.compute.separators import candidate_scores
+
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
             return candidate_scores(self._test(question.search.test), question)
@@ -113,24 +128,28 @@ class Respondent:
         edges = question.skeleton.edges()
         return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
 
-    def _weighted_evidence(self, question: WeightedEvidence) -> FloatVector:
+    def _triplets(self, question: WeightedEvidence | CombinedEvidence) -> FloatVector:
+        from cipherdag.sites.compute.combining import combined_evidence
         from cipherdag.sites.compute.weighted import weighted_evidence
 
         self._check_variables(question.n_variables)
-        return weighted_evidence(self._test(question.test), question)
-
-    def _combined_evidence(self, question: CombinedEvidence) -> FloatVector:
-        from cipherdag.sites.compute.combining import combined_evidence
-
-        self._check_variables(question.n_variables)
+        test = self._test(question.test)
+        if isinstance(question, WeightedEvidence):
+            return weighted_evidence(test, question)
         tables = self._pool is not None and self._pool.discrete
         levels = self._pool.levels if self._pool is not None and tables else None
-        return combined_evidence(self._test(question.test), question, levels)
+        return combined_evidence(test, question, levels)
 
     def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
         if self._pool is None:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
         return self._pool.answer(question)
+
+    def _regret(self, question: RegretQuestion) -> FloatVector:
+        if self._regrets is None:
+            raise MalformedMessageError("this site scores no graphs")
+        self._check_variables(question.n_variables)
+        return self._regrets.answer(question)
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators
