@@ -260,7 +260,7 @@ class Federation:
                 Respondent(
                     len(site.table.names),
                     table_tests(site.table, device=self.device),
-                    scores=table_scores(site.table, device=self.device),
+                    make_scores=table_scores(site.table, device=self.device),
                     pool=poolable(
                         site.table, min_cell_size=site.policy.min_cell_size, device=self.device
                     ),
@@ -285,6 +285,7 @@ class Federation:
                 n_variables=n_variables,
                 n_sites=len(self.sites),
                 labels=session.labels,
+                names=schema.names,
             )
         )
         closed = session.finish()

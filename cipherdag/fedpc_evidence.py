@@ -64,6 +64,21 @@ def fedpc_evidence(
     )
 
 
+def tests_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
+    """The separating sets of a graph from tests over all sites, and how those were done.
+
+    Args:
+        outcome: What FedPC concluded with other evidence than votes, by position.
+        names: The variables in the order of their positions.
+    """
+    ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
+    return GraphEvidence(
+        support="p-value of the test over all sites",
+        separations=_Reader(outcome, names, n_sites=1, code=False).separations(),
+        remarks=(f"Tests over all sites: {ways}.",),
+    )
+
+
 class _Reader:
     """Puts names and sentences to an outcome."""
 

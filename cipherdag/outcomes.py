@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import ParameterError, SchemaError
-from cipherdag.fedpc_evidence import fedpc_evidence
+from cipherdag.fedpc_evidence import fedpc_evidence, tests_evidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
@@ -32,19 +32,28 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.knowledge import Knowledge
     from cipherdag.algorithms.rfcd import RFcd
 
     known: dict[str, type[Algorithm]] = {"fedpc": FedPC, "fedcmfs": FedCMFS, "rfcd": RFcd}
     if name not in known:
         raise ParameterError(f"there is no algorithm named '{name}'")
+    chosen = dict(parameters)
     try:
-        return known[name](**parameters)
+        if isinstance(chosen.get("knowledge"), dict):  # as a started run writes it down
+            chosen["knowledge"] = Knowledge.from_lists(**chosen["knowledge"])
+        return known[name](**chosen)
     except TypeError as error:
         raise ParameterError(f"'{name}' has no such parameters") from error
 
 
 def asking(
-    algorithm: Algorithm, *, n_variables: int, n_sites: int, labels: tuple[int, ...]
+    algorithm: Algorithm,
+    *,
+    n_variables: int,
+    n_sites: int,
+    labels: tuple[int, ...],
+    names: Sequence[str],
 ) -> Generator[Question, FloatVector, Outcome]:
     """The algorithm as a generator: yields questions, receives sums, returns its outcome.
 
@@ -53,17 +62,21 @@ def asking(
         n_variables: Number of aligned variables.
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
+        names: The variables in the order of their positions.
 
     Raises:
         SchemaError: FedCMFS, and there is no label.
     """
     from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.rfcd import RFcd
 
     if isinstance(algorithm, FedCMFS):
         if not labels:
             raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
         return algorithm.ask(n_variables, labels)
-    return algorithm.ask(n_variables, n_sites)
+    if isinstance(algorithm, RFcd):
+        return algorithm.ask(n_variables, n_sites)
+    return algorithm.ask(n_variables, n_sites, names)
 
 
 def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result | FeatureResult:
@@ -122,6 +135,10 @@ def graph_report(
         from cipherdag.rfcd_report import details, panels
 
         return {"details": details(outcome), "panels": panels(outcome)}
-    chosen = {name: parameters[name] for name in ("evidence", "sepset", "reference")}
-    evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
-    return {"evidence": evidence, "tests": outcome.tests}
+    if outcome.tests:
+        return {
+            "evidence": tests_evidence(outcome, names),
+            "details": {"tests": dict(outcome.tests)},
+        }
+    chosen = {name: parameters[name] for name in ("sepset", "reference")}
+    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}

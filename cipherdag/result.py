@@ -56,8 +56,6 @@ class Result:
         panels: What else the algorithm has to show in the report.
         details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
             its curve over the search and the grid of both.
-        tests: How many distinct tests over all sites were done in which way, such as ``pooled`` or
-            ``withheld: statistic``; empty where the sites decide each test.
     """
 
     algorithm: str
@@ -81,7 +79,6 @@ class Result:
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
     panels: tuple[Panel, ...] = field(repr=False, default=())
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
-    tests: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -107,7 +104,6 @@ class Result:
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
             "evidence": asdict(self.evidence),
-            "tests": dict(self.tests),
         }
         if self.details:
             report["details"] = dict(self.details)

@@ -92,10 +92,17 @@ def shared_options(
 
 
 def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
-    """An algorithm's parameters from its options: -1 stands for no limit on conditioning."""
+    """An algorithm's parameters from its options.
+
+    Of conditioning -1 stands for no limit; background knowledge is TOML, empty for none.
+    """
     chosen = dict(options)
     if chosen.get("max_cond_size") == -1:
         chosen["max_cond_size"] = None
+    if "knowledge" in chosen:
+        from cipherdag.algorithms.knowledge import Knowledge
+
+        chosen["knowledge"] = Knowledge.loads(chosen["knowledge"]) if chosen["knowledge"] else None
     return chosen
 
 

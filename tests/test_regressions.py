@@ -22,6 +22,7 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.sites.answers import Respondent
 from cipherdag.sites.compute.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooling import PoolableData
+from cipherdag.sites.compute.regressions import RegressionTest
 
 CATEGORIES = (0, 2, 3, 0, 2, 4)
 
@@ -161,14 +162,27 @@ def test_mixed_columns_run_end_to_end_under_every_protection():
     assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
     assert len({result.graph for result in results}) == 1
     assert results[0].graph.edges
-    assert list(results[0].tests) == ["regression"]
+    assert list(results[0].details["tests"]) == ["regression"]
 
 
-def test_regressions_on_withheld_tables_are_left_out_and_counted():
+def test_withheld_tables_fall_back_to_the_sum_of_the_sites_own_ratios():
     data = frame(np.random.default_rng(5), 240)
     result = Federation.split(data, 3, device="cpu").run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.tests["withheld: none"] > 0
-    assert result.tests["regression"] > 0
+    assert result.details["tests"]["withheld: statistic"] > 0
+    assert result.details["tests"]["regression"] > 0
+
+
+def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
+    rng = np.random.default_rng(7)
+    data = mixed_data(rng, 500, 0.03)
+    tests = random_tests(6, [15, 15, 10], rng)
+    queries = Queries("glm", tests)
+    drive(queries.ask(6, 1), [mixed_site(data)])
+    alone = RegressionTest(CATEGORIES, mixed_site(data)._pool.column)
+    for found, own in zip(queries.found, central(alone, tests), strict=True):
+        np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
+    federation = Federation.split(frame(rng, 600), 3, device="cpu")
+    assert federation.run(FedPC(test="regression", max_cond_size=1)).graph.edges
 
 
 def steps(models, **changes):

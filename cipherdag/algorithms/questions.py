@@ -365,12 +365,12 @@ SingleQuestion = (
     | BestIndexPrecedes
     | CandidateScores
     | WeightedEvidence
-    | GraphRegretExceeds
-    | FamilyRegretExceeds
-    | FamilyRegrets
     | CombinedEvidence
     | PooledQuestion
     | RegressionSteps
+    | GraphRegretExceeds
+    | FamilyRegretExceeds
+    | FamilyRegrets
 )
 
 

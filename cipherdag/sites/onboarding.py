@@ -114,7 +114,7 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     return GuardedSite(
         runtime=SiteRuntime(
             profile,
-            Respondent(len(table.names), tests, scores=scores, pool=pool),
+            Respondent(len(table.names), tests, make_scores=scores, pool=pool),
             policy,
             ledger,
             sums=sums,
