@@ -1,8 +1,8 @@
 """Three hospitals and a coordinator as processes of their own, from empty folders.
 
 The onboarding commands alone make, enrol and start them; they talk over NVIDIA FLARE with mutual
-TLS on the loopback interface. FedPC runs masked and then encrypted and must find the graph that a
-run in one process finds. Then one hospital is shut out and must be refused.
+TLS on the loopback interface. FedPC (or RFcd) runs masked and then encrypted and must find the
+graph that a run in one process finds. Then one hospital is shut out and must be refused.
 
     python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N] [--out F]
 """
@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 
 from cipherdag.algorithms.fedpc import FedPC
+from cipherdag.algorithms.rfcd import RFcd
 from cipherdag.connected import RESULT_FILE
 from cipherdag.federation import Federation
 from cipherdag.networks import asia
@@ -35,6 +36,9 @@ from cipherdag.sites.splitting import split_rows
 SITES = ("north", "south", "west")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
 START_S = 40.0
+
+
+ALGORITHMS = {"fedpc": FedPC(), "rfcd": RFcd()}
 
 
 def command(*words, code=0):
@@ -125,14 +129,14 @@ def activate(work, name, fingerprint):
     command("site", "activate", approval, "--fingerprint", fingerprint, "--dir", work / name)
 
 
-def learn(work, coordinator, protection, seconds):
+def learn(work, coordinator, protection, seconds, algorithm):
     """One run over the processes; the graph as edges between identifiers."""
     out = work / f"result-{protection}"
     begun = time.perf_counter()
     command(
         "coordinator",
         "run",
-        "fedpc",
+        algorithm,
         "--dir",
         coordinator,
         "--protection",
@@ -147,9 +151,9 @@ def learn(work, coordinator, protection, seconds):
     return by_identifier(report)
 
 
-def in_process(tables, schema):
+def in_process(tables, schema, algorithm):
     """The same run in this process, by identifier."""
-    result = Federation.simulate(dict(tables), schema=schema, device="cpu").run(FedPC())
+    result = Federation.simulate(dict(tables), schema=schema, device="cpu").run(algorithm)
     return by_identifier(result.to_dict())
 
 
@@ -253,10 +257,11 @@ def main():
     parser.add_argument("table", nargs="?", type=Path, help="CSV; ASIA is sampled if absent")
     parser.add_argument("--schema", type=Path)
     parser.add_argument("--rows", type=int, default=6000)
+    parser.add_argument("--algorithm", choices=list(ALGORITHMS), default="fedpc")
     parser.add_argument("--out", type=Path, help="file for the figures, JSON")
     options = parser.parse_args()
     tables, schema = tables_of(options.table, options.schema, options.rows)
-    expected = in_process(tables, schema)
+    expected = in_process(tables, schema, ALGORITHMS[options.algorithm])
     seconds = {"edges": len(expected)}
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="hospitals-") as folder, contextlib.ExitStack() as up:
@@ -273,7 +278,7 @@ def main():
                 checked = command("site", "check", "--dir", work / name)
                 assert "fail" not in checked, checked
             for protection in ("masking", "bfv"):
-                found = learn(work, coordinator, protection, seconds)
+                found = learn(work, coordinator, protection, seconds, options.algorithm)
                 if found != expected:
                     raise SystemExit(f"{protection}: {found ^ expected} differs")
                 print(f"{protection}: the same {len(found)} edges as in one process")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cipherdag.connected import ConnectedFederation
     from cipherdag.federation import Federation
 
-PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits")
+PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits", "noise")
 NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
 
 own_options = [
@@ -62,6 +62,13 @@ own_options = [
         default=10,
         show_default=True,
         help="Regrets are compared on a grid of 2^-GRID_BITS.",
+    ),
+    click.option(
+        "--noise",
+        type=click.FloatRange(min=0.0),
+        default=0.0,
+        show_default=True,
+        help="Noise in nats on every regret; discrete columns and --learner exact only.",
     ),
     click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
 ]
