@@ -25,8 +25,8 @@ import numpy as np
 import pandas as pd
 from measuring import environment
 
-from cipherdag.algorithms.fedpc import FedPC
 from cipherdag.federation import Federation
+from cipherdag.outcomes import make_algorithm
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.splitting import split_rows
 
@@ -147,19 +147,19 @@ class Hospitals:
             checked = self.command("site", "check", "--dir", self.work / name)
             assert "fail" not in checked, checked
 
-    def compare_runs(self, expected):
-        """FedPC masked and encrypted, against the edges of the run in one process."""
+    def compare_runs(self, expected, algorithm="fedpc"):
+        """Masked and encrypted runs, against the edges of the run in one process."""
         for protection in ("masking", "bfv"):
-            found = self._learn(protection)
+            found = self._learn(protection, algorithm)
             if found != expected:
                 raise SystemExit(f"{protection}: {found ^ expected} differs")
             print(f"{protection}: the same {len(found)} edges as in one process")
 
-    def _learn(self, protection):
+    def _learn(self, protection, algorithm):
         out = self.work / f"result-{protection}"
         begun = time.perf_counter()
         chosen = ("--protection", protection, "--out", out)
-        self.command("coordinator", "run", "fedpc", "--dir", self.coordinator, *chosen)
+        self.command("coordinator", "run", algorithm, "--dir", self.coordinator, *chosen)
         self.seconds[protection] = round(time.perf_counter() - begun, 2)
         report = json.loads((out / "result.json").read_text("utf-8"))
         self.seconds[f"{protection}_rounds"] = report["rounds"]
@@ -212,9 +212,10 @@ class Hospitals:
         print(f"'{gone}' was revoked and is refused")
 
 
-def in_process(tables, schema):
+def in_process(tables, schema, algorithm="fedpc"):
     """The same run in this process, by identifier."""
-    result = Federation.simulate(dict(tables), schema=schema, device="cpu").run(FedPC())
+    federation = Federation.simulate(dict(tables), schema=schema, device="cpu")
+    result = federation.run(make_algorithm(algorithm, {}))
     return by_identifier(result.to_dict())
 
 
@@ -245,6 +246,7 @@ def parser(description):
     made = argparse.ArgumentParser(description=description)
     made.add_argument("table", nargs="?", type=Path, default=ALARM, help="CSV; ALARM if absent")
     made.add_argument("--schema", type=Path)
+    made.add_argument("--algorithm", choices=["fedpc", "rfcd"], default="fedpc")
     made.add_argument("--rows", type=int, default=5000)
     made.add_argument("--out", type=Path, help="file for the figures, JSON")
     return made

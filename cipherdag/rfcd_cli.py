@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.federation import Federation
 
-RFCD_PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits")
+RFCD_PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits", "noise")
 
 own_options = [
     click.option(
@@ -59,6 +59,13 @@ own_options = [
         default=10,
         show_default=True,
         help="Regrets are compared on a grid of 2^-GRID_BITS.",
+    ),
+    click.option(
+        "--noise",
+        type=click.FloatRange(min=0.0),
+        default=0.0,
+        show_default=True,
+        help="Noise in nats on every regret; discrete columns and --learner exact only.",
     ),
     click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
 ]
