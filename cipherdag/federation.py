@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.beliefs import table_beliefs
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
@@ -34,6 +35,7 @@ from cipherdag.sites.schema import Schema
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.connected import ConnectedFederation
@@ -100,6 +102,7 @@ class Federation:
         *,
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
+        interventions: str | None = None,
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
@@ -111,6 +114,8 @@ class Federation:
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do.
             labels: The labels of a multi-label study, in place of those the schema marks.
+            interventions: The column that names every row's intervened variables, in place of
+                that of the schema.
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
@@ -120,7 +125,7 @@ class Federation:
             ProtectionError: There is no such protection.
             CohortError: Two sites have the same name, or there is none.
         """
-        known = _schema(schema, list(data.values()), labels)
+        known = _schema(schema, list(data.values()), labels, interventions)
         own = policy or _default_policy(protection)
         sites = tuple(
             Site(name, load_table(source, known, site=name), own) for name, source in data.items()
@@ -136,26 +141,39 @@ class Federation:
         seed: int = 0,
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
+        interventions: str | None = None,
+        deal: Literal["uneven", "horizontal", "vertical"] = "uneven",
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
     ) -> Federation:
-        """Sites that each hold an uneven part of one table (FedPC, section 4.1.1).
+        """Sites that each hold a part of one table.
 
         Args:
             data: The whole table.
-            n_sites: Number of sites, each with at least n / (2 n_sites) rows.
+            n_sites: Number of sites.
             seed: Seed of the split.
             schema: As for `simulate`.
             labels: As for `simulate`.
+            interventions: As for `simulate`.
+            deal: ``uneven``: unevenly, at least n / (2 n_sites) rows each (FedPC, section 4.1.1);
+                or evenly with every regime of interventions divided (``horizontal``) or dealt out
+                whole (``vertical``; Fed-CD, section 3).
             protection: As for `simulate`.
             device: As for `simulate`.
             policy: As for `simulate`.
         """
-        from cipherdag.sites.splitting import split_rows
+        from cipherdag.sites.splitting import split_regimes, split_rows
 
-        table = load_table(data, _schema(schema, [data], labels), site=None)
-        rows = split_rows(table.rows, n_sites, rng=np.random.default_rng(seed))
+        table = load_table(data, _schema(schema, [data], labels, interventions), site=None)
+        rng = np.random.default_rng(seed)
+        if deal == "uneven":
+            rows = split_rows(table.rows, n_sites, rng=rng)
+        elif table.interventions is None:
+            raise SchemaError("no column names the interventions that are to be dealt out")
+        else:
+            vertical = deal == "vertical"
+            rows = split_regimes(table.interventions, n_sites, vertical=vertical, rng=rng)
         width = len(str(n_sites))
         own = policy or _default_policy(protection)
         sites = tuple(
@@ -194,7 +212,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedPC,
+        algorithm: FedPC | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -213,7 +231,7 @@ class Federation:
 
     def run(
         self,
-        algorithm: FedPC | FedCMFS,
+        algorithm: FedPC | FedCMFS | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -223,8 +241,8 @@ class Federation:
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm (FedPC and FedCMFS draw
-                nothing).
+            seed: Seed of everything that draws at random in the algorithm: Fed-CD's training;
+                FedPC and FedCMFS draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
@@ -254,7 +272,11 @@ class Federation:
                     schema=site.table.schema.canonical(),
                     rows=site.table.rows,
                 ),
-                Respondent(len(site.table.names), table_tests(site.table, device=self.device)),
+                Respondent(
+                    len(site.table.names),
+                    table_tests(site.table.observational(), device=self.device),
+                    learn=table_beliefs(site.table, device=self.device),
+                ),
                 site.policy,
                 ledgers[site.name],
             )
@@ -271,7 +293,13 @@ class Federation:
         n_variables = session.open()
         labels = tuple(v for v, column in enumerate(schema.variables) if column.label)
         outcome = session.run(
-            asking(algorithm, n_variables=n_variables, n_sites=len(self.sites), labels=labels)
+            asking(
+                algorithm,
+                n_variables=n_variables,
+                n_sites=len(self.sites),
+                labels=labels,
+                seed=seed,
+            )
         )
         closed = session.finish()
         # a site that left reported no head; in this process its ledger is at hand
@@ -329,15 +357,22 @@ def _check_labels(sites: Sequence[Site]) -> None:
 
 
 def _schema(
-    schema: Schema | str | Path | None, data: Sequence[Data], labels: Sequence[str]
+    schema: Schema | str | Path | None,
+    data: Sequence[Data],
+    labels: Sequence[str],
+    interventions: str | None,
 ) -> Schema:
-    known = _known_schema(schema, data)
+    known = _known_schema(schema, data, interventions)
     return known.with_labels(labels) if labels else known
 
 
-def _known_schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> Schema:
+def _known_schema(
+    schema: Schema | str | Path | None, data: Sequence[Data], interventions: str | None
+) -> Schema:
     if schema is None:
         inferred = Schema.infer(data)
+        if interventions is not None:
+            inferred = inferred.with_interventions(interventions)
         ignored = [column.name for column in inferred.columns if column.kind == "ignore"]
         if ignored:
             raise SchemaError(
@@ -348,7 +383,8 @@ def _known_schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> S
                 "read it, and give it with --schema.",
             )
         return inferred
-    return schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    given = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    return given if interventions is None else given.with_interventions(interventions)
 
 
 def _default_policy(protection: Protection) -> Policy:

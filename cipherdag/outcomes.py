@@ -9,18 +9,19 @@ from cipherdag.result import Result
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from cipherdag.algorithms.fedcd import FedCD, FedCDOutcome
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS
-    Outcome = FedPCOutcome | FedCMFSOutcome
+    Algorithm = FedPC | FedCMFS | FedCD
+    Outcome = FedPCOutcome | FedCMFSOutcome | FedCDOutcome
 
 
 def asking(
-    algorithm: Algorithm, *, n_variables: int, n_sites: int, labels: tuple[int, ...]
+    algorithm: Algorithm, *, n_variables: int, n_sites: int, labels: tuple[int, ...], seed: int
 ) -> Generator[Question, FloatVector, Outcome]:
     """The algorithm as a generator: yields questions, receives sums, returns its outcome.
 
@@ -29,9 +30,13 @@ def asking(
         n_variables: Number of aligned variables.
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
+        seed: Seed of what the algorithm draws.
     """
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
 
+    if isinstance(algorithm, FedCD):
+        return algorithm.ask(n_variables, n_sites, seed=seed)
     if isinstance(algorithm, FedCMFS):
         return algorithm.ask(n_variables, labels)
     return algorithm.ask(n_variables, n_sites)
@@ -52,16 +57,23 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    return Result(graph=graph, dag=dag, dag_note=note, **facts)
+    details = named_details(outcome, names)
+    return Result(graph=graph, dag=dag, dag_note=note, details=details, **facts)
 
 
 def named_graphs(
-    outcome: FedPCOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | FedCDOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
-    """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
+    """The learnt graph and its DAG by name, and what the DAG had to give up."""
     from cipherdag.algorithms.extension import acyclic_extension
+    from cipherdag.algorithms.fedcd import FedCDOutcome
     from cipherdag.algorithms.graphs import CausalGraph
 
+    if isinstance(outcome, FedCDOutcome):
+        dag = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+        cut = ", ".join(f"{names[e.source]} --> {names[e.target]}" for e in outcome.cut)
+        note = f"Left out, since it would close a cycle of stronger edges: {cut}" if cut else ""
+        return dag, dag, note
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
     extension = acyclic_extension(outcome.arcs)
     dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
@@ -71,3 +83,23 @@ def named_graphs(
     change = f"it turns round {turned}" if turned else "it has other colliders than the graph"
     note = "No DAG has this graph's edges and colliders (the sites' evidence conflicts)"
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
+
+
+def named_details(outcome: FedPCOutcome | FedCDOutcome, names: Sequence[str]) -> dict[str, Any]:
+    """What an algorithm says beyond the graph, for ``result.json``."""
+    from cipherdag.algorithms.fedcd import FedCDOutcome
+
+    if not isinstance(outcome, FedCDOutcome):
+        return {}
+    cut = [
+        {"from": names[e.source], "to": names[e.target], "belief": e.belief} for e in outcome.cut
+    ]
+    return {
+        "belief": {
+            name: dict(zip(names, row, strict=True))
+            for name, row in zip(names, outcome.belief.tolist(), strict=True)
+        },
+        "edge_entropy": list(outcome.entropies),
+        "agreed": outcome.agreed,
+        "cut": cut,
+    }

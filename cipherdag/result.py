@@ -47,6 +47,8 @@ class Result:
         versions: Versions of Python and the packages that computed it.
         ledgers: Every site's ledger, line by line.
         heads: Where each ledger ended, as the site itself reported.
+        details: What the algorithm says beyond the graph, as ``result.json`` has it: of Fed-CD
+            ``belief`` by tail and head, ``edge_entropy`` in bits per round, ``agreed`` and ``cut``.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
     """
@@ -67,6 +69,7 @@ class Result:
     versions: Mapping[str, str]
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
     heads: Mapping[str, LedgerHead] = field(repr=False)
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
 
@@ -85,7 +88,8 @@ class Result:
         """Compare the CPDAG with the CPDAG of a true DAG."""
         from cipherdag.algorithms.metrics import compare
 
-        return compare(self.graph, truth.to_cpdag())
+        learnt = self.graph.to_cpdag() if self.graph == self.dag else self.graph
+        return compare(learnt, truth.to_cpdag())
 
     def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
         """All of `result.json`, with metrics where a true DAG is given."""
@@ -93,6 +97,7 @@ class Result:
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
+            **self.details,
         }
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))

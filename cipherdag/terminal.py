@@ -22,6 +22,7 @@ KINDS = {
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
+    "local-beliefs": "beliefs of a local model in every edge, and their weights",
     "schema-digest": "a keyed digest of the schema",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
@@ -67,7 +68,8 @@ def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
 
 def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     """Graph, note, accuracy and cost of a finished run."""
-    lines = ["", "Learnt graph (CPDAG):", *(f"  {line}" for line in graph_lines(result.graph))]
+    kind = "DAG" if result.graph == result.dag else "CPDAG"
+    lines = ["", f"Learnt graph ({kind}):", *(f"  {line}" for line in graph_lines(result.graph))]
     if result.dag_note:
         lines += ["", result.dag_note]
     if truth is not None:

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.beliefs import LocalBeliefs
 from cipherdag.algorithms.encodings import (
     MAX_VARIABLES,
     BoolMatrix,
@@ -43,6 +44,7 @@ __all__ = [
     "Encoding",
     "FloatVector",
     "IndexArray",
+    "LocalBeliefs",
     "Question",
     "SeparatorSearch",
     "SingleQuestion",
@@ -350,7 +352,12 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
 
 
 SingleQuestion = (
-    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence
+    EdgeVotes
+    | BestScoreExceeds
+    | BestIndexPrecedes
+    | CandidateScores
+    | WeightedEvidence
+    | LocalBeliefs
 )
 
 
@@ -371,7 +378,13 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
 
 
 Question = (
-    EdgeVotes | BestScoreExceeds | BestIndexPrecedes | CandidateScores | WeightedEvidence | Bundle
+    EdgeVotes
+    | BestScoreExceeds
+    | BestIndexPrecedes
+    | CandidateScores
+    | WeightedEvidence
+    | LocalBeliefs
+    | Bundle
 )
 
 

@@ -18,6 +18,7 @@ from cipherdag.algorithms.questions import (
     CITestSpec,
     EdgeVotes,
     FloatVector,
+    LocalBeliefs,
     Question,
     SeparatorSearch,
     SingleQuestion,
@@ -41,11 +42,20 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
+        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table.
     """
 
-    def __init__(self, n_variables: int, make_test: Callable[[CITestSpec], CITest]) -> None:
+    def __init__(
+        self,
+        n_variables: int,
+        make_test: Callable[[CITestSpec], CITest],
+        *,
+        learn: Callable[[LocalBeliefs], FloatVector] | None = None,
+    ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
+        self._learn = learn
+        self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
 
@@ -71,6 +81,8 @@ class Respondent:
             return self._edge_votes(question)
         if isinstance(question, WeightedEvidence):
             return self._weighted_evidence(question)
+        if isinstance(question, LocalBeliefs):
+            return self._local_beliefs(question)
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
             return candidate_scores(self._test(question.search.test), question)
@@ -102,6 +114,14 @@ class Respondent:
 
         self._check_variables(question.n_variables)
         return weighted_evidence(self._test(question.test), question)
+
+    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
+        self._check_variables(question.n_variables)
+        if self._learn is None:
+            raise MalformedMessageError("this site does not train on its rows")
+        if self._learnt is None or self._learnt[0] != question:
+            self._learnt = (question, self._learn(question))
+        return self._learnt[1]
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators

@@ -34,6 +34,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.approvals import Approvals
+from cipherdag.sites.beliefs import table_beliefs
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
@@ -111,7 +112,9 @@ def open_site(
     table = load_table(site.data_path(settings), schema, site=settings.name)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
     budget = TestBudget(policy, site.usage_path)
-    tests = budget.counted(table_tests(table, device=settings.device))
+    tests = budget.counted(table_tests(table.observational(), device=settings.device))
+    learn = table_beliefs(table, device=settings.device)
+    respondent = Respondent(len(table.names), tests, learn=learn)
     profile = SiteProfile(
         name=settings.name,
         identity=identity,
@@ -121,7 +124,7 @@ def open_site(
         rows=table.rows,
     )
     return GuardedSite(
-        runtime=SiteRuntime(profile, Respondent(len(table.names), tests), policy, ledger),
+        runtime=SiteRuntime(profile, respondent, policy, ledger),
         profile=profile,
         policy=policy,
         revoked=frozenset(study.revoked),

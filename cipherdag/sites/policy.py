@@ -71,7 +71,7 @@ class Policy:
             than the sum over the others; it sets how few sites a sum may ever cover.
     """
 
-    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs"})
+    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "fedcd"})
     questions: frozenset[str] = field(default=QUESTION_KINDS)
     protections: frozenset[str] = PROTECTIONS
     allow_unprotected: bool = False
