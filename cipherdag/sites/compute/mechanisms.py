@@ -49,7 +49,9 @@ class Mechanisms:
         self._third = self._normal((p, hidden, outputs), 1.0 / math.sqrt(hidden))
         self._third_bias = torch.zeros((p, 1, outputs), device=self._device)
         self._source = torch.repeat_interleave(torch.arange(p, device=self._device), regimes.widths)
-        self._optimiser = torch.optim.Adam(self._weights(requires_grad=True), lr=FIT_RATE)
+        self._optimiser = torch.optim.Adam(
+            self._weights(requires_grad=True), lr=FIT_RATE, fused=True
+        )
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
         """Distribution fitting: every row of a batch sees a graph of its own.

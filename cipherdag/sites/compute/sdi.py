@@ -5,7 +5,8 @@ step weighs the sampled graphs by their likelihood on rows of one regime and mov
 its weighted frequency; cycles of two edges are penalised.
 
 Source: Ke et al., "Learning neural causal models from unknown interventions", arXiv 1910.01075,
-sections 3.3 to 3.5; the intervened variable is known here, so none is predicted. The prior term is
+sections 3.3 to 3.5; the intervened variable is known here, so none is predicted, and the weights of
+the regularisers are ours, since a round is much shorter than their training. The prior term is
 Eq. 2 of Fed-CD.
 
 Leaks:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.beliefs import Training
     from cipherdag.sites.compute.regimes import Regimes
 
-RATE, BETAS = 1e-1, (0.9, 0.999)
-TWO_CYCLES = 0.5
+RATE, BETAS = 5e-2, (0.9, 0.999)
+TWO_CYCLES = 4.0
 SMALLEST = 0.01
 TEMPERATURE = 4.0
 
