@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag import errors
-from cipherdag.coordinator_cli import register
+from cipherdag.coordinator_cli import coordinator_run, register
+from cipherdag.fedcd_cli import coordinate_fedcd, run_fedcd, simulate_fedcd
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
 from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
 from cipherdag.site_cli import site
@@ -135,12 +136,17 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     if source["algorithm"] == "fedcmfs":
         simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
+    elif source["algorithm"] == "fedcd":
+        simulate_it, run_it = simulate_fedcd, run_fedcd
+        options["interventions"] = None  # the saved schema marks the column
+        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     else:
         simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
-        context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
+        more = {"deal": source["deal"]} if "deal" in source else {}
+        context.invoke(simulate_it, data=files[0], sites=source["sites"], **more, **options)
     else:
         context.invoke(run_it, files=files, **options)
 
@@ -354,6 +360,9 @@ def _edges(path: Path, names: Any) -> CausalGraph:
 
 run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
+run.add_command(run_fedcd)
+simulate.add_command(simulate_fedcd)
+coordinator_run.add_command(coordinate_fedcd)
 register(cli, site=site, audit=audit, fedpc_options=fedpc_options)
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from cipherdag.enrolment import package_versions
 from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError
-from cipherdag.outcomes import named_graphs
+from cipherdag.outcomes import named_details, named_graphs
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
@@ -28,10 +28,12 @@ from cipherdag.sites.site_folder import locked
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.fedcd import FedCD, FedCDOutcome
+    from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
+    from cipherdag.algorithms.questions import FloatVector, Question
     from cipherdag.coordinating import CoordinatorFolder
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.reports import RoundReport
@@ -67,7 +69,7 @@ class ConnectedFederation:
 
     def run(
         self,
-        algorithm: FedPC,
+        algorithm: FedPC | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -114,11 +116,13 @@ class ConnectedFederation:
         study: Study,
         engine: Engine,
         run_folder: Path,
-        algorithm: FedPC,
+        algorithm: FedPC | FedCD,
         seed: int,
         progress: Callable[[RoundReport], None] | None,
         source: Mapping[str, Any] | None,
     ) -> Result:
+        from cipherdag.algorithms.fedcd import FedCD
+
         started = time.perf_counter()
         session = Session(
             engine,
@@ -131,7 +135,13 @@ class ConnectedFederation:
             journal=Journal(run_folder / "journal.jsonl"),
         )
         n_variables = self._open(session)
-        outcome = session.run(algorithm.ask(n_variables, len(study.sites)))
+        n_sites = len(study.sites)
+        asking: Generator[Question, FloatVector, FedPCOutcome | FedCDOutcome]
+        if isinstance(algorithm, FedCD):
+            asking = algorithm.ask(n_variables, n_sites, seed=seed)
+        else:
+            asking = algorithm.ask(n_variables, n_sites)
+        outcome = session.run(asking)
         closed = session.finish()
         identifiers = tuple(str(number) for number in range(1, n_variables + 1))
         graph, dag, note = named_graphs(outcome, identifiers)
@@ -142,6 +152,7 @@ class ConnectedFederation:
             graph=graph,
             dag=dag,
             dag_note=note,
+            details=named_details(outcome, identifiers),
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,

@@ -30,8 +30,15 @@ def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any
     return decorate
 
 
-def shared_options(own: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    """The options that every way of running an algorithm takes, around the algorithm's own."""
+def shared_options(
+    own: Sequence[Callable[[Any], Any]], *, cond_size: bool = True
+) -> Callable[[Any], Any]:
+    """The options that every way of running an algorithm takes, around the algorithm's own.
+
+    Args:
+        own: The algorithm's own options.
+        cond_size: Whether it tests with conditioning sets.
+    """
     before = [
         click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
         click.option(
@@ -42,14 +49,15 @@ def shared_options(own: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
             help="How answers are protected; none is for debugging on data of your own.",
         ),
     ]
+    size = click.option(
+        "--max-cond-size",
+        type=click.IntRange(min=-1),
+        default=3,
+        show_default=True,
+        help="Largest conditioning set; -1 for no limit.",
+    )
     after = [
-        click.option(
-            "--max-cond-size",
-            type=click.IntRange(min=-1),
-            default=3,
-            show_default=True,
-            help="Largest conditioning set; -1 for no limit.",
-        ),
+        *([size] if cond_size else []),
         click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
