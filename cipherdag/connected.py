@@ -16,7 +16,7 @@ import msgspec
 
 from cipherdag.enrolment import package_versions
 from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError
-from cipherdag.outcomes import named_details, named_graphs
+from cipherdag.outcomes import asking_for_graph, named_details, named_graphs
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
@@ -28,12 +28,11 @@ from cipherdag.sites.site_folder import locked
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.fedcd import FedCD, FedCDOutcome
-    from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
-    from cipherdag.algorithms.questions import FloatVector, Question
+    from cipherdag.algorithms.fedcd import FedCD
+    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.coordinating import CoordinatorFolder
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.reports import RoundReport
@@ -121,8 +120,6 @@ class ConnectedFederation:
         progress: Callable[[RoundReport], None] | None,
         source: Mapping[str, Any] | None,
     ) -> Result:
-        from cipherdag.algorithms.fedcd import FedCD
-
         started = time.perf_counter()
         session = Session(
             engine,
@@ -135,13 +132,11 @@ class ConnectedFederation:
             journal=Journal(run_folder / "journal.jsonl"),
         )
         n_variables = self._open(session)
-        n_sites = len(study.sites)
-        asking: Generator[Question, FloatVector, FedPCOutcome | FedCDOutcome]
-        if isinstance(algorithm, FedCD):
-            asking = algorithm.ask(n_variables, n_sites, seed=seed)
-        else:
-            asking = algorithm.ask(n_variables, n_sites)
-        outcome = session.run(asking)
+        outcome = session.run(
+            asking_for_graph(
+                algorithm, n_variables=n_variables, n_sites=len(study.sites), seed=seed
+            )
+        )
         closed = session.finish()
         identifiers = tuple(str(number) for number in range(1, n_variables + 1))
         graph, dag, note = named_graphs(outcome, identifiers)

@@ -55,7 +55,7 @@ OPTIONS = [
     _number("sparsity", 0.004, "Price of an edge."),
     _number("prior-weight", 0.001, "Weight of the last aggregated belief in training."),
     _choice("start", ("expected", "sampled"), "Start from the last belief, or a draw of it."),
-    _number("sharpness", 5.0, "Temperature of the proximity weights, beta."),
+    _number("sharpness", 2.0, "Temperature of the proximity weights, beta."),
     _number("full-mass", 100, "Rows of an intervention that count in full."),
     _choice("elsewhere", ("tail", "equal"), "Weights of pairs that are no edge yet."),
     _number("consensus", 0.0, "Stop at this average edge entropy, in bits."),

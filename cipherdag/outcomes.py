@@ -32,13 +32,21 @@ def asking(
         labels: Positions of the labels of a multi-label study.
         seed: Seed of what the algorithm draws.
     """
-    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
+
+    if isinstance(algorithm, FedCMFS):
+        return algorithm.ask(n_variables, labels)
+    return asking_for_graph(algorithm, n_variables=n_variables, n_sites=n_sites, seed=seed)
+
+
+def asking_for_graph(
+    algorithm: FedPC | FedCD, *, n_variables: int, n_sites: int, seed: int
+) -> Generator[Question, FloatVector, FedPCOutcome | FedCDOutcome]:
+    """The same of an algorithm that learns a graph."""
+    from cipherdag.algorithms.fedcd import FedCD
 
     if isinstance(algorithm, FedCD):
         return algorithm.ask(n_variables, n_sites, seed=seed)
-    if isinstance(algorithm, FedCMFS):
-        return algorithm.ask(n_variables, labels)
     return algorithm.ask(n_variables, n_sites)
 
 

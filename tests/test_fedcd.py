@@ -176,15 +176,15 @@ def test_naive_weights_are_rows_and_the_codes_are_equal():
     assert np.allclose(found, (logits[0] + logits[1]) / 2)
 
 
-def test_the_first_round_weighs_by_a_sites_own_graph():
+def test_in_the_first_round_mass_stays_where_it_is():
+    """No aggregate says which edges carry it, and a site's own belief must not weigh itself."""
     p = 3
-    own = np.zeros((1, p, p))
-    own[0, 0, 1] = 0.9
-    question = LocalBeliefs(n_variables=p, round=1, seed=0, sharpness=2.0)
-    near = site_weights(question, own, np.array([500.0, 0, 0]), 10)
-    far = site_weights(question, own, np.array([0.0, 0, 500]), 10)
-    assert near[0, 1] == pytest.approx(math.exp(2.0 * (0.9 - 1.0)))
-    assert far[0, 1] == pytest.approx(math.exp(-2.0))
+    counts = np.array([500.0, 50.0, 0.0])
+    for elsewhere, expected in (("tail", [1.0, 0.5, 0.0]), ("equal", [0.0, 0.0, 0.0])):
+        question = LocalBeliefs(n_variables=p, round=1, seed=0, sharpness=2.0, elsewhere=elsewhere)
+        weights = [site_weights(question, beliefs(p, k)[None], counts, 10) for k in range(2)]
+        assert np.array_equal(*weights)
+        assert weights[0][:, 0] == pytest.approx(np.exp(2.0 * (np.array(expected) - 1.0)))
 
 
 @given(st.integers(2, 7), st.integers(0, 2**31))

@@ -86,7 +86,8 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         sharpness: beta of Eq. 7.
         full_mass: Rows of an intervention from which on its mass is 1.
         elsewhere: Reliability of pairs that are no edge of the last round's graph: ``equal`` at all
-            sites, or the mass that reaches their ``tail`` times their belief.
+            sites, or the mass that reaches their ``tail`` times their belief. Before the first
+            aggregate no pair is an edge, and every belief counts as 1.
         decay: ``code`` only: factor of the weight per edge of distance.
         least_weight: ``code`` only: weight where no intervention is upstream.
         max_rows: Declared bound of a site's rows.

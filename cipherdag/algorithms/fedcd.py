@@ -87,7 +87,7 @@ class FedCD:
         prior_weight: lambda_prior of Eq. 2; the paper gives no value.
         start: Whether training starts from psi (``expected``) or from a draw of Ber(psi)
             (``sampled``, the paper's words).
-        sharpness: beta of Eq. 7, which the paper finds by grid search.
+        sharpness: beta of Eq. 7, which the paper finds by grid search; 2 is that of its example.
         full_mass: Rows of an intervention on one variable from which on its mass is 1.
         elsewhere: Reliability of pairs that are no edge of the last graph, which the paper leaves
             open: ``equal`` at all sites, or like that of edges (``tail``).
@@ -115,7 +115,7 @@ class FedCD:
     sparsity: float = 0.004
     prior_weight: float = 0.001
     start: Literal["expected", "sampled"] = "expected"
-    sharpness: float = 5.0
+    sharpness: float = 2.0
     full_mass: int = 100
     elsewhere: Literal["equal", "tail"] = "tail"
     consensus: float = 0.0

@@ -130,18 +130,18 @@ def site_weights(
     """How much the site's belief about every pair weighs, shape (p, p)."""
     from cipherdag.sites.compute.reliability import distance_weights, reliability, softmax_weights
 
-    shape = (question.n_variables,) * 2
+    p = question.n_variables
     if question.aggregation == "naive":
-        return np.full(shape, float(rows) if question.reference == "paper" else 1.0)
+        return np.full((p, p), float(rows) if question.reference == "paper" else 1.0)
     last = question.belief_arrays()
-    known = learnt if last is None else last
-    graph, belief = binary_graph(known), edge_probability(known)
     if question.reference == "code":
+        graph = binary_graph(learnt if last is None else last)  # a site's own in the first round
         return distance_weights(
             graph, counts > 0, decay=question.decay, least=question.least_weight
         )
+    # before the first aggregate no edge carries mass, and no site's own belief may weigh itself
+    belief = np.ones((p, p)) if last is None else edge_probability(last)
+    graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
     mass = np.minimum(counts / question.full_mass, 1.0)
     scores = reliability(belief, graph, mass, elsewhere=question.elsewhere)
-    # the last belief is public, a site's own of the first round is not
-    offset = 1.0 if last is None else belief
-    return softmax_weights(scores, offset, question.sharpness)
+    return softmax_weights(scores, belief, question.sharpness)

@@ -57,9 +57,7 @@ def reliability(
     return passing if elsewhere == "tail" else np.where(graph, passing, 0.0)
 
 
-def softmax_weights(
-    scores: FloatMatrix, offset: FloatMatrix | float, sharpness: float
-) -> FloatMatrix:
+def softmax_weights(scores: FloatMatrix, offset: FloatMatrix, sharpness: float) -> FloatMatrix:
     """exp(beta (r - c)) with a public offset c >= r, so that no weight exceeds 1 (Eq. 7).
 
     The ratio of the sites' sums does not depend on c; the weights lie in [exp(-beta c), 1].
