@@ -1,13 +1,14 @@
 """Seconds per round of the PySyft engine: sites that echo, on the loopback interface.
 
 Run it in PySyft's own environment (docs/engines/pysyft.md):
-    python benchmarks/syft_rounds.py [--sites 2] [--rounds 50]
+    python benchmarks/syft_rounds.py [--sites 2] [--rounds 50] [--out rounds.json]
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import statistics
 import sys
@@ -16,10 +17,11 @@ import time
 from pathlib import Path
 
 import psutil
-from measuring import installed, processor
+from measuring import environment, installed
 
+from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
-from cipherdag.protocol.engines.syft_site import SyftSite, prepare_syft_site
+from cipherdag.protocol.engines.syft_site import SyftSite
 
 SIZES = {"1 KB": 1_000, "100 KB": 100_000, "1 MB": 1_000_000, "10 MB": 10_000_000}
 LONG = {"100 MB": 100_000_000}
@@ -27,34 +29,42 @@ LONG = {"100 MB": 100_000_000}
 
 def main() -> None:
     arguments = parse()
-    versions = ", ".join(f"{name} {installed(name)}" for name in ("syft", "numpy"))
-    print(f"{processor()}, {os.cpu_count()} cores; Python {sys.version.split()[0]}, {versions}")
+    about = environment() | {"syft": installed("syft"), "load_before": os.getloadavg()}
+    print(f"{about['processor']}, {about['cores']} cores; syft {about['syft']}")
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        key = Path(folder) / "coordinator.pem"
+        SigningIdentity.generate().save(key)
         started = time.perf_counter()
         sites = {
-            f"site-{number}": stack.enter_context(site(Path(folder) / f"site-{number}"))
-            for number in range(1, arguments.sites + 1)
+            name: stack.enter_context(site(name, key))
+            for name in (f"site-{number}" for number in range(1, arguments.sites + 1))
         }
-        print(f"start of {len(sites)} Datasites: {time.perf_counter() - started:.1f} s")
-        links = {
-            name: SyftLink(f"http://127.0.0.1:{running.port}", running.password)
-            for name, running in sites.items()
-        }
-        engine = stack.enter_context(contextlib.closing(SyftEngine(links)))
-        print(f"first round, with the logins: {1000 * seconds(engine, sites, b''):.0f} ms")
+        start_s = time.perf_counter() - started
+        links = {name: SyftLink(f"http://127.0.0.1:{own.port}") for name, own in sites.items()}
+        engine = stack.enter_context(contextlib.closing(SyftEngine(links, key=key)))
+        first_s = seconds(engine, sites, b"")
+        print(f"start of {len(sites)} Datasites: {start_s:.1f} s; first round: {first_s:.1f} s")
+        sizes = {}
         for name, size in SIZES.items():
-            report(name, timed(engine, sites, size, arguments.rounds if size < 1e7 else 5))
+            rounds = arguments.rounds if size < 1e7 else 5
+            sizes[name] = report(name, timed(engine, sites, size, rounds))
+        memory = {"after 10 MB": memory_mb(sites)}
         for name, size in LONG.items():
-            report(name, timed(engine, sites, size, 3))
-        memory = [psutil.Process(running.pid).memory_info().rss / 1e6 for running in sites.values()]
-        print(f"memory of a Datasite after that: {max(memory):.0f} MB")
+            sizes[name] = report(name, timed(engine, sites, size, 3))
+            memory[f"after {name}"] = memory_mb(sites)
+        print(f"memory of a Datasite, MB: {memory}")
+    if arguments.out is not None:
+        figures = {"sites": len(sites), "start_s": round(start_s, 2), "first_s": round(first_s, 2)}
+        figures |= {"rounds": sizes, "memory_mb": memory, "load_after": os.getloadavg()}
+        arguments.out.write_text(json.dumps(about | figures, indent=2) + "\n", "utf-8")
 
 
-def site(folder):
-    prepare_syft_site(folder)
+def site(name, key):
     return SyftSite(
         lambda _, message: message,
-        directory=folder,
+        name=name,
+        coordinator=SigningIdentity.load(key).public,
+        log=key.with_name(f"{name}.log"),
         operations=frozenset({"echo"}),
         python=Path(sys.executable),
     )
@@ -71,18 +81,29 @@ def timed(engine, sites, size, rounds):
     return [seconds(engine, sites, os.urandom(size)) for _ in range(rounds)]
 
 
+def memory_mb(sites):
+    return round(max(psutil.Process(own.pid).memory_info().rss for own in sites.values()) / 1e6)
+
+
 def report(name, taken):
-    tenth = sorted(taken)[int(0.9 * len(taken))]
+    figures = {
+        "rounds": len(taken),
+        "median_ms": round(1000 * statistics.median(taken), 1),
+        "p90_ms": round(1000 * sorted(taken)[int(0.9 * len(taken))], 1),
+        "max_ms": round(1000 * max(taken), 1),
+    }
     print(
-        f"{name:>7}: median {1000 * statistics.median(taken):7.0f} ms, "
-        f"90 % {1000 * tenth:7.0f} ms, slowest {1000 * max(taken):7.0f} ms, {len(taken)} rounds"
+        f"{name:>7}: median {figures['median_ms']:7.0f} ms, 90 % {figures['p90_ms']:7.0f} ms, "
+        f"slowest {figures['max_ms']:7.0f} ms, {len(taken)} rounds"
     )
+    return figures
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--out", type=Path, help="file for the figures, JSON")
     return parser.parse_args()
 
 

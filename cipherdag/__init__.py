@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.errors import CipherdagError
     from cipherdag.feature_result import FeatureResult
     from cipherdag.federation import Federation, Site
@@ -25,6 +26,7 @@ __all__ = [
     "FedPC",
     "Federation",
     "Policy",
+    "RFcd",
     "Result",
     "Schema",
     "Site",
@@ -39,6 +41,7 @@ _HOMES = {
     "FedPC": "cipherdag.algorithms.fedpc",
     "Federation": "cipherdag.federation",
     "Policy": "cipherdag.sites.policy",
+    "RFcd": "cipherdag.algorithms.rfcd",
     "Result": "cipherdag.result",
     "Schema": "cipherdag.sites.schema",
     "Site": "cipherdag.federation",

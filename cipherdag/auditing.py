@@ -9,6 +9,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import LedgerError, OutputError
@@ -62,23 +64,26 @@ def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
 
     Raises:
         LedgerError: It is broken or signed by another key.
+        SiteNotReadyError: The folder is no site's.
     """
+    name = site.settings().name
     lines = _lines(site.ledger_path) if site.ledger_path.exists() else []
     if site.study_path.exists():
-        study = read_file(site.study_path, SignedStudy).study
-        identity = study.pinned[site.settings().name]
+        identity = read_file(site.study_path, SignedStudy).study.pinned[name]
     else:
         identity = site.identity().public
-    return lines, verify_ledger(lines, identity=identity.hex())
+    head = verify_ledger(lines, identity=identity.hex())
+    return lines, head if head.records else replace(head, site=name)
 
 
 def export(folder: Path, out: Path, kind: str) -> int:
     """Write a site's ledger, or a run's transcript, for an auditor.
 
     Args:
-        folder: A site's folder, or the folder of a coordinator's run.
+        folder: A site's folder, a site's exported ledger, or the folder of a coordinator's run.
         out: New file.
-        kind: ``jsonl``, which keeps chain and signatures, or ``csv``.
+        kind: ``jsonl``, which keeps chain and signatures; ``csv``; or, of a site's ledger, a page
+            to read, ``html``.
 
     Returns:
         Number of records.
@@ -89,20 +94,48 @@ def export(folder: Path, out: Path, kind: str) -> int:
     """
     if out.exists():
         raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    if (folder / "site.toml").exists():
-        lines, _ = site_ledger(SiteFolder(folder))
-        records: Sequence[msgspec.Struct] = read_releases(lines)
+    if folder.is_file() or (folder / "site.toml").exists():
+        count, text = _ledger_text(folder, kind)
     elif (folder / TRANSCRIPT).exists():
-        records = read_transcript(folder / TRANSCRIPT)
-        lines = (folder / TRANSCRIPT).read_text("utf-8").splitlines()
+        count, text = _transcript_text(folder / TRANSCRIPT, kind)
     else:
-        raise OutputError(f"{folder} is neither a site's folder nor that of a run")
+        raise OutputError(f"{folder} is neither a site's ledger or folder nor that of a run")
     try:
-        text = _csv(records) if kind == "csv" else "".join(line + "\n" for line in lines)
         out.write_text(text, encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{out} cannot be written: {error.strerror}") from error
-    return len(records)
+    return count
+
+
+def _ledger_text(source: Path, kind: str) -> tuple[int, str]:
+    """Number of records and text of a site's ledger, verified."""
+    pinned = source.is_dir()
+    if pinned:
+        lines, head = site_ledger(SiteFolder(source))
+    else:
+        lines = _lines(source)
+        head = verify_ledger(lines)
+    records = read_releases(lines)
+    if kind == "html":
+        from cipherdag.report.ledger_page import ledger_page
+
+        return len(records), ledger_page(records, head, pinned=pinned, written=datetime.now(UTC))
+    return len(records), _csv(records) if kind == "csv" else _joined(lines)
+
+
+def _transcript_text(path: Path, kind: str) -> tuple[int, str]:
+    if kind == "html":
+        raise OutputError(
+            "a page is made from a site's ledger, not from what the coordinator received",
+            remedy="Name a site's folder, or a ledger that a site exported.",
+        )
+    records = read_transcript(path)
+    lines = path.read_text("utf-8").splitlines()
+    return len(records), _csv(records) if kind == "csv" else _joined(lines)
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(line + "\n" for line in lines)
 
 
 def _heads(path: Path) -> dict[str, LedgerHead]:

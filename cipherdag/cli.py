@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag import errors
-from cipherdag.coordinator_cli import coordinator_run, register
-from cipherdag.fedcd_cli import coordinate_fedcd, run_fedcd, simulate_fedcd
+from cipherdag.coordinator_cli import register
+from cipherdag.fedcd_cli import run_fedcd, simulate_fedcd
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
-from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
+from cipherdag.resuming import resume_options, resume_or_command
+from cipherdag.rfcd_cli import run_rfcd, simulate_rfcd
+from cipherdag.running import (
+    FILE,
+    as_parameters,
+    progress_printer,
+    shared_options,
+    show,
+    site_names,
+)
 from cipherdag.site_cli import site
 
 if TYPE_CHECKING:
@@ -24,6 +33,7 @@ if TYPE_CHECKING:
     from cipherdag.federation import Federation
     from cipherdag.result import Result
 
+FEDPC_PARAMETERS = ("alpha", "sepset", "reference", "test", "max_cond_size")
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -66,9 +76,12 @@ fedpc_options = shared_options(
 )
 
 
-@cli.group()
-def run() -> None:
-    """Run an algorithm over several sites' files."""
+@cli.group(invoke_without_command=True)
+@resume_options
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over several sites' files, or go on with a coordinator's run."""
+    resume_or_command(context, **options)
 
 
 @cli.group()
@@ -136,6 +149,9 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     if source["algorithm"] == "fedcmfs":
         simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
+    elif source["algorithm"] == "rfcd":
+        simulate_it, run_it = simulate_rfcd, run_rfcd
+        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     elif source["algorithm"] == "fedcd":
         simulate_it, run_it = simulate_fedcd, run_fedcd
         options["interventions"] = None  # the saved schema marks the column
@@ -254,11 +270,19 @@ def graph() -> None:
 
 @graph.command("show")
 @click.argument("folder", type=FOLDER)
-def graph_show(folder: Path) -> None:
-    """Print the edges of a result folder."""
-    from cipherdag.result import read_graph
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
+@click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
+def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
+    """Print or draw the graph of a result folder."""
+    from cipherdag.result import export_graph, read_graph
 
-    click.echo(str(read_graph(folder)))
+    shown = read_graph(folder)
+    for kind, path in (("svg", svg), ("png", png)):
+        if path is not None:
+            export_graph(shown, kind, path)
+            click.echo(f"Wrote {path}")
+    if svg is None and png is None:
+        click.echo(str(shown))
 
 
 @graph.command("compare")
@@ -282,7 +306,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["graphml", "dot", "dagitty", "csv", "svg", "png"]),
+    type=click.Choice(["graphml", "gml", "dot", "dagitty", "csv", "svg", "png"]),
     required=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
@@ -294,20 +318,8 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
-def _algorithm(options: dict[str, Any]) -> FedPC:
-    from cipherdag.algorithms.fedpc import FedPC
-
-    size = options["max_cond_size"]
-    return FedPC(
-        alpha=options["alpha"],
-        sepset=options["sepset"],
-        reference=options["reference"],
-        test=options["test"],
-        max_cond_size=None if size == -1 else size,
-    )
-
-
 def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
+    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.result import writable_folder
 
     out, as_json = options["out"], options["as_json"]
@@ -315,16 +327,16 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         writable_folder(out)
     names = federation.sites[0].table.names
     truth = _edges(options["truth"], names) if options["truth"] else None
-    parameters = ("alpha", "sepset", "reference", "test", "max_cond_size")
+    chosen = {name: options[name] for name in FEDPC_PARAMETERS}
     source |= {
         "algorithm": "fedpc",
         "protection": options["protection"],
         "seed": options["seed"],
         "device": options["device"],
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
-        "parameters": {name: options[name] for name in parameters},
+        "parameters": chosen,
     }
-    algorithm = _algorithm(options)
+    algorithm = FedPC(**as_parameters(chosen))
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:
         result.save(out, truth=truth)
@@ -362,8 +374,15 @@ run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
 run.add_command(run_fedcd)
 simulate.add_command(simulate_fedcd)
-coordinator_run.add_command(coordinate_fedcd)
-register(cli, site=site, audit=audit, fedpc_options=fedpc_options)
+run.add_command(run_rfcd)
+simulate.add_command(simulate_rfcd)
+register(
+    cli,
+    site=site,
+    audit=audit,
+    fedpc_options=fedpc_options,
+    fedpc_parameters=FEDPC_PARAMETERS,
+)
 
 
 def main() -> None:

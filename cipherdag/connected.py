@@ -1,4 +1,4 @@
-"""A federation of real sites: the same run as in one process, over NVIDIA FLARE.
+"""A federation of real sites: the same run as in one process, over the study's engine.
 
 Leaks:
     The coordinator knows variables by identifier only; names stay at the sites.
@@ -15,31 +15,40 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cipherdag.enrolment import package_versions
-from cipherdag.errors import CohortError, PolicyRefusedError, ProtectionError
-from cipherdag.outcomes import asking_for_graph, named_details, named_graphs
+from cipherdag.errors import (
+    CohortError,
+    DifferencingError,
+    OutputError,
+    PolicyRefusedError,
+    ProtectionError,
+)
+from cipherdag.outcomes import asking, named_result
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
 from cipherdag.result import Result
 from cipherdag.sites.approvals import AWAITS
 from cipherdag.sites.ledger import LedgerHead
-from cipherdag.sites.result_file import ResultEdge, sign_result
+from cipherdag.sites.result_file import ResultEdge, ResultFeature, SignedResult, sign_result
 from cipherdag.sites.site_folder import locked
+from cipherdag.started_run import JOURNAL_FILE, StartedRun
+from cipherdag.study_engine import study_engine
 from cipherdag.transcript import TranscribingEngine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.fedcd import FedCD
-    from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.coordinating import CoordinatorFolder
+    from cipherdag.feature_result import FeatureResult
+    from cipherdag.outcomes import Algorithm
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.reports import RoundReport
     from cipherdag.sites.study import Study
 
 APPROVAL_PAUSE_S = 2.0
 RUN_LOCK = ".running"
+TRANSCRIPT_FILE = "transcript.jsonl"
 RESULT_FILE = "result.signed.json"
 
 
@@ -68,12 +77,13 @@ class ConnectedFederation:
 
     def run(
         self,
-        algorithm: FedPC | FedCD,
+        algorithm: Algorithm,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
-    ) -> Result:
+        begun: Callable[[Path], None] | None = None,
+    ) -> Result | FeatureResult:
         """Run one algorithm over all sites of the study.
 
         A transcript of what arrived, a journal and a signed result for the sites are written to
@@ -84,6 +94,7 @@ class ConnectedFederation:
             seed: Seed of everything that draws at random in the algorithm.
             progress: Called after every round.
             source: What a saved ``run.toml`` says of the run.
+            begun: Told the run's folder, before any site is asked; see `resume`.
 
         Returns:
             The result, with identifiers "1", "2", ... instead of names and without ledgers, which
@@ -91,70 +102,108 @@ class ConnectedFederation:
 
         Raises:
             CohortError: The study has fewer sites than it asks for.
+            SchemaError: FedCMFS, and the schema marks no label.
             ProtectionError: The study does not allow the protection.
             PrivacyError: A site refused, or a message was altered.
             SiteNotReadyError: A site is not ready.
             SiteUnreachableError: The server or too many sites do not answer.
         """
+        self._check(self.study, self.protection)
+        folder = self._new_run()
+        started = StartedRun(
+            algorithm=algorithm.name,
+            parameters=asdict(algorithm),
+            protection=self.protection,
+            seed=seed,
+            source=dict(source or {}),
+        )
+        started.write(folder)
+        if begun is not None:
+            begun(folder)
+        return self._carry_on(folder, started, progress)
+
+    def resume(
+        self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
+    ) -> Result | FeatureResult:
+        """Go on with a run whose coordinator crashed, or that stopped for want of sites.
+
+        Rounds that ended are not asked again. The one that was under way is asked again by the
+        same bytes, to which the sites give the same replies. A site that was restarted since holds
+        no keys of the run: it counts as one that left.
+
+        Args:
+            folder: The run's folder under ``runs/``.
+            progress: Called after every round that ends from now on.
+
+        Raises:
+            OutputError: The folder is no run's, the run has ended, or it was started over other
+                sites than the study now has.
+            CipherdagError: As `run`.
+        """
+        started = StartedRun.read(folder)
+        if (folder / RESULT_FILE).exists():
+            raise OutputError(f"the run in {folder} has ended", remedy="Its result lies there.")
+        self._check(self.study, started.protection)
+        return self._carry_on(folder, started, progress)
+
+    def _carry_on(
+        self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
+    ) -> Result | FeatureResult:
+        """A run from its journal on, which is empty for a new one."""
         study = self.study
-        self._check(study)
-        from cipherdag.protocol.engines.nvflare import FlareEngine
-        from cipherdag.protocol.engines.nvflare_admin import end_orphans
+        with (
+            locked(self.folder.path / RUN_LOCK),
+            study_engine(self.folder, study, start_s=self.start_s) as engine,
+        ):
+            transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
+            return self.learn(study, transcribed, folder, started, progress)
 
-        run_folder = self._new_run()
-        names = [site.name for site in study.sites]
-        kit = self.folder.kit("admin")
-        with locked(self.folder.path / RUN_LOCK):
-            end_orphans(kit)
-            with FlareEngine(kit, sites=names, start_s=self.start_s) as engine:
-                transcribed = TranscribingEngine(engine, run_folder / "transcript.jsonl")
-                return self._run(study, transcribed, run_folder, algorithm, seed, progress, source)
-
-    def _run(
+    def learn(
         self,
         study: Study,
         engine: Engine,
-        run_folder: Path,
-        algorithm: FedPC | FedCD,
-        seed: int,
+        folder: Path,
+        started: StartedRun,
         progress: Callable[[RoundReport], None] | None,
-        source: Mapping[str, Any] | None,
-    ) -> Result:
-        started = time.perf_counter()
+    ) -> Result | FeatureResult:
+        """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
+        begun = time.perf_counter()
+        algorithm = started.make_algorithm()
         session = Session(
             engine,
             self.folder.identity(),
             [Member(name=site.name, identity=site.identity) for site in study.sites],
-            protection=self.protection,
+            protection=started.protection,
             algorithm=algorithm.name,
             timeout_s=self.timeout_s,
             progress=progress,
-            journal=Journal(run_folder / "journal.jsonl"),
+            journal=Journal(folder / JOURNAL_FILE),
         )
         n_variables = self._open(session)
         outcome = session.run(
-            asking_for_graph(
-                algorithm, n_variables=n_variables, n_sites=len(study.sites), seed=seed
+            asking(
+                algorithm,
+                n_variables=n_variables,
+                n_sites=len(study.sites),
+                labels=session.labels,
+                seed=started.seed,
             )
         )
         closed = session.finish()
         identifiers = tuple(str(number) for number in range(1, n_variables + 1))
-        graph, dag, note = named_graphs(outcome, identifiers)
-        result = Result(
+        result = named_result(
+            outcome,
+            identifiers,
             algorithm=algorithm.name,
             parameters=asdict(algorithm),
-            protection=self.protection,
-            graph=graph,
-            dag=dag,
-            dag_note=note,
-            details=named_details(outcome, identifiers),
+            protection=started.protection,
             identifiers={name: name for name in identifiers},
             sites=tuple(study.pinned),
             rounds=session.rounds,
-            seconds=time.perf_counter() - started,
+            seconds=time.perf_counter() - begun,
             bytes_sent_per_site=session.bytes_sent_per_site,
             dropouts=session.dropouts,
-            seed=seed,
+            seed=started.seed,
             versions=package_versions(),
             ledgers={},
             heads={
@@ -163,9 +212,9 @@ class ConnectedFederation:
                 )
                 for name, last in closed.items()
             },
-            source=dict(source or {}),
+            source=started.source,
         )
-        self._write(run_folder, study, result)
+        self._write(folder, study, result)
         return result
 
     def _open(self, session: Session) -> int:
@@ -175,18 +224,19 @@ class ConnectedFederation:
             try:
                 return session.open()
             except PolicyRefusedError as refusal:
-                if refusal.message != AWAITS or time.monotonic() >= deadline:
+                awaits = refusal.message == AWAITS or isinstance(refusal, DifferencingError)
+                if not awaits or time.monotonic() >= deadline:
                     raise
                 time.sleep(APPROVAL_PAUSE_S)
 
-    def _check(self, study: Study) -> None:
+    def _check(self, study: Study, protection: Protection) -> None:
         if len(study.sites) < study.min_sites:
             raise CohortError(
                 f"the study has {len(study.sites)} sites, it asks for {study.min_sites}",
                 remedy="Enrol more sites with `cipherdag coordinator approve`.",
             )
-        if self.protection not in study.protections:
-            raise ProtectionError(f"the study does not allow the protection '{self.protection}'")
+        if protection not in study.protections:
+            raise ProtectionError(f"the study does not allow the protection '{protection}'")
 
     def _new_run(self) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -194,12 +244,28 @@ class ConnectedFederation:
         folder.mkdir(mode=0o700, parents=True)
         return folder
 
-    def _write(self, folder: Path, study: Study, result: Result) -> None:
+    def _write(self, folder: Path, study: Study, result: Result | FeatureResult) -> None:
         """The signed result for the sites, and the same as an ordinary result folder."""
-        edges = tuple(
-            ResultEdge(int(edge.source), int(edge.target), edge.mark) for edge in result.graph.edges
-        )
-        signed = sign_result(
+        signed = self._signed(study, result)
+        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
+        (folder / RESULT_FILE).write_bytes(content + b"\n")
+        result.save(folder)
+
+    def _signed(self, study: Study, result: Result | FeatureResult) -> SignedResult:
+        edges: tuple[ResultEdge, ...] = ()
+        features: tuple[ResultFeature, ...] = ()
+        if isinstance(result, Result):
+            edges = tuple(
+                ResultEdge(int(edge.source), int(edge.target), edge.mark)
+                for edge in result.graph.edges
+            )
+        else:
+            features = tuple(
+                ResultFeature(int(label), int(own.feature), own.strength, own.p_value)
+                for label, chosen in result.features.items()
+                for own in chosen
+            )
+        return sign_result(
             self.folder.identity(),
             study=study,
             algorithm=result.algorithm,
@@ -207,7 +273,5 @@ class ConnectedFederation:
             rounds=len(result.rounds),
             variables=len(result.identifiers),
             edges=edges,
+            features=features,
         )
-        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
-        (folder / RESULT_FILE).write_bytes(content + b"\n")
-        result.save(folder)

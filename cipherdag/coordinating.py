@@ -2,8 +2,10 @@
 
     coordinator.toml    name of the study, address, minimum and protections
     keys/identity.pem   the key that signs studies and messages
-    authority/          FLARE's root certificate and key
+    authority/          FLARE's root certificate and key; not with PySyft, nor are
     server/  admin/     the start-up kits of the server and of the coordinator's user
+    keys/datasites.pem  with PySyft, the key that signs calls to Datasites
+    tls/                with PySyft, what `datasites` says
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
     approvals/          one file per site, to be sent
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from cipherdag.certificates import check_certificate_request, read_archive
+from cipherdag.datasites import make_datasite_key
 from cipherdag.enrolment import require_flare
 from cipherdag.errors import (
     CohortError,
@@ -41,6 +44,7 @@ from cipherdag.sites.policy import PROTECTIONS
 from cipherdag.sites.site_folder import is_locked, locked, write_private
 from cipherdag.sites.study import (
     FORMAT,
+    EngineName,
     Request,
     SignedStudy,
     Study,
@@ -52,17 +56,16 @@ from cipherdag.sites.study import (
     check_study_name,
     coordinator_fingerprint,
     read_file,
-    root_hex,
     sign_study,
     write_file,
 )
+from cipherdag.study_engine import make_flare_kits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cipherdag.protocol.engines.nvflare_kit import Kit
 
-ORGANISATION = "coordinator"
 SERVER_LOCK = ".started"
 
 
@@ -74,6 +77,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     port: int
     min_sites: int
     protections: tuple[str, ...]
+    engine: EngineName = "flare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,11 @@ class CoordinatorFolder:
         path: Path,
         *,
         study: str,
-        host: str,
-        port: int,
+        host: str = "",
+        port: int = 0,
         min_sites: int = 3,
         protections: Sequence[str] = ("masking", "bfv"),
+        engine: EngineName = "flare",
     ) -> Self:
         """Make a coordinator: its keys, authority and kits, and a study without sites.
 
@@ -102,15 +107,17 @@ class CoordinatorFolder:
             port: Its one port.
             min_sites: Fewest sites of a run.
             protections: What a run may use.
+            engine: ``syft`` connects to the sites' Datasites and takes no address of its own.
 
         Raises:
             ParameterError: A name, the address, the minimum or a protection cannot be used.
             OutputError: The folder exists and is not empty.
             SiteNotReadyError: FLARE is not installed, or failed.
         """
-        require_flare()
         check_study_name(study)
-        check_address(host, port)
+        if engine == "flare":
+            require_flare()
+            check_address(host, port)
         if min_sites < 2:  # noqa: PLR2004
             raise ParameterError("the sum over one site is that site's own answer")
         if not protections or not set(protections) <= PROTECTIONS | {"none"}:
@@ -123,9 +130,13 @@ class CoordinatorFolder:
                 "port": port,
                 "min_sites": min_sites,
                 "protections": sorted(set(protections)),
+                "engine": engine,
             }
         )
-        folder._make_kits(study, host, port)
+        if engine == "flare":
+            make_flare_kits(path, study=study, host=host, port=port)
+        else:
+            make_datasite_key(path)
         folder._issue(sites=(), revoked=(), version=1)
         return folder
 
@@ -202,7 +213,10 @@ class CoordinatorFolder:
                 site=request.name,
                 remedy="Have the site correct study in site.toml and send a new request.",
             )
-        check_certificate_request(request)
+        if study.engine == "flare":
+            check_certificate_request(request)
+        elif not request.datasite:
+            raise ParameterError("the request names no Datasite", site=request.name)
         if request.name.lower() in {name.lower() for name in study.revoked}:
             raise PolicyRefusedError(
                 "the site was revoked", site=request.name, remedy="Enrol it under another name."
@@ -236,8 +250,11 @@ class CoordinatorFolder:
         with locked(self.path / ".lock"):
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
-            for request in new:
-                self._certify(request)
+            # a site that is known may have moved its Datasite
+            for request in new if study.engine == "flare" else requests:
+                if study.engine == "flare":
+                    self._certify(request)
+                write_file(self.path / "sites" / f"{request.name}.request", request)
             sites = (*study.sites, *(StudySite(r.name, r.identity) for r in new))
             if new:
                 self._issue(sites=sites, revoked=study.revoked, version=study.version + 1)
@@ -256,12 +273,11 @@ class CoordinatorFolder:
             ParameterError: There is no such site.
             SiteUnreachableError: The server runs and did not obey; the study is changed already.
         """
+        self.study()
         with locked(self.path / ".lock"):
             study = self.study()
             if name not in study.pinned:
                 raise ParameterError(f"the study has no site '{name[:80]}'")
-            from cipherdag.protocol.engines.nvflare_admin import shut_out, write_shut_out
-
             self._issue(
                 sites=tuple(site for site in study.sites if site.name != name),
                 revoked=(*study.revoked, name),
@@ -269,10 +285,16 @@ class CoordinatorFolder:
             )
             (self.path / "approvals" / f"{name}.approval").unlink(missing_ok=True)
             approvals = self._approvals()
-            write_shut_out(self.path / "server" / "kit", self.study().revoked)
-            if self.running:
-                shut_out(self.kit("admin"), name)
+            if study.engine == "flare":
+                self._shut_out(name)
             return approvals
+
+    def _shut_out(self, name: str) -> None:
+        from cipherdag.protocol.engines.nvflare_admin import shut_out, write_shut_out
+
+        write_shut_out(self.path / "server" / "kit", self.study().revoked)
+        if self.running:
+            shut_out(self.kit("admin"), name)
 
     def start(self, *, stopped: Callable[[float], bool]) -> None:
         """Run the FLARE server until ``stopped`` says so.
@@ -281,9 +303,15 @@ class CoordinatorFolder:
             stopped: Waits for some seconds and says whether to stop.
 
         Raises:
+            ParameterError: The study's engine is PySyft, which has no server.
             SiteNotReadyError: It runs already.
             SiteUnreachableError: It ended by itself, as when its port is taken.
         """
+        if self.study().engine == "syft":
+            raise ParameterError(
+                "a study over PySyft has no server to start",
+                remedy="Start the sites; `cipherdag coordinator run` then connects to them.",
+            )
         from cipherdag.protocol.engines.nvflare_admin import write_shut_out
         from cipherdag.protocol.engines.nvflare_kit import KitProcess
 
@@ -314,24 +342,6 @@ class CoordinatorFolder:
             raise OutputError(f"{self.path} cannot be made: {error.strerror}") from error
         SigningIdentity.generate().save(self.identity_path)
 
-    def _make_kits(self, study: str, host: str, port: int) -> None:
-        from cipherdag.protocol.engines import nvflare_kit as kits
-        from cipherdag.protocol.engines.nvflare_admin import allow_shutting_out
-
-        authority = self.path / "authority"
-        fingerprint = kits.open_authority(authority, project=study, host=host, port=port)
-        (self.path / "root").write_text(root_hex(fingerprint) + "\n", "utf-8")
-        parties = {
-            "server": kits.Party(host, "server", ORGANISATION),
-            "admin": kits.Party(f"coordinator@{study}.local", "admin", ORGANISATION),
-        }
-        for name, party in parties.items():
-            request = kits.request_kit(self.path / name, party, project=study)
-            signed = kits.approve_kit(authority, request)
-            kit = kits.assemble_kit(self.path / name, party, signed, fingerprint=fingerprint)
-            if name == "server":
-                allow_shutting_out(kit)
-
     def _settings(self) -> _Settings:
         path = self.path / "coordinator.toml"
         try:
@@ -357,6 +367,7 @@ class CoordinatorFolder:
             protections=settings.protections,
             sites=sites,
             revoked=revoked,
+            engine=settings.engine,
         )
         signed = sign_study(identity, study)
         check_study(signed)
@@ -372,7 +383,6 @@ class CoordinatorFolder:
         about = msgspec.json.decode(read_archive(signed)["signed.json"])
         if (about["name"], about["cert_type"]) != (request.name, "client"):
             raise SignatureError("FLARE signed another certificate than asked", site=request.name)
-        write_file(self.path / "sites" / f"{request.name}.request", request)
         (self.path / "sites" / f"{request.name}.certificate.zip").write_bytes(signed)
 
     def _approvals(self) -> dict[str, Path]:
@@ -380,7 +390,8 @@ class CoordinatorFolder:
         identity = self.identity()
         written: dict[str, Path] = {}
         for site in signed.study.sites:
-            certificate = (self.path / "sites" / f"{site.name}.certificate.zip").read_bytes()
+            archive = self.path / "sites" / f"{site.name}.certificate.zip"
+            certificate = archive.read_bytes() if signed.study.engine == "flare" else b""
             written[site.name] = self.path / "approvals" / f"{site.name}.approval"
             approval = approve(identity, site=site.name, signed=signed, certificate=certificate)
             write_file(written[site.name], approval)

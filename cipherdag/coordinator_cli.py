@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cipherdag.connected_cli import run_command
+from cipherdag.fedcd_cli import FEDCD_PARAMETERS, fedcd_options
+from cipherdag.fedcmfs_cli import FEDCMFS_PARAMETERS, fedcmfs_options
+from cipherdag.resuming import resume_options, resume_or_command
+from cipherdag.rfcd_cli import RFCD_PARAMETERS, rfcd_options
 from cipherdag.site_cli import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
-    from cipherdag.protocol.reports import RoundReport
+    from cipherdag.sites.study import EngineName
 
-NOT_CONNECTED = frozenset({"schema", "device", "truth"})  # options of runs in one process
+EXISTING = click.Path(exists=True, path_type=Path)
 
 
 @click.group()
@@ -24,15 +28,18 @@ def coordinator() -> None:
     """The coordinator's side: open a study, enrol sites, run, shut a site out."""
 
 
-@coordinator.group("run")
-def coordinator_run() -> None:
-    """Run an algorithm over the enrolled sites."""
+@coordinator.group("run", invoke_without_command=True)
+@resume_options
+@click.pass_context
+def coordinator_run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over the enrolled sites, or go on with a run that was cut short."""
+    resume_or_command(context, **options)
 
 
 @coordinator.command("new")
-@in_folder
+@click.option("--dir", "folder", type=FOLDER, default=".", help="New folder; this one if absent.")
 @click.option("--study", required=True, help="Name of the study.")
-@click.option("--host", required=True, help="Host name at which sites reach this machine.")
+@click.option("--host", default="", help="Host name at which sites reach this machine.")
 @click.option("--port", type=int, default=8002, show_default=True, help="The one port.")
 @click.option("--min-sites", type=int, default=3, show_default=True, help="Fewest sites of a run.")
 @click.option(
@@ -44,11 +51,29 @@ def coordinator_run() -> None:
     show_default=True,
     help="What runs may use.",
 )
-def coordinator_new(folder: Path, protections: tuple[str, ...], **settings: Any) -> None:
-    """Open a study in a new folder: key, certificate authority, and kits of the server."""
+@click.option(
+    "--engine",
+    type=click.Choice(["flare", "syft"]),
+    default="flare",
+    show_default=True,
+    help="Sites connect here over FLARE, which needs --host; or this connects to PySyft Datasites.",
+)
+def coordinator_new(
+    folder: Path,
+    protections: tuple[str, ...],
+    host: str,
+    port: int,
+    engine: EngineName,
+    **settings: Any,
+) -> None:
+    """Open a study in a new folder: keys, and with FLARE the authority and kits of the server."""
+    if (engine == "flare") != bool(host):
+        raise click.UsageError("--host is needed with --engine flare, and with that alone")
+    if engine == "flare":
+        settings |= {"host": host, "port": port}
     from cipherdag.coordinating import CoordinatorFolder
 
-    made = CoordinatorFolder.create(folder, protections=protections, **settings)
+    made = CoordinatorFolder.create(folder, protections=protections, engine=engine, **settings)
     click.echo(f"Made {made.path}. Every site needs, read aloud and not by e-mail:")
     click.echo(f"  the coordinator's fingerprint  {made.fingerprint}")
 
@@ -78,7 +103,7 @@ def coordinator_approve(
 
 @coordinator.command("sites")
 @in_folder
-@click.option("--live", is_flag=True, help="Ask the running server who is connected.")
+@click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
 @as_json_option
 def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
@@ -101,6 +126,8 @@ def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
     click.echo(f"study '{study.name}', version {study.version}, coordinator {own.fingerprint}")
     for row in rows:
         click.echo(f"  {row['site']:<20} {row['state']:<10} {row['fingerprint']}")
+    if connected is not None:
+        click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
 
 
 @coordinator.command("revoke")
@@ -118,7 +145,7 @@ def coordinator_revoke(name: str, folder: Path) -> None:
 @coordinator.command("start")
 @in_folder
 def coordinator_start(folder: Path) -> None:
-    """Run the FLARE server, until stopped (Ctrl-C or SIGTERM)."""
+    """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
     from cipherdag.coordinating import CoordinatorFolder
 
     until_stopped(
@@ -128,18 +155,22 @@ def coordinator_start(folder: Path) -> None:
 
 
 @click.command("export")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING)
 @click.option("--out", type=NEW_FILE, required=True, help="File to write.")
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["jsonl", "csv"]),
+    type=click.Choice(["jsonl", "csv", "html"]),
     default="jsonl",
     show_default=True,
-    help="jsonl keeps chain and signatures; csv is for reading.",
+    help="jsonl keeps chain and signatures; csv is for tables; html is a page for the "
+    "data-protection officer.",
 )
 def audit_export(folder: Path, out: Path, kind: str) -> None:
-    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file."""
+    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
+
+    FOLDER may also be a ledger that a site exported.
+    """
     from cipherdag.auditing import export
 
     click.echo(f"Wrote {export(folder, out, kind)} records to {out}")
@@ -151,74 +182,19 @@ def register(
     site: click.Group,
     audit: click.Group,
     fedpc_options: Callable[[Callable[..., None]], Callable[..., None]],
+    fedpc_parameters: Sequence[str],
 ) -> None:
     """Add these commands and the site's to the command line."""
-    decorated = fedpc_options(_run_fedpc)
-    parameters: list[click.Parameter] = decorated.__click_params__  # type: ignore[attr-defined]
-    parameters[:] = [p for p in parameters if p.name not in NOT_CONNECTED]
-    coordinator_run.command("fedpc")(decorated)
+    for name, options, parameters in (
+        ("fedpc", fedpc_options, fedpc_parameters),
+        ("fedcmfs", fedcmfs_options, FEDCMFS_PARAMETERS),
+        ("rfcd", rfcd_options, RFCD_PARAMETERS),
+        ("fedcd", fedcd_options, FEDCD_PARAMETERS),
+    ):
+        coordinator_run.add_command(run_command(name, options, parameters))
     cli.add_command(site)
     cli.add_command(coordinator)
     audit.add_command(audit_export)
-
-
-@in_folder
-@click.option("--timeout", type=float, default=600.0, show_default=True, help="Seconds per step.")
-@click.option(
-    "--wait-for-approval",
-    "approval_s",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Seconds to wait for sites where a person approves every run.",
-)
-def _run_fedpc(folder: Path, *, timeout: float, approval_s: float, **options: Any) -> None:
-    """FedPC over the enrolled sites; names stay there, the result speaks of identifiers."""
-    from cipherdag.algorithms.fedpc import FedPC
-    from cipherdag.federation import Federation
-    from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading, result_lines, round_line
-
-    if options["out"] is not None:
-        writable_folder(options["out"])
-    as_json, size = options["as_json"], options["max_cond_size"]
-    federation = Federation.connect(
-        folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
-    )
-    chosen = {name: options[name] for name in ("alpha", "sepset", "reference", "test")}
-    algorithm = FedPC(**chosen, max_cond_size=None if size == -1 else size)
-
-    def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
-
-    if not as_json:
-        click.echo(heading("FedPC", len(federation.study.sites), federation.protection))
-    result = federation.run(
-        algorithm,
-        seed=options["seed"],
-        progress=progress,
-        source=_source(folder, options, chosen | {"max_cond_size": size}),
-    )
-    if options["out"] is not None:
-        result.save(options["out"])
-    if as_json:
-        click.echo(json.dumps({"result": result.to_dict()}))
-        return
-    click.echo("\n".join(result_lines(result)))
-    click.echo(f"Journal, transcript and the signed result for the sites: {federation.folder.runs}")
-
-
-def _source(
-    folder: Path, options: Mapping[str, Any], parameters: Mapping[str, Any]
-) -> dict[str, Any]:
-    return {
-        "command": "coordinator run",
-        "folder": str(folder.resolve()),
-        "algorithm": "fedpc",
-        "protection": options["protection"],
-        "seed": options["seed"],
-        "parameters": dict(parameters),
-    }
 
 
 def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:
@@ -250,6 +226,11 @@ def _list_approvals(approvals: Mapping[str, Path]) -> None:
 
 
 def _connected(own: Any) -> set[str]:
+    study = own.study()
+    if study.engine == "syft":
+        from cipherdag.datasites import answering_sites
+
+        return answering_sites(own.path, study)
     from cipherdag.protocol.engines.nvflare_admin import connected_sites
 
     return set(connected_sites(own.kit("admin")))

@@ -6,31 +6,36 @@ colour. The same graph gives the same SVG bytes under the same version of matplo
 
 from __future__ import annotations
 
-import unicodedata
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.communities import MOST_VARIABLES, overview
 from cipherdag.errors import OutputError
 from cipherdag.layout import BOX_HEIGHT, layered
+from cipherdag.lettering import box_width, cut, text_width
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.path import Path as Curve
 
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.communities import Overview
     from cipherdag.layout import Layout
 
 FloatArray = NDArray[np.float64]
 
 FONT_SIZE = 11.0
-LONGEST_LABEL = 40
 MARGIN = 14.0
 NOTE, NOTE_SIZE = "plain line: direction not determined", 9.0
+COLLAPSED_NOTE = "a box: variables with many edges among them; plain line: edges both ways"
 HEAD_LENGTH, HEAD_WIDTH = 9.0, 7.5
 INK, BORDER, FILL = "#1b2a41", "#4a6fa5", "#eef4fc"
 DIRECTED, UNDIRECTED = "#34495e", "#c8590a"
@@ -39,33 +44,55 @@ PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
 FORMATS = (".svg", ".png", ".pdf")
 
 
-def draw(graph: CausalGraph, path: str | Path) -> None:
+def draw(graph: CausalGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     """Draw a graph into a file.
 
     Args:
         graph: The graph.
         path: The file; its ending chooses the format: ``.svg``, ``.png`` or ``.pdf``.
+        most: With more variables than this, communities are drawn in place of variables.
 
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
     """
-    file = Path(path)
-    kind = file.suffix.lower()
-    if kind not in FORMATS:
-        raise OutputError(f"no picture format '{kind}'", remedy="Use .svg, .png or .pdf.")
-    _draw(graph, file, kind[1:])
+    draw_as(graph, path, Path(path).suffix.lower().removeprefix("."), most=most)
 
 
-def draw_svg(graph: CausalGraph, path: str | Path) -> None:
-    """Draw a graph into an SVG file, whatever the file's ending.
+def draw_as(graph: CausalGraph, path: str | Path, kind: str, *, most: int = MOST_VARIABLES) -> None:
+    """Draw a graph as ``svg``, ``png`` or ``pdf`` into a file with any ending; see `draw`."""
+    if f".{kind}" not in FORMATS:
+        raise OutputError(f"no picture format '.{kind}'", remedy="Use .svg, .png or .pdf.")
+    with _settings():
+        figure = _figure(graph, most)
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+        longest = max(figure.get_size_inches())
+        dpi = min(PNG_DPI, MOST_PIXELS / longest) if kind == "png" else POINTS_PER_INCH
+        try:
+            figure.savefig(path, format=kind, dpi=dpi, metadata=metadata)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def plot(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Figure:
+    """The drawing as a matplotlib figure, to show in a notebook or to save.
+
+    Args:
+        graph: The graph.
+        most: With more variables than this, communities are drawn in place of variables.
+
+    Returns:
+        A figure of its own, in no window; its size fits the graph.
 
     Raises:
-        OutputError: matplotlib is not installed, or the file cannot be written.
+        OutputError: matplotlib is not installed.
     """
-    _draw(graph, Path(path), "svg")
+    with _settings():
+        return _figure(graph, most)
 
 
-def _draw(graph: CausalGraph, file: Path, kind: str) -> None:
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Settings under which every machine draws the same."""
     try:
         import matplotlib as mpl
         from matplotlib.backends import backend_agg  # noqa: F401  (fail here, not while drawing)
@@ -74,8 +101,6 @@ def _draw(graph: CausalGraph, file: Path, kind: str) -> None:
             "drawing needs matplotlib, which is not installed",
             remedy="pip install 'cipherdag[plot]'",
         ) from error
-    labels = [_label(name) for name in graph.nodes]
-    widths = [FONT_SIZE * (_text_width(label) + 1.6) for label in labels]
     settings: dict[Any, object] = {
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
@@ -88,21 +113,19 @@ def _draw(graph: CausalGraph, file: Path, kind: str) -> None:
     with mpl.rc_context(settings), warnings.catch_warnings():
         # names in scripts that the font lacks: an SVG viewer has its own font for them
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
-        figure = _figure(graph, labels, widths, layered(graph.arcs, widths))
-        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-        longest = max(figure.get_size_inches())
-        dpi = min(PNG_DPI, MOST_PIXELS / longest) if kind == "png" else POINTS_PER_INCH
-        try:
-            figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
-        except OSError as error:
-            raise OutputError(f"{file} cannot be written: {error.strerror}") from error
+        yield
 
 
-def _figure(graph: CausalGraph, labels: list[str], widths: list[float], layout: Layout) -> Figure:
+def _figure(whole: CausalGraph, most: int) -> Figure:
     from matplotlib.figure import Figure
 
-    note = NOTE if graph.undirected else ""
-    width = max(layout.size[0], BOX_HEIGHT, _text_width(note) * NOTE_SIZE) + 2 * MARGIN
+    shown = overview(whole, most=most)
+    graph = shown.graph
+    labels = [cut(name) for name in graph.nodes]
+    widths = [box_width(label, FONT_SIZE) for label in labels]
+    layout = layered(graph.arcs, widths)
+    note = _note(shown)
+    width = max(layout.size[0], BOX_HEIGHT, text_width(note) * NOTE_SIZE) + 2 * MARGIN
     height = max(layout.size[1], BOX_HEIGHT) + 2 * MARGIN + (2 * NOTE_SIZE if note else 0.0)
     figure = Figure(figsize=(width / POINTS_PER_INCH, height / POINTS_PER_INCH), facecolor="white")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
@@ -113,6 +136,13 @@ def _figure(graph: CausalGraph, labels: list[str], widths: list[float], layout: 
     _add_boxes(axes, labels, widths, layout.centres)
     axes.text(0.0, height - 1.5 * MARGIN, note, color=UNDIRECTED, fontsize=NOTE_SIZE)
     return figure
+
+
+def _note(shown: Overview) -> str:
+    """What the lines and boxes mean, where that needs saying."""
+    if shown.collapsed:
+        return COLLAPSED_NOTE
+    return NOTE if shown.graph.undirected else ""
 
 
 def _add_edges(axes: Axes, graph: CausalGraph, layout: Layout) -> None:
@@ -183,24 +213,3 @@ def _head(tip: FloatArray, direction: float) -> FloatArray:
     """An arrowhead that points down (1) or up (-1), shape (3, 2)."""
     back = tip[1] - direction * HEAD_LENGTH
     return np.array([tip, (tip[0] - HEAD_WIDTH / 2, back), (tip[0] + HEAD_WIDTH / 2, back)])
-
-
-def _label(name: str) -> str:
-    return name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
-
-
-def _text_width(text: str) -> float:
-    """Width in units of the font size, close to that of DejaVu Sans, without asking a font."""
-    return sum(_character_width(character) for character in text)
-
-
-def _character_width(character: str) -> float:
-    if unicodedata.combining(character):
-        return 0.0
-    if unicodedata.east_asian_width(character) in "WF":
-        return 1.0
-    if character in "iljtfrI.,:;'|!()[] ":
-        return 0.4
-    if character in "mwMW@%":
-        return 0.95
-    return 0.71 if character.isupper() else 0.62

@@ -1,11 +1,15 @@
-"""A site's way into a study: request, activation, start. FLARE's provisioning does certificates.
+"""A site's way into a study: request, activation, start, with either engine.
+
+With NVIDIA FLARE its own provisioning does the certificates. With PySyft a request names the
+address of the site's Datasite, and the signed study the key that signs the coordinator's calls.
 
 Leaks:
-    The request: a name, an organisation, public keys and versions of packages.
+    The request: a name, an organisation, public keys, the Datasite's address, versions of packages.
 """
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +24,8 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
+from cipherdag.protocol.site_log import log_into
+from cipherdag.sites.onboarding import KeptSite
 from cipherdag.sites.site_folder import SiteFolder, locked
 from cipherdag.sites.study import (
     Approval,
@@ -40,8 +46,12 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
+    from cipherdag.sites.site_folder import SiteSettings
+    from cipherdag.sites.study import EngineName
+
 PACKAGES = ("cipherdag", "nvflare", "torch", "tenseal")
 START_LOCK = ".started"
+IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +102,18 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
         The file and its content.
 
     Raises:
-        SiteNotReadyError: The settings are not valid, or FLARE is not installed.
+        SiteNotReadyError: The settings are not valid, or FLARE is needed and not installed.
     """
-    require_flare()
-    from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
-
     settings = site.settings()
-    archive = site.transport / "request" / f"{settings.name}.request.zip"
-    if not archive.exists():
-        party = Party(settings.name, "client", settings.organisation)
-        request_kit(site.transport, party, project=settings.study)
-        site.transport.chmod(0o700)
+    datasite = settings.datasite
     request = new_request(
         site.identity(),
         name=settings.name,
         organisation=settings.organisation,
         study=settings.study,
-        certificate_request=archive.read_bytes(),
+        certificate_request=b"" if datasite is not None else _certificate_request(site, settings),
         versions=package_versions(),
+        datasite="" if datasite is None else datasite.url,
     )
     path = out or site.path / f"{settings.name}.request"
     write_file(path, request)
@@ -134,9 +138,10 @@ def activate(
         SiteNotReadyError: Settings and study contradict each other, or a key is open to others.
         MalformedMessageError: It is not an approval.
     """
-    require_flare()
+    settings = site.settings()
     site.check_keys()
-    settings, identity = site.settings(), site.identity()
+    identity = site.identity()
+    own: EngineName = "flare" if settings.datasite is None else "syft"
     approval = read_file(path, Approval)
     study = check_approval(
         approval,
@@ -150,14 +155,23 @@ def activate(
             "the study is not the one with this fingerprint",
             remedy="Stop: the coordinator gave two sites different studies, or one is older.",
         )
-    if settings.host and (settings.host, settings.port) != (study.host, study.port):
+    if study.engine != own:
+        raise SiteNotReadyError(
+            f"the study's engine is '{study.engine}', site.toml is made for '{own}'",
+            remedy="Make the site anew for the study's engine: with --datasite for 'syft'.",
+        )
+    if (
+        own == "flare"
+        and settings.host
+        and (settings.host, settings.port) != (study.host, study.port)
+    ):
         raise SiteNotReadyError(
             f"site.toml names the coordinator {settings.host}:{settings.port}, the study names "
             f"{study.host}:{study.port}",
             remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
         )
     before = _active(site, study)
-    if not site.kit.exists():
+    if own == "flare" and not site.kit.exists():
         _assemble(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
     old = set(before.pinned) if before is not None else set()
@@ -169,7 +183,10 @@ def activate(
 
 
 def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
-    """Run the site's client until ``stopped`` says so.
+    """Run the site, and its FLARE client or its PySyft Datasite, until ``stopped`` says so.
+
+    Data, keys and sessions stay in this process; the client's job processes ask it by a socket, so
+    that a run goes on when the coordinator starts its job anew.
 
     Args:
         site: The site's folder, activated.
@@ -180,14 +197,28 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
             others, or it runs already.
         SiteUnreachableError: The client ended by itself, as when the server does not admit it.
     """
-    require_flare()
-    from cipherdag.protocol.engines.nvflare_kit import Kit, KitProcess
-
-    site.study()
+    study, datasite = site.study(), site.settings().datasite
     site.policy()
     site.check_keys()
-    with locked(site.path / START_LOCK), KitProcess(Kit.load(site.kit)) as client:
+    if datasite is not None:
+        from cipherdag.datasites import run_datasite
+
+        with locked(site.path / START_LOCK):
+            run_datasite(site, datasite, study, stopped=stopped)
+        return
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Kit, KitProcess
+    from cipherdag.protocol.engines.site_socket import SiteSocket
+
+    with contextlib.ExitStack() as up:
+        up.enter_context(locked(site.path / START_LOCK))
+        log_into(site.log_path)
+        kept = KeptSite(site.path)
+        up.callback(kept.close)
+        up.enter_context(SiteSocket(site.path, kept.handle))
+        client = up.enter_context(KitProcess(Kit.load(site.kit)))
         while not stopped(0.2):
+            kept.forget_idle(IDLE_S)
             if not client.running:
                 raise SiteUnreachableError(
                     "the client has ended: the server did not admit it, or is not there",
@@ -217,7 +248,21 @@ def _active(site: SiteFolder, study: Study) -> Study | None:
     return before
 
 
+def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:
+    """FLARE's request, whose key is made on the first call and kept."""
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
+
+    archive = site.transport / "request" / f"{settings.name}.request.zip"
+    if not archive.exists():
+        party = Party(settings.name, "client", settings.organisation)
+        request_kit(site.transport, party, project=settings.study)
+        site.transport.chmod(0o700)
+    return archive.read_bytes()
+
+
 def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
+    require_flare()
     from cipherdag.protocol.engines.nvflare_kit import Party, assemble_kit
 
     settings = site.settings()

@@ -7,6 +7,7 @@
     ├── ParameterError                  exit 2, a parameter is out of its range
     ├── PrivacyError                    exit 3, refused so that nothing leaks
     │   ├── PolicyRefusedError          a site's own policy forbids it
+    │   │   └── DifferencingError       two runs would show a site's answers by subtraction
     │   ├── CohortError                 too few sites, an unknown or a duplicate one
     │   ├── SignatureError              a message is not signed by whom it names
     │   ├── ReplayError                 a round, digest or message is used again
@@ -19,7 +20,8 @@
     │   ├── AggregateRangeError         a sum lies outside what the cohort can produce
     │   └── ProtectionError             a protection is unknown, not installed or not allowed
     ├── SiteNotReadyError               exit 4, a site cannot take part yet
-    │   └── SiteComputationError        a site failed inside its own computation
+    │   ├── SiteComputationError        a site failed inside its own computation
+    │   └── SessionLostError            a site no longer holds the keys of a run
     ├── SiteUnreachableError            exit 5, a site does not answer
     └── DataError                       exit 6, data do not fit the schema
         ├── UnreadableDataError         not a table, wrong encoding, no such file
@@ -41,6 +43,7 @@ side it happened on. None of them ever carries a row, a value that a share prote
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
 
 
@@ -65,6 +68,11 @@ class CipherdagError(Exception):
 
     def __str__(self) -> str:
         return f"site '{self.site}': {self.message}" if self.site else self.message
+
+    @classmethod
+    def anchor(cls) -> str:
+        """Its place on the page ``docs/errors.md``, such as ``schema-mismatch-error``."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
 
 class LedgerError(CipherdagError):
@@ -109,6 +117,15 @@ class PolicyRefusedError(PrivacyError):
     """A site's own policy forbids what the coordinator asks."""
 
     default_remedy = "Ask the site whether its policy.toml should allow this; it outranks the run."
+
+
+class DifferencingError(PolicyRefusedError):
+    """Two runs with different sites would show a site's answers by subtraction."""
+
+    default_remedy = (
+        "Run with the same sites as before; or have a person of this site approve the run with "
+        "`cipherdag site approve`, once the sites in which the runs differ agree to be seen."
+    )
 
 
 class CohortError(PrivacyError):
@@ -189,6 +206,12 @@ class SiteComputationError(SiteNotReadyError):
     """A site failed inside its own computation; its details stay in the site's own log."""
 
     default_remedy = "Read the log on that site's machine; it is not sent for privacy."
+
+
+class SessionLostError(SiteNotReadyError):
+    """A site was restarted, or began another run, and no longer holds the keys of this one."""
+
+    default_remedy = "Start a new run: the keys of a run are never written down (docs/adr/0005)."
 
 
 class SiteUnreachableError(CipherdagError):

@@ -1,4 +1,4 @@
-"""Graphs as networkx, GraphML, DOT, dagitty and CSV, and edges back from CSV.
+"""Graphs as networkx, GraphML, GML, DOT, dagitty and CSV, and edges back from CSV.
 
 Any name that a `CausalGraph` may have survives every format, quotation marks, commas and all.
 """
@@ -41,6 +41,16 @@ def to_graphml(graph: CausalGraph) -> str:
 
     body = "\n".join(nx.generate_graphml(to_networkx(graph)))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def to_gml(graph: CausalGraph) -> str:
+    """GML with the attribute ``mark`` on every arc; an undirected edge is two arcs.
+
+    Characters beyond ASCII and quotation marks stand as numeric entities, as GML wants it.
+    """
+    import networkx as nx
+
+    return "\n".join(nx.generate_gml(to_networkx(graph))) + "\n"
 
 
 def to_dot(graph: CausalGraph) -> str:

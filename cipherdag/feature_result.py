@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.result import releases_frame, run_report, run_toml, write_folder
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.fedcmfs import FedCMFSOutcome
     from cipherdag.protocol.reports import DropOut, RoundReport
+    from cipherdag.report.panel import Panel
     from cipherdag.sites.ledger import LedgerHead
 
 COLUMNS = ("label", "rank", "feature", "strength", "p_value", "retrieved")
@@ -65,6 +67,7 @@ class FeatureResult:
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
+        panels: What else the algorithm has to show in the report.
     """
 
     algorithm: str
@@ -85,6 +88,7 @@ class FeatureResult:
     heads: Mapping[str, LedgerHead] = field(repr=False)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
+    panels: tuple[Panel, ...] = field(repr=False, default=())
 
     @classmethod
     def of(cls, outcome: FedCMFSOutcome, names: Sequence[str], **facts: Any) -> FeatureResult:
@@ -151,6 +155,7 @@ class FeatureResult:
             "union": list(self.union),
             "related_labels": {label: list(names) for label, names in self.related_labels.items()},
             "untested": list(self.untested),
+            "panels": [asdict(panel) for panel in self.panels],
         }
 
     def save(self, folder: str | Path) -> Path:
@@ -160,13 +165,16 @@ class FeatureResult:
             folder: Where; made if it is not there. A result already in it is replaced.
 
         Returns:
-            The folder: ``result.json``, ``features.csv``, ``releases/<site>.jsonl``,
-            ``schema.toml``, ``run.toml``.
+            The folder: ``report.html``, ``result.json``, ``features.csv``,
+            ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
 
         Raises:
             OutputError: The folder cannot be written.
         """
+        from cipherdag.report.run_page import run_page
+
         texts = {
+            "report.html": run_page(self, written=datetime.now(UTC)),
             "result.json": json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n",
             "features.csv": self.to_csv(),
             "run.toml": run_toml(self.source),

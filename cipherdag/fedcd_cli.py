@@ -1,4 +1,4 @@
-"""The commands of Fed-CD: ``run fedcd``, ``simulate fedcd`` and ``coordinator run fedcd``."""
+"""The commands of Fed-CD: ``run fedcd`` and ``simulate fedcd``, and the options of all its runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from cipherdag.running import (
     shared_options,
     show,
     site_names,
-    with_options,
 )
-from cipherdag.site_cli import in_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.federation import Federation
 
-PARAMETERS = (
+FEDCD_PARAMETERS = (
     "aggregation", "reference", "method", "rounds", "epochs", "fit_steps", "graph_steps", "batch",
     "graphs", "hidden", "sparsity", "prior_weight", "start", "sharpness", "full_mass", "elsewhere",
     "consensus",
@@ -67,7 +65,7 @@ fedcd_options = shared_options(
         *OPTIONS,
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
     ],
-    cond_size=False,
+    conditioning=False,
 )
 
 
@@ -123,64 +121,10 @@ def simulate_fedcd(data: Path, sites: int, deal: str, **options: Any) -> None:
     _execute(federation, source, options)
 
 
-@click.command("fedcd")
-@in_folder
-@click.option("--timeout", type=float, default=3600.0, show_default=True, help="Seconds per step.")
-@click.option(
-    "--wait-for-approval",
-    "approval_s",
-    type=float,
-    default=0.0,
-    show_default=True,
-    help="Seconds to wait for sites where a person approves every run.",
-)
-@with_options(
-    [
-        click.option(
-            "--protection",
-            type=click.Choice(["masking", "bfv", "none"]),
-            default="masking",
-            show_default=True,
-            help="How answers are protected.",
-        ),
-        *OPTIONS,
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
-        click.option("--out", type=click.Path(), help="Folder for the result."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
-    ]
-)
-def coordinate_fedcd(folder: Path, *, timeout: float, approval_s: float, **options: Any) -> None:
-    """Fed-CD over the enrolled sites; names stay there, the result speaks of identifiers."""
-    from pathlib import Path as RealPath
-
-    from cipherdag.federation import Federation
-    from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading, result_lines
-
-    out, as_json = options["out"], options["as_json"]
-    algorithm = _algorithm(options)
-    if out is not None:
-        writable_folder(RealPath(out))
-    federation = Federation.connect(
-        folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
-    )
-    if not as_json:
-        click.echo(heading("Fed-CD", len(federation.study.sites), federation.protection))
-    result = federation.run(
-        algorithm,
-        seed=options["seed"],
-        progress=progress_printer(as_json=as_json),
-        source=_described(options) | {"command": "coordinator run", "folder": str(folder)},
-    )
-    if out is not None:
-        result.save(out)
-    show(result.to_dict(), lambda: result_lines(result), {}, as_json=as_json)
-
-
 def _algorithm(options: Mapping[str, Any]) -> FedCD:
     from cipherdag.algorithms.fedcd import FedCD
 
-    return FedCD(**{name: options[name] for name in PARAMETERS})
+    return FedCD(**{name: options[name] for name in FEDCD_PARAMETERS})
 
 
 def _described(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,7 +133,7 @@ def _described(options: Mapping[str, Any]) -> dict[str, Any]:
         "algorithm": "fedcd",
         "protection": options["protection"],
         "seed": options["seed"],
-        "parameters": {name: options[name] for name in PARAMETERS},
+        "parameters": {name: options[name] for name in FEDCD_PARAMETERS},
     }
 
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
+from cipherdag.running import (
+    FILE,
+    as_parameters,
+    progress_printer,
+    shared_options,
+    show,
+    site_names,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,7 +21,7 @@ if TYPE_CHECKING:
 
     from cipherdag.federation import Federation
 
-PARAMETERS = ("alpha", "k1", "k2", "max_cond_size", "test", "retrieval")
+FEDCMFS_PARAMETERS = ("alpha", "k1", "k2", "max_cond_size", "test", "retrieval")
 
 fedcmfs_options = shared_options(
     [
@@ -36,8 +43,8 @@ fedcmfs_options = shared_options(
         ),
         click.option(
             "--retrieval",
-            type=click.Choice(["paper", "interchangeable"]),
-            default="paper",
+            type=click.Choice(["interchangeable", "paper"]),
+            default="interchangeable",
             show_default=True,
             help="Which features FedCFR brings back.",
         ),
@@ -100,9 +107,9 @@ def _execute(federation: Federation, source: dict[str, Any], options: Mapping[st
     from cipherdag.result import writable_folder
     from cipherdag.terminal import feature_lines, heading
 
-    out, as_json, size = options["out"], options["as_json"], options["max_cond_size"]
-    chosen = {name: options[name] for name in PARAMETERS}
-    algorithm = FedCMFS(**(chosen | {"max_cond_size": None if size == -1 else size}))
+    out, as_json = options["out"], options["as_json"]
+    chosen = {name: options[name] for name in FEDCMFS_PARAMETERS}
+    algorithm = FedCMFS(**as_parameters(chosen))
     if out is not None:
         writable_folder(out)
     if not as_json:

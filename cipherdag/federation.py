@@ -19,7 +19,7 @@ from cipherdag.errors import (
     ProtectionError,
     SchemaError,
 )
-from cipherdag.outcomes import asking, named_result
+from cipherdag.outcomes import MARK_LABELS, asking, named_result
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
@@ -29,6 +29,7 @@ from cipherdag.sites.beliefs import table_beliefs
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
+from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.connected import ConnectedFederation
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.engines.engine import Engine
@@ -212,7 +214,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedPC | FedCD,
+        algorithm: FedPC | RFcd | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -231,7 +233,7 @@ class Federation:
 
     def run(
         self,
-        algorithm: FedPC | FedCMFS | FedCD,
+        algorithm: FedPC | FedCMFS | RFcd | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -242,7 +244,7 @@ class Federation:
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
             seed: Seed of everything that draws at random in the algorithm: Fed-CD's training;
-                FedPC and FedCMFS draw nothing.
+                the others draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
@@ -271,11 +273,13 @@ class Federation:
                     pinned=pinned,
                     schema=site.table.schema.canonical(),
                     rows=site.table.rows,
+                    labels=site.table.schema.label_positions,
                 ),
                 Respondent(
                     len(site.table.names),
                     table_tests(site.table.observational(), device=self.device),
-                    learn=table_beliefs(site.table, device=self.device),
+                    table_scores(site.table.observational(), device=self.device),
+                    table_beliefs(site.table, device=self.device),
                 ),
                 site.policy,
                 ledgers[site.name],
@@ -291,13 +295,12 @@ class Federation:
             progress=progress,
         )
         n_variables = session.open()
-        labels = tuple(v for v, column in enumerate(schema.variables) if column.label)
         outcome = session.run(
             asking(
                 algorithm,
                 n_variables=n_variables,
                 n_sites=len(self.sites),
-                labels=labels,
+                labels=session.labels,
                 seed=seed,
             )
         )
@@ -337,10 +340,7 @@ def _check_labels(sites: Sequence[Site]) -> None:
     """What FedCMFS needs before anything is asked."""
     variables = sites[0].table.schema.variables
     if not any(column.label for column in variables):
-        raise SchemaError(
-            "no column is marked as a label",
-            remedy="Write label = true for the labels in schema.toml, or name them with --labels.",
-        )
+        raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
     varies = [site.table.varies() for site in sites]
     for position, column in enumerate(variables):
         idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]

@@ -126,7 +126,7 @@ class _Component:
         self.x = self._place()
         self.y = self._heights()
         self.size = (
-            max(self.x[v] + self.width[v] / 2 for v in range(len(nodes))),
+            max(self.x[v] + self.width[v] / 2 for v in range(len(self.x))),
             self.y[-1] + BOX_HEIGHT / 2,
         )
 

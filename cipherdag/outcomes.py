@@ -4,20 +4,50 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.errors import ParameterError, SchemaError
+from cipherdag.fedpc_evidence import fedpc_evidence
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from cipherdag.algorithms.fedcd import FedCD, FedCDOutcome
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
+    from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS | FedCD
-    Outcome = FedPCOutcome | FedCMFSOutcome | FedCDOutcome
+    Algorithm = FedPC | FedCMFS | RFcd | FedCD
+    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome | FedCDOutcome
+
+MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+
+
+def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
+    """The algorithm of a name, such as "fedpc", with its parameters.
+
+    Raises:
+        ParameterError: There is no such algorithm or parameter, or it is out of its range.
+    """
+    from cipherdag.algorithms.fedcd import FedCD
+    from cipherdag.algorithms.fedcmfs import FedCMFS
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.rfcd import RFcd
+
+    known: dict[str, type[Algorithm]] = {
+        "fedpc": FedPC,
+        "fedcmfs": FedCMFS,
+        "rfcd": RFcd,
+        "fedcd": FedCD,
+    }
+    if name not in known:
+        raise ParameterError(f"there is no algorithm named '{name}'")
+    try:
+        return known[name](**parameters)
+    except TypeError as error:
+        raise ParameterError(f"'{name}' has no such parameters") from error
 
 
 def asking(
@@ -31,22 +61,19 @@ def asking(
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
         seed: Seed of what the algorithm draws.
+
+    Raises:
+        SchemaError: FedCMFS, and there is no label.
     """
-    from cipherdag.algorithms.fedcmfs import FedCMFS
-
-    if isinstance(algorithm, FedCMFS):
-        return algorithm.ask(n_variables, labels)
-    return asking_for_graph(algorithm, n_variables=n_variables, n_sites=n_sites, seed=seed)
-
-
-def asking_for_graph(
-    algorithm: FedPC | FedCD, *, n_variables: int, n_sites: int, seed: int
-) -> Generator[Question, FloatVector, FedPCOutcome | FedCDOutcome]:
-    """The same of an algorithm that learns a graph."""
     from cipherdag.algorithms.fedcd import FedCD
+    from cipherdag.algorithms.fedcmfs import FedCMFS
 
     if isinstance(algorithm, FedCD):
         return algorithm.ask(n_variables, n_sites, seed=seed)
+    if isinstance(algorithm, FedCMFS):
+        if not labels:
+            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
+        return algorithm.ask(n_variables, labels)
     return algorithm.ask(n_variables, n_sites)
 
 
@@ -65,24 +92,28 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
         return FeatureResult.of(outcome, names, **facts)
     graph, dag, note = named_graphs(outcome, names)
-    details = named_details(outcome, names)
-    return Result(graph=graph, dag=dag, dag_note=note, details=details, **facts)
+    report = graph_report(
+        outcome, names, parameters=facts["parameters"], n_sites=len(facts["sites"])
+    )
+    return Result(graph=graph, dag=dag, dag_note=note, **report, **facts)
 
 
 def named_graphs(
-    outcome: FedPCOutcome | FedCDOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | RFcdOutcome | FedCDOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
-    """The learnt graph and its DAG by name, and what the DAG had to give up."""
+    """The learnt graph and its DAG by name, and what a DAG had to give up."""
     from cipherdag.algorithms.extension import acyclic_extension
     from cipherdag.algorithms.fedcd import FedCDOutcome
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
+    graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
     if isinstance(outcome, FedCDOutcome):
-        dag = CausalGraph.from_arcs(tuple(names), outcome.arcs)
         cut = ", ".join(f"{names[e.source]} --> {names[e.target]}" for e in outcome.cut)
         note = f"Left out, since it would close a cycle of stronger edges: {cut}" if cut else ""
-        return dag, dag, note
-    graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+        return graph, graph, note
+    if isinstance(outcome, RFcdOutcome):
+        return graph, CausalGraph.from_arcs(tuple(names), outcome.dag), ""
     extension = acyclic_extension(outcome.arcs)
     dag = CausalGraph.from_arcs(tuple(names), extension.arcs)
     if extension.consistent:
@@ -93,21 +124,24 @@ def named_graphs(
     return graph, dag, f"{note}; the DAG given is acyclic, but {change}."
 
 
-def named_details(outcome: FedPCOutcome | FedCDOutcome, names: Sequence[str]) -> dict[str, Any]:
-    """What an algorithm says beyond the graph, for ``result.json``."""
+def graph_report(
+    outcome: FedPCOutcome | RFcdOutcome | FedCDOutcome,
+    names: Sequence[str],
+    *,
+    parameters: Mapping[str, Any],
+    n_sites: int,
+) -> dict[str, Any]:
+    """What an algorithm reports beside its graph: fields of `Result`."""
     from cipherdag.algorithms.fedcd import FedCDOutcome
+    from cipherdag.algorithms.rfcd import RFcdOutcome
 
-    if not isinstance(outcome, FedCDOutcome):
-        return {}
-    cut = [
-        {"from": names[e.source], "to": names[e.target], "belief": e.belief} for e in outcome.cut
-    ]
-    return {
-        "belief": {
-            name: dict(zip(names, row, strict=True))
-            for name, row in zip(names, outcome.belief.tolist(), strict=True)
-        },
-        "edge_entropy": list(outcome.entropies),
-        "agreed": outcome.agreed,
-        "cut": cut,
-    }
+    if isinstance(outcome, FedCDOutcome):
+        from cipherdag.fedcd_report import report
+
+        return report(outcome, names)
+    if isinstance(outcome, RFcdOutcome):
+        from cipherdag.rfcd_report import details, panels
+
+        return {"details": details(outcome), "panels": panels(outcome)}
+    chosen = {name: parameters[name] for name in ("sepset", "reference")}
+    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}

@@ -7,10 +7,12 @@ import logging
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import LedgerError, OutputError
+from cipherdag.graph_evidence import GraphEvidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.metrics import GraphMetrics
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.reports import DropOut, RoundReport
+    from cipherdag.report.panel import Panel
     from cipherdag.sites.ledger import LedgerHead, Release
 
 
@@ -47,10 +50,13 @@ class Result:
         versions: Versions of Python and the packages that computed it.
         ledgers: Every site's ledger, line by line.
         heads: Where each ledger ended, as the site itself reported.
-        details: What the algorithm says beyond the graph, as ``result.json`` has it: of Fed-CD
-            ``belief`` by tail and head, ``edge_entropy`` in bits per round, ``agreed`` and ``cut``.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
+        evidence: What speaks for the edges, as far as it was opened.
+        panels: What else the algorithm has to show in the report.
+        details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
+            its curve over the search and the grid of both, or Fed-CD's beliefs, edge entropy per
+            round and the edges that it left out.
     """
 
     algorithm: str
@@ -69,9 +75,11 @@ class Result:
     versions: Mapping[str, str]
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
     heads: Mapping[str, LedgerHead] = field(repr=False)
-    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
+    evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
+    panels: tuple[Panel, ...] = field(repr=False, default=())
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
     def releases(self) -> pd.DataFrame:
@@ -97,8 +105,11 @@ class Result:
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
-            **self.details,
+            "evidence": asdict(self.evidence),
+            "panels": [asdict(panel) for panel in self.panels],
         }
+        if self.details:
+            report["details"] = dict(self.details)
         if truth is not None:
             report["metrics"] = asdict(self.metrics(truth))
             report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
@@ -112,8 +123,8 @@ class Result:
             truth: A true DAG, to write metrics.
 
         Returns:
-            The folder: ``result.json``, ``edges.csv``, ``graph.graphml``, ``graph.dot``,
-            ``graph.svg``, ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
+            The folder: ``report.html``, ``result.json``, ``edges.csv``, ``graph.graphml``,
+            ``graph.dot``, ``graph.svg``, ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
 
         Raises:
             OutputError: The folder cannot be written.
@@ -123,7 +134,10 @@ class Result:
         return path
 
     def _texts(self, truth: CausalGraph | None) -> dict[str, str]:
+        from cipherdag.report.run_page import run_page
+
         return {
+            "report.html": run_page(self, truth=truth, written=datetime.now(UTC)),
             "result.json": json.dumps(self.to_dict(truth), indent=2, ensure_ascii=False) + "\n",
             "edges.csv": self.graph.to_csv(),
             "graph.graphml": self.graph.to_graphml(),
@@ -133,10 +147,10 @@ class Result:
         }
 
     def _draw(self, path: Path) -> None:
-        from cipherdag.drawing import draw_svg
+        from cipherdag.drawing import draw
 
         try:
-            draw_svg(self.graph, path)
+            draw(self.graph, path)
         except OutputError as error:
             # the rest of the folder is worth having without the picture
             log.warning("%s; %s", error, error.remedy)
@@ -247,16 +261,18 @@ def read_graph(folder: Path) -> CausalGraph:
 
 
 def export_graph(graph: CausalGraph, kind: str, path: Path) -> None:
-    """Write a graph as ``graphml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+    """Write a graph as ``graphml``, ``gml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+
+    The file may have any ending.
 
     Raises:
         OutputError: The file cannot be written.
     """
-    from cipherdag.drawing import draw
+    from cipherdag.drawing import draw_as
 
     try:
         if kind in ("svg", "png"):
-            draw(graph, path)
+            draw_as(graph, path, kind)
         else:
             text: str = getattr(graph, f"to_{kind}")()
             path.write_text(text, encoding="utf-8")
@@ -339,7 +355,9 @@ def read_run_toml(path: Path) -> dict[str, Any]:
     try:
         source = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        raise OutputError(f"{path} cannot be read") from error
+        raise OutputError(
+            f"{path} cannot be read", remedy="Name the --out folder of a finished run."
+        ) from error
     if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
         source
     ):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from cipherdag.protocol.reports import RoundReport
 
+ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
@@ -31,13 +32,13 @@ def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any
 
 
 def shared_options(
-    own: Sequence[Callable[[Any], Any]], *, cond_size: bool = True
+    own: Sequence[Callable[[Any], Any]], *, conditioning: bool = True
 ) -> Callable[[Any], Any]:
     """The options that every way of running an algorithm takes, around the algorithm's own.
 
     Args:
         own: The algorithm's own options.
-        cond_size: Whether it tests with conditioning sets.
+        conditioning: Whether it has conditioning sets, whose size can be limited.
     """
     before = [
         click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
@@ -49,7 +50,7 @@ def shared_options(
             help="How answers are protected; none is for debugging on data of your own.",
         ),
     ]
-    size = click.option(
+    limit = click.option(
         "--max-cond-size",
         type=click.IntRange(min=-1),
         default=3,
@@ -57,13 +58,21 @@ def shared_options(
         help="Largest conditioning set; -1 for no limit.",
     )
     after = [
-        *([size] if cond_size else []),
+        *([limit] if conditioning else []),
         click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
     ]
     return with_options([*before, *own, *after])
+
+
+def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm's parameters from its options: -1 stands for no limit on conditioning."""
+    chosen = dict(options)
+    if chosen.get("max_cond_size") == -1:
+        chosen["max_cond_size"] = None
+    return chosen
 
 
 def site_names(files: Sequence[Path]) -> list[str]:
@@ -77,11 +86,16 @@ def site_names(files: Sequence[Path]) -> list[str]:
 
 
 def progress_printer(*, as_json: bool) -> Callable[[RoundReport], None]:
-    """Prints one line per round."""
-    from cipherdag.terminal import round_line
+    """Prints one line per round, and four for every site that left in it."""
+    from cipherdag.terminal import dropout_lines, round_line
 
     def progress(report: RoundReport) -> None:
-        click.echo(json.dumps({"round": asdict(report)}) if as_json else round_line(report))
+        if as_json:
+            click.echo(json.dumps({"round": asdict(report)}))
+            return
+        click.echo(round_line(report))
+        for left in report.left:
+            click.echo("\n".join(dropout_lines(left)))
 
     return progress
 

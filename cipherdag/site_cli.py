@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cipherdag.sites.finding import Finding
+    from cipherdag.sites.result_file import SharedResult
     from cipherdag.sites.site_folder import SiteFolder
     from cipherdag.sites.study import Study
 
@@ -26,7 +28,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 in_folder = click.option(
     "--dir",
     "folder",
-    type=FOLDER,
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
     default=".",
     show_default="this folder",
     help="Folder of the site or coordinator.",
@@ -49,10 +51,30 @@ def site() -> None:
 @click.option("--data", default="data.csv", show_default=True, help="Data file.")
 @click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
-def site_new(name: str, folder: Path | None, **settings: Any) -> None:
-    """Make the folder of site NAME, with its key and commented settings."""
+@click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
+@click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
+@click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
+def site_new(
+    name: str,
+    folder: Path | None,
+    url: str | None,
+    datasite_port: int,
+    pysyft: Path | None,
+    **settings: Any,
+) -> None:
+    """Make the folder of site NAME, with its key and commented settings.
+
+    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft.
+    """
+    from cipherdag.sites.datasite import DatasiteSettings
     from cipherdag.sites.site_folder import SiteFolder, SiteSettings
 
+    if (url is None) != (pysyft is None):
+        raise click.UsageError("--datasite and --pysyft belong together")
+    if url is not None and pysyft is not None:
+        # absolute, and not resolved: an environment's interpreter is a link to another one
+        python = str(pysyft.absolute())
+        settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
     made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings))
     click.echo(f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check")
 
@@ -62,12 +84,16 @@ def site_new(name: str, folder: Path | None, **settings: Any) -> None:
 @as_json_option
 def site_check(folder: Path, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
+    from cipherdag.datasites import datasite_findings
     from cipherdag.errors import SiteNotReadyError
     from cipherdag.rehearsal import rehearse
     from cipherdag.sites.doctor import examine
     from cipherdag.sites.site_folder import SiteFolder
 
-    findings = examine(SiteFolder(folder), rehearse=rehearse)
+    own = SiteFolder(folder)
+    findings = examine(own, rehearse=rehearse)
+    if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
+        findings += datasite_findings(own)
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -118,7 +144,7 @@ def site_activate(approval: Path, fingerprint: str, study_expected: str, folder:
 @site.command("start")
 @in_folder
 def site_start(folder: Path) -> None:
-    """Connect to the coordinator and answer, until stopped (Ctrl-C or SIGTERM)."""
+    """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.enrolment import start
     from cipherdag.sites.site_folder import SiteFolder
 
@@ -150,17 +176,26 @@ def site_status(folder: Path, *, as_json: bool) -> None:
             f"run {run['session'][:8]}  {state}  {run['algorithm']}, {run['protection']}, with "
             f"{cohort}; asked {run['asked']}"
         )
+        if run["why"]:
+            click.echo(f"  CONSIDER: {run['why']}")
 
 
 @site.command("approve")
 @click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_folder
-def site_approve(session: str, folder: Path) -> None:
+def site_approve(session: str, folder: Path, *, yes: bool) -> None:
     """Approve the run SESSION, which `site status` lists."""
     from cipherdag.sites.approvals import Approvals
     from cipherdag.sites.site_folder import SiteFolder
 
-    run = Approvals(SiteFolder(folder).runs).approve(session)
+    approvals = Approvals(SiteFolder(folder).runs)
+    asked = approvals.find(session)
+    if asked.why:
+        click.echo(f"Consider: {asked.why}.")
+        if not yes:
+            click.confirm("Do the sites concerned agree, and may it run?", abort=True)
+    run = approvals.approve(session)
     click.echo(f"Approved {run.session[:8]}: {run.algorithm}, {run.protection}.")
 
 
@@ -189,29 +224,65 @@ def site_releases(folder: Path, *, as_json: bool) -> None:
 @click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
 def site_result(result: Path, folder: Path, out: Path | None) -> None:
     """Show a coordinator's signed RESULT with this site's own variable names."""
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.result import export_graph, writable_folder
-    from cipherdag.sites.result_file import named_edges, read_result
+    from cipherdag.result import writable_folder
+    from cipherdag.sites.result_file import read_result
     from cipherdag.sites.schema import Schema
     from cipherdag.sites.site_folder import SiteFolder
 
     own = SiteFolder(folder)
     shared = read_result(result, own.study())
     names = Schema.load(own.schema_path(own.settings())).names
+    show = _show_features if shared.algorithm == "fedcmfs" else _show_graph
+    save = show(shared, names)
+    if out is not None:
+        writable_folder(out)
+        save(out)
+        click.echo(f"Saved in {out}")
+
+
+def _show_graph(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
+    """Print the learnt graph; returns what saves it in a folder."""
+    from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.result import export_graph
+    from cipherdag.sites.result_file import named_edges
+
     edges = named_edges(shared, names)
     graph = CausalGraph.from_edges(
         names,
         directed=[(a, b) for a, b, mark in edges if mark == "-->"],
         undirected=[(a, b) for a, b, mark in edges if mark == "---"],
     )
-    click.echo(f"{shared.algorithm}, {shared.protection}, {shared.rounds} rounds, ", nl=False)
-    click.echo(f"{len(shared.sites)} sites, finished {shared.finished}")
+    click.echo(_about(shared))
     click.echo(str(graph))
-    if out is not None:
-        writable_folder(out)
+
+    def save(out: Path) -> None:
         for kind in ("csv", "graphml", "dot"):
             export_graph(graph, kind, out / f"{'edges' if kind == 'csv' else 'graph'}.{kind}")
-        click.echo(f"Saved in {out}")
+
+    return save
+
+
+def _show_features(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
+    """Print the features of every label; returns what saves them in a folder."""
+    from cipherdag.sites.result_file import named_features
+
+    rows = named_features(shared, names)
+    click.echo(_about(shared))
+    for label in dict.fromkeys(label for label, _, _ in rows):
+        click.echo(f"{label}: {', '.join(own for other, own, _ in rows if other == label)}")
+
+    def save(out: Path) -> None:
+        with (out / "features.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("label", "feature", "strength"), *rows])
+
+    return save
+
+
+def _about(shared: SharedResult) -> str:
+    return (
+        f"{shared.algorithm}, {shared.protection}, {shared.rounds} rounds, "
+        f"{len(shared.sites)} sites, finished {shared.finished}"
+    )
 
 
 def until_stopped(work: Callable[[Callable[[float], bool]], None], hello: str) -> None:
@@ -254,7 +325,8 @@ def _study_status(active: Study | None) -> dict[str, Any]:
         "study": active.name,
         "version": active.version,
         "study fingerprint": study_fingerprint(active),
-        "coordinator": f"{active.host}:{active.port}",
+        "engine": active.engine,
+        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
         "sites": sorted(active.pinned),
     }
 

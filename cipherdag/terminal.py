@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cipherdag.numerals import size
+from cipherdag.running import ALGORITHMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +25,29 @@ KINDS = {
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
+    "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
+    "family-regret-exceeds": "does any site find a variable's parents worse than this?",
+    "family-regrets": "how much worse than its own each site finds a variable's parents",
     "local-beliefs": "beliefs of a local model in every edge, and their weights",
     "schema-digest": "a keyed digest of the schema",
+    "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
     "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
     "mask-piece": "a piece of the mask of a site that left",
 }
-ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
+STEPS = {
+    "share": ("shares", 1),
+    "agree": ("agreement on the survivors", 2),
+    "unmask": ("masks", 3),
+    "open": ("opening", 4),
+    "finish": ("end", 4),
+}
+REASONS = {
+    "timeout": "no reply in time",
+    "unreachable": "it cannot be reached",
+    "failed": "its process gave no answer",
+    "no reply": "no reply",
+}
 PROTECTED = {
     "masking": "masked",
     "bfv": "encrypted",
@@ -36,11 +55,32 @@ PROTECTED = {
 }
 
 
-def size(count: int) -> str:
-    """A number of bytes with its unit, in steps of 1000."""
-    units = ("B", "kB", "MB", "GB")
-    step = min(len(units) - 1, (len(str(count)) - 1) // 3)
-    return f"{count / 1000**step:.{1 if step else 0}f} {units[step]}"
+class Leaving(Protocol):
+    """What a sentence about something that left a site needs to know of it."""
+
+    @property
+    def kind(self) -> str:
+        """What was asked, as in `Release`."""
+
+    @property
+    def protection(self) -> str:
+        """How it was protected."""
+
+    @property
+    def sites(self) -> int:
+        """How many sites are in the sum."""
+
+    @property
+    def values(self) -> int:
+        """Number of values."""
+
+    @property
+    def bytes(self) -> int:
+        """Number of bytes."""
+
+    @property
+    def round(self) -> int:
+        """Round, 0 for the set-up."""
 
 
 def heading(algorithm: str, n_sites: int, protection: str) -> str:
@@ -70,6 +110,8 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     """Graph, note, accuracy and cost of a finished run."""
     kind = "DAG" if result.graph == result.dag else "CPDAG"
     lines = ["", f"Learnt graph ({kind}):", *(f"  {line}" for line in graph_lines(result.graph))]
+    if "regret" in result.details:
+        lines += ["", regret_line(result.details)]
     if result.dag_note:
         lines += ["", result.dag_note]
     if truth is not None:
@@ -79,6 +121,15 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
             "                   " + metrics_line(result.metrics_cpdag(truth)) + "  (as a CPDAG)",
         ]
     return [*lines, *_cost_lines(result)]
+
+
+def regret_line(details: Mapping[str, Any]) -> str:
+    """RFcd's objective at the end and on the way, and how finely it is known."""
+    curve = details["regret_curve"]
+    return (
+        f"Worst-case regret {details['regret']:.3f} (empty graph {curve[0]:.3f}), to the nearest "
+        f"{details['regret_grid']:g}, after {details['candidates']} candidate graphs"
+    )
 
 
 def feature_lines(result: FeatureResult, *, most: int = 12) -> list[str]:
@@ -114,6 +165,25 @@ def dropout_line(dropout: DropOut) -> str:
     )
 
 
+def dropout_lines(dropout: DropOut) -> list[str]:
+    """What, cause, effect, do, for a site that left a run which went on without it."""
+    words, phase = STEPS[dropout.step]
+    cause = REASONS.get(dropout.reason, dropout.reason)
+    number = dropout.round
+    if dropout.step == "finish":
+        effect = "the run had ended; the head of its ledger is missing from the result"
+    elif dropout.in_sum:
+        effect = f"its answer is in the sum of round {number}, and in none from the next one on"
+    else:
+        effect = f"round {number} was completed without it; its later answers are in no sum"
+    return [
+        f"Site '{dropout.site}' left the run in round {number} ({words}, phase {phase} of 4).",
+        f"  cause   {cause}; {dropout.n_sites} sites remain, {dropout.fewest} are needed",
+        f"  effect  {effect}",
+        "  do      on that machine: cipherdag site check    (exit 5 if too few are left)",
+    ]
+
+
 def metrics_line(metrics: GraphMetrics) -> str:
     """SHD and its parts, precision, recall and F1 on one line."""
     return (
@@ -128,12 +198,13 @@ def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
     lines: list[str] = []
     for site, records in releases.items():
         lines.append(f"What left '{site}':")
-        lines += [f"  {sentence}" for sentence in _sentences(records)]
+        lines += [f"  {sentence}" for sentence in site_sentences(records)]
     return lines
 
 
-def _sentences(records: Iterable[Release]) -> Iterable[str]:
-    grouped: dict[tuple[str, str, int], list[Release]] = defaultdict(list)
+def site_sentences(records: Iterable[Leaving]) -> Iterable[str]:
+    """What left one site in one run, one sentence per kind, protection and cohort."""
+    grouped: dict[tuple[str, str, int], list[Leaving]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
@@ -144,7 +215,7 @@ def _sentences(records: Iterable[Release]) -> Iterable[str]:
         yield f"{_rounds(group)}: {what}, {size(sent)}{_seen(kind, protection, sites)}"
 
 
-def _rounds(group: list[Release]) -> str:
+def _rounds(group: list[Leaving]) -> str:
     first, last = group[0].round, group[-1].round
     if last == 0:
         return "set-up"
@@ -156,6 +227,8 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return ", from which no name can be read without the sites' common key"
     if kind in ("mask-seeds", "mask-piece"):
         return ""
+    if kind == "label-positions":
+        return ", the same at every site, seen by the coordinator"
     if kind == "opened-sum":
         return f", the sum over {sites} sites, seen by the coordinator and the opening site"
     if protection == "none":
@@ -195,7 +268,7 @@ def failure_lines(error: CipherdagError) -> list[str]:
         f"{type(error).__name__}{where}.",
         f"  cause   {_cause(error)}",
         f"  effect  {error.effect}",
-        f"  do      {error.remedy}    (exit {error.exit_code})",
+        f"  do      {error.remedy}    (exit {error.exit_code}, docs: errors#{error.anchor()})",
     ]
 
 

@@ -45,9 +45,8 @@ class Hospitals:
     def open(self, name):
         """The site as its handler has it; its lock is released by `close`."""
         folder = self.folders[name]
-        held = lock(folder.path / ".lock", wait_s=0.0)
-        self.held.append(held)
-        return open_site(folder, folder.identity(), folder.study(), held=held)
+        self.held.append(lock(folder.path / ".lock", wait_s=0.0))
+        return open_site(folder, folder.identity(), folder.study())
 
     def handler(self, name):
         """What FLARE's executor calls."""
@@ -55,9 +54,19 @@ class Hospitals:
         self.held.append(handler.__self__.held)
         return handler
 
-    def session(self, handlers, **options: Any):
+    def handlers(self):
+        return {name: self.handler(name) for name in self.folders}
+
+    def restart(self, handlers, name):
+        """The site's process ends, with all that it held in memory, and another one starts."""
+        os.close(handlers[name].__self__.held)
+        self.held.remove(handlers[name].__self__.held)
+        handlers[name] = self.handler(name)
+
+    def session(self, handlers, *, names=None, engine=None, **options: Any):
         chosen = {"protection": "masking", "algorithm": "fedpc"} | options
-        return Session(LocalEngine(handlers), self.coordinator, self.members, **chosen)
+        members = [m for m in self.members if names is None or m.name in names]
+        return Session(engine or LocalEngine(handlers), self.coordinator, members, **chosen)
 
     def close(self):
         """Release every lock, as the end of the processes would."""

@@ -83,6 +83,7 @@ def test_run_writes_a_whole_folder_and_says_what_left(call, three_files, tmp_pat
     assert "only as a sum over 3 sites" in text
     for name in ("graph.svg", "graph.graphml", "graph.dot", "edges.csv", "run.toml", "schema.toml"):
         assert (out / name).stat().st_size > 0
+    assert "FedPC over 3 sites" in (out / "report.html").read_text("utf-8")
     report = json.loads((out / "result.json").read_text("utf-8"))
     keys = "algorithm protection sites rounds seconds bytes_sent_per_site edges".split()
     assert set(keys) <= set(report)
@@ -172,7 +173,11 @@ def test_graph_show_compare_and_export(call, one_file, tmp_path):
     assert "-->" in call("graph", "show", out)[1] or "---" in call("graph", "show", out)[1]
     assert json.loads(call("graph", "compare", out, out, "--json")[1])["shd"] == 0
     assert "SHD" in call("graph", "compare", out, truth)[1]
-    for kind in ("graphml", "dot", "dagitty", "csv", "svg", "png"):
+    svg, png = tmp_path / "drawn", tmp_path / "drawn.png"
+    assert call("graph", "show", out, "--svg", svg, "--png", png)[0] == 0
+    assert svg.read_bytes()[:5] == b"<?xml"
+    assert png.read_bytes()[:4] == b"\x89PNG"
+    for kind in ("graphml", "gml", "dot", "dagitty", "csv", "svg", "png"):
         target = tmp_path / f"graph.{kind}"
         assert call("graph", "export", out, "--format", kind, "--out", target)[0] == 0
         assert target.stat().st_size > 0

@@ -427,8 +427,6 @@ def test_the_other_commands_of_a_site(site, capsys, monkeypatch, tmp_path):
     code, _, err = call(capsys, monkeypatch, "site", "approve", "ffffffff", "--dir", site.path)
     assert code == 2
     assert "0 runs start" in err
-    code, _, err = call(capsys, monkeypatch, "site", "status", "--dir", tmp_path / "none")
-    assert code == 4
     code, _, err = call(capsys, monkeypatch, "site", "new", "../up", "--dir", tmp_path / "new")
     assert code == 2
     assert not (tmp_path / "new").exists()

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from oracle import random_dag
 
 from cipherdag.algorithms.graphs import CausalGraph
-from cipherdag.drawing import draw, draw_svg
+from cipherdag.communities import overview
+from cipherdag.drawing import draw, draw_as, plot
 from cipherdag.errors import OutputError
 from cipherdag.layout import BOX_HEIGHT, layered
 from cipherdag.networks import asia
@@ -24,7 +25,7 @@ CPDAG = asia().graph.to_cpdag()
 
 
 def svg_of(graph, tmp_path, name="graph.svg"):
-    draw_svg(graph, tmp_path / name)
+    draw(graph, tmp_path / name)
     return (tmp_path / name).read_bytes()
 
 
@@ -75,10 +76,65 @@ def test_a_cycle_is_drawn(tmp_path):
     assert svg_of(cycle, tmp_path).decode().count("stroke: #34495e") == 3
 
 
-def test_large_graphs_do_not_fail(tmp_path):
-    dag = random_dag(441, 2.7, np.random.default_rng(1))
-    graph = CausalGraph.from_arcs([f"p{i}" for i in range(441)], dag)
-    assert set(graph.nodes) <= set(words(svg_of(graph, tmp_path)))
+def large_graph(n, degree=2.7):
+    dag = random_dag(n, degree, np.random.default_rng(1))
+    return CausalGraph.from_arcs([f"p{i}" for i in range(n)], dag)
+
+
+def test_a_hundred_variables_are_drawn_one_by_one_and_more_as_communities(tmp_path):
+    hundred = large_graph(100)
+    assert set(hundred.nodes) <= set(words(svg_of(hundred, tmp_path)))
+    large = large_graph(441)
+    shown = words(svg_of(large, tmp_path))
+    assert set(overview(large).graph.nodes) <= set(shown)
+    assert len(shown) < 60
+    assert any("plain line: edges both ways" in text for text in shown)
+    draw(large, tmp_path / "all.svg", most=441)
+    assert set(large.nodes) <= set(words((tmp_path / "all.svg").read_bytes()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10_000))
+def test_an_overview_loses_no_variable_and_no_edge(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 60))
+    arcs = random_dag(n, float(rng.uniform(0, 3)), rng)
+    arcs |= arcs.T & (rng.random(arcs.shape) < 0.3)
+    graph = CausalGraph.from_arcs([f"v{i}" for i in range(n)], arcs)
+    assert overview(graph, most=n).graph == graph
+    shown = overview(graph, most=n - 1)
+    members = [name for own in shown.members.values() for name in own]
+    assert sorted(members) == sorted(graph.nodes)
+    assert sum(shown.inside.values()) + sum(shown.between.values()) == len(graph.edges)
+    home = {name: box for box, own in shown.members.items() for name in own}
+    crossing = [e for e in graph.edges if home[e.source] != home[e.target]]
+    assert {frozenset((home[e.source], home[e.target])) for e in crossing} == {
+        frozenset(pair) for pair in shown.between
+    }
+    for a, b in shown.graph.directed:  # an arrow stands for edges that all point that way
+        own = [e for e in crossing if {home[e.source], home[e.target]} == {a, b}]
+        assert all(e.mark == "-->" and home[e.source] == a for e in own)
+
+
+def test_communities_are_told_apart_from_variables_of_the_same_name():
+    names = ("a + 2 more", "a", "b", "c")
+    graph = CausalGraph.from_edges(names, [("a", "b"), ("a", "c")])
+    shown = overview(graph, most=3)
+    assert set(shown.members) == {"a + 2 more", "a + 2 more'"}
+    assert shown.members["a + 2 more'"] == ("a", "b", "c")
+
+
+def test_a_plot_is_a_figure_that_can_be_saved(tmp_path):
+    figure = CPDAG.plot()
+    assert {text.get_text() for text in figure.axes[0].texts} >= set(CPDAG.nodes)
+    figure.savefig(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(plot(large_graph(120), most=120).axes[0].patches) == 120
+
+
+def test_the_ending_does_not_matter_where_the_format_is_named(tmp_path):
+    draw_as(CPDAG, tmp_path / "picture", "png")
+    assert (tmp_path / "picture").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_failures_say_what_to_do(tmp_path, monkeypatch):
@@ -89,7 +145,7 @@ def test_failures_say_what_to_do(tmp_path, monkeypatch):
         draw(CPDAG, tmp_path / "missing" / "a.svg")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(OutputError, match="matplotlib") as caught:
-        draw_svg(CPDAG, tmp_path / "a.svg")
+        draw(CPDAG, tmp_path / "a.svg")
     assert caught.value.remedy == "pip install 'cipherdag[plot]'"
 
 
@@ -109,6 +165,9 @@ def test_layouts(seed):
     half = np.array([widths, [BOX_HEIGHT] * n]).T / 2
     assert (layout.centres - half >= -1e-6).all()
     assert (layout.centres + half <= np.array(layout.size) + 1e-6).all()
+    for course in layout.routes.values():
+        assert (course[::3] >= -1e-6).all()
+        assert (course[::3] <= np.array(layout.size) + 1e-6).all()
     drawn = sorted((min(edge), max(edge)) for edge in layout.routes)
     assert drawn == sorted({(int(min(e)), int(max(e))) for e in np.argwhere(dag)})
     for (upper, lower), course in layout.routes.items():

@@ -18,6 +18,7 @@ import pytest
 from cipherdag.errors import CohortError, ParameterError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.engines.site_socket import SiteSocket
 
 SITES = ("site-1", "site-2", "site-3")
 EXECUTOR = "echo_site.EchoExecutor"
@@ -68,7 +69,7 @@ def flare(tmp_path_factory):
             kits["coordinator"],
             sites=SITES,
             executor=EXECUTOR,
-            start_s=40.0,
+            start_s=120.0,
             probe_s=0.5,
             misses=2,
         ) as engine:
@@ -160,6 +161,31 @@ def test_a_hung_site_fails_alone_and_costs_the_next_round_nothing(flare):
     assert time.monotonic() - started < 150.0
     (flare.folder / "private" / "site-3" / "release").touch()
     wait_until(lambda: flare.engine.call("echo", {"site-3": b"x"}, timeout_s=TIMEOUT_S)["site-3"])
+
+
+def test_a_slow_site_is_waited_for_while_it_shows_that_it_lives(flare):
+    # it is silent for longer than it takes to call a site dead that does not answer pings
+    replies = flare.engine.call("slow", {"site-2": b"x"}, timeout_s=TIMEOUT_S)
+    assert replies == {"site-2": b"site-2:x"}
+
+
+def test_what_the_site_s_own_process_holds_outlives_a_job(flare):
+    """A coordinator that was restarted begins a new job, and meets the sites as it left them."""
+    seen = []
+
+    def kept(operation, message):
+        seen.append(message)
+        return b"%d messages" % len(seen)
+
+    with SiteSocket(flare.folder / "private" / "site-1", kept):
+        for number in (1, 2):
+            replies = flare.engine.call("kept", {"site-1": b"x"}, timeout_s=TIMEOUT_S)
+            assert replies == {"site-1": b"%d messages" % number}
+        flare.engine._start_job()
+        replies = flare.engine.call("kept", {"site-1": b"x"}, timeout_s=TIMEOUT_S)
+        assert replies == {"site-1": b"3 messages"}
+    replies = flare.engine.call("kept", {"site-1": b"x"}, timeout_s=TIMEOUT_S)
+    assert replies == {"site-1": SiteFailure("failed")}
 
 
 def test_a_killed_site_fails_alone_and_is_reached_again_after_its_restart(flare):

@@ -40,7 +40,7 @@ def found(outcome, label):
 
 def test_the_true_parents_and_children_of_every_label_under_an_oracle():
     rng = np.random.default_rng(2027)
-    algorithm = FedCMFS(k1=100, k2=100, max_cond_size=None, retrieval="interchangeable")
+    algorithm = FedCMFS(k1=100, k2=100, max_cond_size=None)
     for _ in range(100):
         n = int(rng.integers(3, 12))
         dag = random_dag(n, float(rng.uniform(1, 3)), rng)

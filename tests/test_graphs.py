@@ -180,6 +180,11 @@ def test_graphml_opens_as_a_file(tmp_path):
     assert from_networkx(nx.read_graphml(path)) == HEALTH
 
 
+@given(graphs())
+def test_gml_keeps_everything(graph):
+    assert from_networkx(nx.parse_gml(graph.to_gml())) == graph
+
+
 def read_dot(text):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pydot calls old names of its parser library

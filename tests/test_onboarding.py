@@ -9,6 +9,7 @@ import os
 import zipfile
 from datetime import UTC, datetime, timedelta
 
+import hospital_checks
 import hospital_folders
 import msgspec
 import pytest
@@ -822,6 +823,14 @@ def test_private_keys_stay_where_they_were_made(enrolled):
     for path in coordinator.path.rglob("*"):
         if path.suffix in (".key", ".pem") and b"PRIVATE" in path.read_bytes():
             assert path.stat().st_mode & 0o077 == 0
+
+
+def test_every_private_key_lies_in_a_closed_key_file_of_its_party_and_nowhere_else(enrolled):
+    """Identity keys and TLS keys alike, in every file of folders, kits, requests and approvals."""
+    coordinator, sites, _ = enrolled
+    count, parties = hospital_checks.check_secrets(coordinator.path.parent)
+    assert parties == ["coordinator", *sites]
+    assert count >= 3 + sum(len(site.private_keys) for site in sites.values())
 
 
 def test_a_swapped_certificate_is_refused_at_activation(enrolled, tmp_path):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from itertools import chain, combinations
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
@@ -76,5 +73,5 @@ def subsets(n: int, size: int) -> IndexArray:
     """All subsets of 0..n-1 of one size in lexicographic order, shape (comb(n, size), size)."""
     if size == 0:
         return np.zeros((1, 0), dtype=np.int64)
-    flat: Iterator[int] = (item for chosen in combinations(range(n), size) for item in chosen)
+    flat = chain.from_iterable(combinations(range(n), size))
     return np.fromiter(flat, dtype=np.int64, count=math.comb(n, size) * size).reshape(-1, size)

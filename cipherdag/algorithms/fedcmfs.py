@@ -88,7 +88,8 @@ class FedCMFS:
         retrieval: ``paper``: FedCFR adds a feature X to label C if a set S that holds a label D
             separates X from C and S without D does not. ``interchangeable``: only if C also
             separates X from D in D's place, so that the data cannot tell the two labels apart;
-            without sampling error the first adds features that are no parents or children.
+            without sampling error the first adds features that are no parents or children
+            (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
         max_rows: Declared bound of a site's rows.
 
     Leaks:
@@ -103,7 +104,7 @@ class FedCMFS:
     max_cond_size: int | None = 3
     test: Literal["auto", "g2", "pearson", "fisherz", "likelihood-ratio"] = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
-    retrieval: Literal["paper", "interchangeable"] = "paper"
+    retrieval: Literal["interchangeable", "paper"] = "interchangeable"
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:

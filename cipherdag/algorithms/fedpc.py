@@ -46,6 +46,19 @@ Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 SLICE = 250_000
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerVotes:
+    """The votes of one layer, summed over the sites.
+
+    Attributes:
+        pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
+        votes: How many sites keep each of them, shape (E,).
+    """
+
+    pairs: IndexArray
+    votes: IndexArray
+
+
 @dataclass(frozen=True, slots=True)
 class FedPCOutcome:
     """What a FedPC run concludes, by position; p variables.
@@ -57,6 +70,7 @@ class FedPCOutcome:
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
         layers: Edges left after each layer.
+        votes: The votes of each layer.
     """
 
     skeleton: BoolMatrix
@@ -64,6 +78,7 @@ class FedPCOutcome:
     separators: dict[tuple[int, int], frozenset[int] | None]
     support: dict[tuple[int, int], float]
     layers: tuple[int, ...]
+    votes: tuple[LayerVotes, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,7 +156,7 @@ class FedPC:
         Leaks:
             See the class.
         """
-        skeleton, layers = yield from self._skeleton(n_variables, n_sites)
+        skeleton, layers, votes = yield from self._skeleton(n_variables, n_sites)
         search = self._search(skeleton)
         choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
         index, support = yield from choose[self.sepset](search)
@@ -158,14 +173,18 @@ class FedPC:
             separators=separators,
             support=strengths,
             layers=layers,
+            votes=votes,
         )
 
     def _skeleton(
         self, n_variables: int, n_sites: int
-    ) -> Generator[Question, FloatVector, tuple[BoolMatrix, tuple[int, ...]]]:
+    ) -> Generator[
+        Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
+    ]:
         """FedSkele (section 3.2.1)."""
         kept = ~np.eye(n_variables, dtype=bool)
         edges_left: list[int] = []
+        cast: list[LayerVotes] = []
         order: Literal["stable", "sequential"] = (
             "stable" if self.reference == "paper" else "sequential"
         )
@@ -173,12 +192,14 @@ class FedPC:
         while self._layer_possible(kept, layer):
             packed = Skeleton.from_matrix(kept)
             votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
-            dropped = packed.edges()[votes < self._votes_needed(n_sites)]
+            edges = packed.edges()
+            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64)))
+            dropped = edges[votes < self._votes_needed(n_sites)]
             kept[dropped[:, 0], dropped[:, 1]] = False
             kept[dropped[:, 1], dropped[:, 0]] = False
             edges_left.append(packed.n_edges - len(dropped))
             layer += 1
-        return kept, tuple(edges_left)
+        return kept, tuple(edges_left), tuple(cast)
 
     def _layer_possible(self, kept: BoolMatrix, layer: int) -> bool:
         limit = math.inf if self.max_cond_size is None else self.max_cond_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Self
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import networkx as nx
+    from matplotlib.figure import Figure
 
 BoolMatrix = NDArray[np.bool_]
 Pair = tuple[str, str]
@@ -205,6 +205,12 @@ class CausalGraph:
 
         return to_graphml(self)
 
+    def to_gml(self) -> str:
+        """GML of `to_networkx`, as text."""
+        from cipherdag.exports import to_gml
+
+        return to_gml(self)
+
     def to_dot(self) -> str:
         """Graphviz DOT, as text; see `cipherdag.exports.to_dot`."""
         from cipherdag.exports import to_dot
@@ -223,6 +229,12 @@ class CausalGraph:
 
         return to_csv(self)
 
+    def plot(self) -> Figure:
+        """The drawing as a matplotlib figure; see `cipherdag.drawing.plot`."""
+        from cipherdag.drawing import plot
+
+        return plot(self)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CausalGraph):
             return NotImplemented
@@ -240,7 +252,9 @@ class CausalGraph:
         return f"<CausalGraph: {size}>"
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(repr(self))}\n{html.escape(str(self))}</pre>"
+        from cipherdag.report.notebook import notebook_html
+
+        return notebook_html(self)
 
     def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
         return frozenset(self.nodes), frozenset(self.edges)

@@ -18,6 +18,8 @@ from cipherdag.algorithms.testing import pack_triplets, weighted_means
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
+    from numpy.typing import NDArray
+
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]
 """Conditioning sets by size: shape (K_l, l) each."""
@@ -98,10 +100,10 @@ class Triplets:
             had a reliable test.
         """
         largest = max((len(sets) for _, _, sets in families), default=0)
-        blocks: list[IndexArray] = []
-        for size in range(largest):
-            rows = [_rows(x, y, sets[size]) for x, y, sets in families if size < len(sets)]
-            blocks.append(np.concatenate(rows))
+        blocks = [
+            _rows([(x, y, own[size]) for x, y, own in families if size < len(own)])
+            for size in range(largest)
+        ]
         if not any(len(block) for block in blocks):
             return [[np.zeros(0) for _ in sets] for _, _, sets in families]
         question = self._question(blocks)
@@ -186,9 +188,9 @@ class _Search:
     def advance(self) -> Generator[Question, FloatVector, None]:
         """Give the next candidate its turn, or ask for what its turn needs."""
         candidate = self.waiting[0]
-        if self._separated(candidate, self.members):
+        if self._separated(candidate, self._mask(self.members)):
             self.waiting.pop(0)
-        elif any(len(sets) for sets in self._untested(candidate)):
+        elif any(len(sets) for sets in self._untested(candidate, {})):
             yield from self._test([])
         else:
             self.waiting.pop(0)
@@ -196,45 +198,67 @@ class _Search:
             self.members.append(candidate)
             yield from self._test(older)
             for member in older:
-                if self._separated(member, [v for v in self.members if v != member]):
+                if self._separated(member, self._mask(v for v in self.members if v != member)):
                     self.members.remove(member)
 
     def _test(self, older: list[int]) -> Generator[Question, FloatVector, None]:
         """Test these members, and the candidates in line as far ahead as is allowed."""
-        tested = [*older]
+        shared: dict[frozenset[int], Sets] = {}
+        families = [(self.target, v, self._untested(v, {})) for v in older]
+        mask = self._mask(self.members)
         ahead = 0
         for candidate in self.waiting:
-            if self._separated(candidate, self.members):
+            if self._separated(candidate, mask):
                 continue
-            ahead += sum(len(sets) for sets in self._untested(candidate))
-            if tested and ahead > LOOKAHEAD:
+            sets = self._untested(candidate, shared)
+            ahead += sum(len(own) for own in sets)
+            if families and ahead > LOOKAHEAD:
                 break
-            tested.append(candidate)
-        families = [(self.target, v, self._untested(v)) for v in tested]
+            families.append((self.target, candidate, sets))
         p_values = yield from self.triplets.given(families)
-        for (_, variable, sets), own in zip(families, p_values, strict=True):
-            self._known[variable] = frozenset(self.members)
-            for members, p_value in zip(sets, own, strict=True):
-                separating = members[p_value > self.triplets.test.alpha]
+        members = frozenset(self.members)
+        for (_, variable, sets), found in zip(families, p_values, strict=True):
+            self._known[variable] = members
+            for own, p_value in zip(sets, found, strict=True):
+                separating = own[p_value > self.triplets.test.alpha]
                 if len(separating):
                     self._separators.setdefault(variable, []).append(separating)
 
-    def _separated(self, variable: int, pool: Sequence[int]) -> bool:
+    def _mask(self, pool: Iterable[int]) -> NDArray[np.bool_]:
+        """Which variables are in a pool, shape (p,)."""
+        mask = np.zeros(self.triplets.n_variables, dtype=bool)
+        mask[list(pool)] = True
+        return mask
+
+    def _separated(self, variable: int, pool: NDArray[np.bool_]) -> bool:
         """Whether a set within the pool is known to separate it from the target."""
         found = self._separators.get(variable, ())
-        return any(np.isin(sets, pool).all(axis=1).any() for sets in found)
+        return any(bool(pool[sets].all(axis=1).any()) for sets in found)
 
-    def _untested(self, variable: int) -> Sets:
-        """Sets of members of which the variable has not been tested, by size from 0."""
-        pool = np.array([v for v in self.members if v != variable], dtype=np.int64)
-        new = ~np.isin(pool, list(self._known.get(variable, ())))
-        families: Sets = []
-        for size in self.triplets.sizes(len(pool)):
-            chosen = subsets(len(pool), size)
-            families.append(pool[chosen[new[chosen].any(axis=1)]])
-        return families
+    def _untested(self, variable: int, shared: dict[frozenset[int], Sets]) -> Sets:
+        """Sets of members of which the variable has not been tested, by size from 0.
+
+        Variables beyond the members that know the same have the same sets; ``shared`` keeps them.
+        """
+        known = self._known.get(variable, frozenset())
+        if known not in shared:
+            pool = np.array([v for v in self.members if v != variable], dtype=np.int64)
+            new = np.array([v not in known for v in pool.tolist()], dtype=bool)
+            sets: Sets = []
+            for size in self.triplets.sizes(len(pool)):
+                chosen = subsets(len(pool), size)
+                sets.append(pool[chosen[new[chosen].any(axis=1)]])
+            shared[known] = sets
+        return shared[known]
 
 
-def _rows(x: int, y: int, sets: IndexArray) -> IndexArray:
-    pair = np.broadcast_to(np.array([x, y]), (len(sets), 2))
-    return np.column_stack([pair, sets])
+def _rows(families: Sequence[tuple[int, int, IndexArray]]) -> IndexArray:
+    """Rows (x, y, s1, ..., sl) of all families, whose sets have one size."""
+    width = families[0][2].shape[1]
+    rows = np.empty((sum(len(sets) for _, _, sets in families), 2 + width), dtype=np.int64)
+    start = 0
+    for x, y, sets in families:
+        own = rows[start : start + len(sets)]
+        own[:, 0], own[:, 1], own[:, 2:] = x, y, sets
+        start += len(sets)
+    return rows

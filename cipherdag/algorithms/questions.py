@@ -29,6 +29,7 @@ from cipherdag.algorithms.encodings import (
     subsets,
     unpack_integers,
 )
+from cipherdag.algorithms.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.algorithms.testing import WeightedEvidence
 
 __all__ = [
@@ -42,7 +43,10 @@ __all__ = [
     "Candidates",
     "EdgeVotes",
     "Encoding",
+    "FamilyRegretExceeds",
+    "FamilyRegrets",
     "FloatVector",
+    "GraphRegretExceeds",
     "IndexArray",
     "LocalBeliefs",
     "Question",
@@ -357,6 +361,9 @@ SingleQuestion = (
     | BestIndexPrecedes
     | CandidateScores
     | WeightedEvidence
+    | GraphRegretExceeds
+    | FamilyRegretExceeds
+    | FamilyRegrets
     | LocalBeliefs
 )
 
@@ -377,15 +384,7 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
         return tuple(encoding for part in self.parts for encoding in part.encodings)
 
 
-Question = (
-    EdgeVotes
-    | BestScoreExceeds
-    | BestIndexPrecedes
-    | CandidateScores
-    | WeightedEvidence
-    | LocalBeliefs
-    | Bundle
-)
+Question = SingleQuestion | Bundle
 
 
 def question_kinds(question: Question) -> str:

@@ -22,6 +22,7 @@ from cipherdag.algorithms.questions import FloatVector, IndexArray, Question
 
 BoolVector = NDArray[np.bool_]
 Ask = Callable[[IndexArray], Question]
+AskSome = Callable[[IndexArray, IndexArray], Question]
 Asked = TypeVar("Asked", bound=Question)
 
 
@@ -88,3 +89,78 @@ def _thresholds(low: IndexArray, high: IndexArray, arity: int) -> IndexArray:
     width = (high - low + 1)[:, None]
     cut = low[:, None] - 1 + -(-width * steps // arity)
     return np.clip(cut, low[:, None], np.maximum(high - 1, low)[:, None])
+
+
+def secure_lowest(
+    ask: AskSome,
+    n_groups: int,
+    *,
+    lowest: int,
+    highest: int,
+    near: int,
+    keep: int,
+    words: int = 1 << 15,
+) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
+    """The groups with the ``keep`` smallest maxima over sites, and these maxima.
+
+    A group is dropped as soon as ``keep`` others are known to lie below it, so that most groups are
+    asked about in the first round only.
+
+    Args:
+        ask: Makes the question "is your value larger than each threshold?" about some groups, from
+            their places and thresholds of shape (groups, m), or (1, m) for all alike.
+        n_groups: Number of groups, K.
+        lowest: Smallest possible value.
+        highest: Largest value of interest; a group whose maximum is larger is dropped.
+        near: Where the smallest maxima are expected; the first thresholds lie close to it.
+        keep: How many groups are wanted; those that tie with the last of them come on top.
+        words: About how many words a round may take; at least 4 thresholds a group are asked.
+
+    Returns:
+        Places of the groups kept, ascending, and their maxima.
+
+    Leaks:
+        Of every group whether its maximum lies above the thresholds asked; the thresholds follow
+        from earlier answers. So the coordinator learns a function of the K maxima: exactly those
+        of the groups kept, and a lower bound of each other one.
+    """
+    low = np.full(n_groups, lowest, dtype=np.int64)
+    high = np.full(n_groups, highest, dtype=np.int64)
+    alive = np.ones(n_groups, dtype=np.bool_)
+    first = True
+    while (asked := np.flatnonzero(alive & ((low < high) | first))).size:
+        count = min(1023, max(4, words // asked.size))
+        if first:
+            thresholds = _around(lowest, highest, near, count)[None]
+        else:
+            thresholds = _thresholds(low[asked], high[asked], count + 1)
+        answers = yield from secure_any(ask(asked, thresholds))
+        exceeded = answers.reshape(asked.size, -1).sum(axis=1)
+        cuts = np.broadcast_to(thresholds, (asked.size, thresholds.shape[1]))
+        bounds = np.column_stack([low[asked] - 1, cuts, high[asked]])
+        rows = np.arange(asked.size)
+        if first:
+            # the last threshold is the largest value of interest
+            alive = exceeded < thresholds.shape[1]
+            exceeded = np.minimum(exceeded, thresholds.shape[1] - 1)
+        low[asked], high[asked] = bounds[rows, exceeded] + 1, bounds[rows, exceeded + 1]
+        if alive.sum() > keep:
+            alive &= low <= np.partition(high[alive], keep - 1)[keep - 1]
+        first = False
+    kept = np.flatnonzero(alive)
+    return kept, low[kept]
+
+
+def _around(lowest: int, highest: int, near: int, count: int) -> IndexArray:
+    """Up to ``count`` ascending thresholds, dense at ``near``; ``highest`` is the last one."""
+    below = _offsets(near - lowest, count // 2 if near < highest else count - 1)
+    above = _offsets(highest - near, count - len(below) - 1)
+    cuts = np.concatenate([near - below, near + above, [near, highest]])
+    return np.unique(cuts[(cuts >= lowest) & (cuts <= highest)])
+
+
+def _offsets(reach: int, count: int) -> IndexArray:
+    """Up to ``count`` distances from 1 to ``reach``, growing by a constant factor."""
+    if reach <= 0 or count <= 0:
+        return np.zeros(0, dtype=np.int64)
+    return np.unique(np.rint(np.geomspace(1, reach, count)).astype(np.int64))

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Body)
 
 GARBAGE = "sent bytes that are not a message"
+LOST = "it was restarted, or began another run, and holds no keys of this one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,9 @@ class Courier:
             body = self._read(self._cohort[position], reply, topic, kind)
         except MalformedMessageError:
             outcome.failures[position] = GARBAGE
+            return
+        except errors.SessionLostError:
+            outcome.failures[position] = LOST
             return
         outcome.bodies[position] = body
         outcome.envelopes[position] = reply

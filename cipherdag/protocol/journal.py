@@ -2,7 +2,7 @@
 
 A journal holds public parameters and sums only. After a crash the run goes on from it: finished
 rounds are not asked again, and an unfinished one is asked again by the same bytes, to which the
-sites give the same replies.
+sites give the same replies. So no question is ever asked a second time under another digest.
 
 Leaks:
     Whoever reads the journal learns what the coordinator learnt: the sums of all rounds.
@@ -14,25 +14,30 @@ import os
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from cipherdag.errors import OutputError
 from cipherdag.protocol.messages import Invite
+from cipherdag.protocol.reports import DropOut, RoundReport
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cipherdag.algorithms.questions import FloatVector
 
-
-class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
-    """The session was set up."""
+class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="started"):
+    """The session was named, before any site was asked; its identifier holds from then on."""
 
     session: bytes
     invite: Invite
+
+
+class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
+    """The session was set up; ``received`` are bytes by site."""
+
     transcript: bytes
     public_context: bytes
     n_variables: int
+    received: dict[str, int]
+    labels: tuple[int, ...] = ()
 
 
 class Agreeing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="agreeing"):
@@ -43,22 +48,23 @@ class Agreeing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="agr
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
-    """A round ended without a sum; these sites go on."""
+    """A round ended without a sum; these sites go on, and those left since the last entry."""
 
     number: int
     present: tuple[int, ...]
+    left: tuple[DropOut, ...] = ()
 
 
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
-    """A round's sum, as little-endian float64, and the sites that go on."""
+    """A round's sum, as little-endian float64, the sites that go on, and the round's report."""
 
-    number: int
     content: bytes
     present: tuple[int, ...]
     values: bytes
+    report: RoundReport
 
 
-Entry = Opened | Agreeing | GivenUp | Summed
+Entry = Started | Opened | Agreeing | GivenUp | Summed
 
 
 class Journal:
@@ -109,37 +115,34 @@ class Replay:
     """Takes a session up again from its journal's entries, oldest first.
 
     Attributes:
-        opened: The set-up, or None where there is nothing to take up.
-        position: Number of the last round and the sites that went on, while replaying.
+        started: How the session was named, or None where there is nothing to take up.
+        opened: The set-up, or None where it was not finished.
     """
 
     def __init__(self, entries: tuple[Entry, ...]) -> None:
         self._left = list(entries)
+        self.started: Started | None = None
         self.opened: Opened | None = None
-        self.position: tuple[int, tuple[int, ...]] | None = None
         if self._left:
             first = self._left.pop(0)
-            if not isinstance(first, Opened):
-                raise OutputError("the journal does not begin with the set-up of a session")
-            self.opened = first
+            if not isinstance(first, Started):
+                raise OutputError("the journal does not begin with the start of a session")
+            self.started = first
+        if self._left and isinstance(self._left[0], Opened):
+            self.opened = self._left[0]
+            del self._left[0]
 
-    def next_sum(self, content: bytes) -> FloatVector | None:
-        """The sum of the next finished round, or None where the journal ends.
-
-        Args:
-            content: Digest of the question the algorithm asks now.
-
-        Raises:
-            OutputError: The journal's next round asked something else.
-        """
-        while self._left and not (len(self._left) == 1 and isinstance(self._left[0], Agreeing)):
-            entry = self._left.pop(0)
+    def next_ended(self) -> GivenUp | Summed | None:
+        """The next round that ended, or None where the journal does."""
+        while self._left:
+            entry = self._left[0]
+            if isinstance(entry, Agreeing) and not any(
+                isinstance(later, GivenUp | Summed) for later in self._left
+            ):
+                return None
+            del self._left[0]
             if isinstance(entry, GivenUp | Summed):
-                self.position = entry.number, entry.present
-            if isinstance(entry, Summed):
-                if entry.content != content:
-                    raise OutputError("the journal is of a run with other parameters")
-                return np.frombuffer(entry.values, dtype="<f8").astype(np.float64)
+                return entry
         return None
 
     def agreed(self, number: int) -> tuple[int, ...]:

@@ -132,10 +132,14 @@ class Sealed(Body, frozen=True):
 
 
 class Ready(Body, frozen=True):
-    """A site is set up: its keyed schema digest and the number of aligned variables."""
+    """A site is set up: its keyed schema digest and the number of aligned variables.
+
+    ``labels`` are the positions of a multi-label study's labels, where the algorithm needs them.
+    """
 
     schema_digest: bytes
     n_variables: int
+    labels: tuple[int, ...] = ()
 
 
 class Ask(Body, frozen=True):

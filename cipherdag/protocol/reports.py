@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - the journal reads these fields' types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+
+@dataclass(frozen=True, slots=True)
+class DropOut:
+    """A site that left the run: in which round, at which step, and why as far as is known.
+
+    ``in_sum`` says whether its answer is in that round's sum; ``n_sites`` sites were left, and
+    ``fewest`` are needed.
+    """
+
+    site: str
+    round: int
+    step: str
+    reason: str
+    in_sum: bool
+    n_sites: int
+    fewest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +28,8 @@ class RoundReport:
     """One finished round: what was asked, what it cost, and which aggregate came back.
 
     ``values`` are per site, ``n_sites`` of ``n_cohort`` sites are in the sum, and ``aggregate`` is
-    the SHA-256 of the sum in hexadecimal: equal for every protection.
+    the SHA-256 of the sum in hexadecimal: equal for every protection. ``left`` are the sites that
+    left since the round before.
     """
 
     number: int
@@ -26,14 +41,4 @@ class RoundReport:
     n_sites: int
     n_cohort: int
     aggregate: str
-
-
-@dataclass(frozen=True, slots=True)
-class DropOut:
-    """A site that left the run: in which round, at which step, and why as far as is known."""
-
-    site: str
-    round: int
-    step: str
-    reason: str
-    in_sum: bool
+    left: tuple[DropOut, ...] = ()

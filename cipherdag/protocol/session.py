@@ -1,7 +1,8 @@
 """One run at the coordinator: set-up, rounds, drop-outs, and nothing but sums coming back.
 
 Leaks:
-    The coordinator sees signed public keys, equality of schemas, the number of variables, shares
+    The coordinator sees signed public keys, equality of schemas, the number of variables, which of
+    them are labels if the algorithm needs it, shares
     that say nothing on their own, seeds that open nothing but the agreed sum, and each round's
     aggregate. It holds no key that opens a share.
 """
@@ -12,6 +13,8 @@ import hashlib
 import os
 import time
 from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from cipherdag.algorithms.questions import FloatVector, Question, question_kinds
 from cipherdag.errors import (
@@ -37,18 +40,12 @@ from cipherdag.protocol.messages import (
     Member,
     Offer,
     Offers,
-    Open,
-    Opened,
     Protection,
     Ready,
-    Recover,
-    Recovered,
     Sealed,
     Seals,
     Share,
     Topic,
-    Unmask,
-    Unmasked,
     content_digest,
     declaration,
     digest,
@@ -56,10 +53,11 @@ from cipherdag.protocol.messages import (
     fewest_survivors,
     question_digest,
 )
+from cipherdag.protocol.opening import Opening
 from cipherdag.protocol.reports import DropOut, RoundReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
     from cipherdag.privacy.identity import SigningIdentity
@@ -108,8 +106,10 @@ class Session:
         )
         self._journal = journal
         self._replay = log.Replay(journal.entries if journal is not None else ())
-        opened = self._reopened()
-        self._session = os.urandom(SESSION_BYTES) if opened is None else opened.session
+        started = self._replay.started
+        if started is not None and started.invite != self._invite:
+            raise OutputError("the journal is of another cohort, protection or algorithm")
+        self._session = os.urandom(SESSION_BYTES) if started is None else started.session
         self._invite_digest = digest(b"invite", self._session, encode(self._invite))
         self._courier = Courier(
             engine, identity, self._invite.cohort, session=self._session, timeout_s=timeout_s
@@ -117,15 +117,17 @@ class Session:
         self._progress = progress
         self._reports: list[RoundReport] = []
         self._dropouts: list[DropOut] = []
+        self._before = dict.fromkeys(self._courier.bytes_received, 0)
         self._number = 0
         self._summed = 0
         self._present = tuple(range(n_sites))
+        self._labels: tuple[int, ...] = ()
         self._transcript = b""
         self._aggregation: CoordinatorAggregation | None = None
 
     @property
     def rounds(self) -> tuple[RoundReport, ...]:
-        """All rounds finished by this object."""
+        """All rounds that ended in a sum, those before a restart included."""
         return tuple(self._reports)
 
     @property
@@ -136,7 +138,12 @@ class Session:
     @property
     def bytes_sent_per_site(self) -> dict[str, int]:
         """Bytes that left each site in this session, the set-up included."""
-        return self._courier.bytes_received
+        return {name: self._before[name] + n for name, n in self._courier.bytes_received.items()}
+
+    @property
+    def labels(self) -> tuple[int, ...]:
+        """Positions of the labels, once open; empty where the algorithm needs none."""
+        return self._labels
 
     def open(self) -> int:
         """Agree keys and check that all sites follow one schema.
@@ -150,11 +157,15 @@ class Session:
             SiteUnreachableError: A site did not answer.
         """
         protection = self._invite.protection
-        opened = self._reopened()
+        opened = self._replay.opened
         if opened is not None:
             self._transcript = opened.transcript
             self._aggregation = coordinator_side(protection, opened.public_context)
+            self._count(opened.received)
+            self._labels = opened.labels
             return opened.n_variables
+        if self._replay.started is None:
+            self._write(log.Started(session=self._session, invite=self._invite))
         offers, raw = self._all("invite", self._invite, "offer", Offer)
         if any(offer.invite_digest != self._invite_digest for offer in offers):
             raise KeyAgreementError("a site answered another invite")
@@ -168,13 +179,14 @@ class Session:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
         self._write(
             log.Opened(
-                session=self._session,
-                invite=self._invite,
                 transcript=self._transcript,
                 public_context=seals[0].public_context,
                 n_variables=ready[0].n_variables,
+                received=self._courier.bytes_received,
+                labels=ready[0].labels,
             )
         )
+        self._labels = ready[0].labels
         return ready[0].n_variables
 
     def run(self, asking: Generator[Question, FloatVector, Outcome]) -> Outcome:
@@ -198,16 +210,16 @@ class Session:
             AggregateRangeError: The sum lies outside what the cohort can produce.
             PrivacyError: A site refused, or a message was altered.
         """
-        stored = self._replay.next_sum(content_digest(question))
-        self._number, self._present = self._replay.position or (self._number, self._present)
+        content = content_digest(question)
+        stored = self._replayed(content)
         if stored is not None:
             return stored
-        self._replay.position = None
         started, before = time.perf_counter(), self._courier.bytes_received
         values: FloatVector | None = None
         while values is None:
             values = self._attempt(question)
         sent = self._courier.bytes_received
+        reported = {left for report in self._reports for left in report.left}
         report = RoundReport(
             number=self._number,
             kind=question_kinds(question),
@@ -218,19 +230,41 @@ class Session:
             n_sites=self._summed,
             n_cohort=len(self._invite.cohort),
             aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
+            left=tuple(left for left in self._dropouts if left not in reported),
         )
         self._write(
             log.Summed(
-                number=self._number,
-                content=content_digest(question),
+                content=content,
                 present=self._present,
                 values=values.astype("<f8").tobytes(),
+                report=report,
             )
         )
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)
         return values
+
+    def _replayed(self, content: bytes) -> FloatVector | None:
+        """The sum of a round that ended before a restart; None where the journal ends."""
+        while (ended := self._replay.next_ended()) is not None:
+            self._present = ended.present
+            if isinstance(ended, log.GivenUp):
+                self._number = ended.number
+                self._dropouts += ended.left
+                continue
+            if ended.content != content:
+                raise OutputError("the journal is of a run with other parameters")
+            self._number = ended.report.number
+            self._dropouts += [left for left in ended.report.left if left not in self._dropouts]
+            self._reports.append(ended.report)
+            self._count(ended.report.bytes_sent_per_site)
+            return np.frombuffer(ended.values, dtype="<f8").astype(np.float64)
+        return None
+
+    def _count(self, received: Mapping[str, int]) -> None:
+        for name, count in received.items():
+            self._before[name] += count
 
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers."""
@@ -251,19 +285,34 @@ class Session:
         )
         declared = declaration(ask, bound_to, self._invite.colluders)
         shares = self._shares(ask, declared)
-        survivors = self._replay.agreed(self._number) or tuple(sorted(shares))
+        agreed_before = self._replay.agreed(self._number)
+        survivors = agreed_before or tuple(sorted(shares))
+        for position in set(shares) - set(survivors):
+            self._leave(position, "share", "its share came too late", in_sum=False)
         self._require(survivors, "share")
         self._write(log.Agreeing(number=self._number, survivors=survivors))
         proposal = Agree(digest=bound_to, survivors=survivors)
         agreed = self._courier.exchange(
             "agree", dict.fromkeys(survivors, proposal), "agreed", Agreed
         )
-        if agreed.failures:
-            self._give_up(agreed.failures, survivors)
+        lost = {p: "its share is lost" for p in survivors if p not in shares} | agreed.failures
+        if lost:
+            self._give_up(lost, survivors)
             return None
-        seeds = self._seeds(survivors, agreed.bodies, shares, declared)
+        opening = Opening(
+            self._courier,
+            self._protection,
+            declared,
+            tuple(member.name for member in self._invite.cohort),
+            self._number,
+            lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
+        )
+        seeds = opening.seeds(survivors, agreed.bodies, shares)
+        self._require(opening.present, "unmask")
+        total = opening.sum(shares, seeds)
+        self._present = opening.present
         self._summed = len(survivors)
-        return self._sum({p: shares[p].share for p in survivors}, seeds, declared)
+        return total
 
     def _shares(self, ask: Ask, declared: Declaration) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
@@ -289,87 +338,31 @@ class Session:
             raise ShareError("its sealed pieces are not one for every other site")
         self._protection.check(share.share, declared)
 
-    def _seeds(
-        self,
-        survivors: tuple[int, ...],
-        agreed: dict[int, Agreed],
-        shares: dict[int, Share],
-        declared: Declaration,
-    ) -> dict[int, bytes]:
-        """The survivors' seeds, recovered by the others for a site that left after agreeing."""
-        request = Unmask(
-            digest=declared.digest,
-            survivors=survivors,
-            signatures=tuple(agreed[position].signature for position in survivors),
-        )
-        replies = self._courier.exchange(
-            "unmask", dict.fromkeys(survivors, request), "unmasked", Unmasked
-        )
-        seeds = {position: reply.seeds for position, reply in replies.bodies.items()}
-        self._present = tuple(sorted(seeds))
-        for vanished, reason in replies.failures.items():
-            self._leave(vanished, "unmask", reason, in_sum=True)
-            if len(survivors) < len(declared.sites):
-                raise SiteUnreachableError(
-                    "it left after another site had left in the same round, so its masks are lost",
-                    site=self._name(vanished),
-                )
-            seeds[vanished] = self._recover(vanished, shares[vanished], declared)
-        self._require(self._present, "unmask")
-        return seeds
-
-    def _recover(self, vanished: int, share: Share, declared: Declaration) -> bytes:
-        if not share.escrow:
-            return self._protection.rebuild({}, declared)
-        others = [position for position in declared.sites if position != vanished]
-        sealed = dict(zip(others, share.escrow, strict=True))
-        bodies = {
-            position: Recover(digest=declared.digest, vanished=vanished, piece=sealed[position])
-            for position in self._present
-        }
-        replies = self._courier.exchange("recover", bodies, "recovered", Recovered)
-        pieces = {position: reply.piece for position, reply in replies.bodies.items()}
-        if len(pieces) < declared.threshold:
-            raise SiteUnreachableError(
-                f"its mask needs {declared.threshold} sites to recover, {len(pieces)} answered",
-                site=self._name(vanished),
-            )
-        return self._protection.rebuild(pieces, declared)
-
-    def _sum(
-        self, shares: dict[int, bytes], seeds: dict[int, bytes], declared: Declaration
-    ) -> FloatVector:
-        combined = self._protection.combine(shares, declared)
-        if self._protection.opened_by_site:
-            combined = self._opened(combined, seeds, declared)
-        return self._protection.open(combined, seeds, declared).values
-
-    def _opened(self, combined: bytes, seeds: dict[int, bytes], declared: Declaration) -> bytes:
-        """Have a site open the sum; the sites take turns, and the next one steps in if need be."""
-        request = Open(
-            digest=declared.digest,
-            combined=combined,
-            seeds=tuple(seeds[position] for position in sorted(seeds)),
-        )
-        turn = self._number % len(self._present)
-        for opener in (*self._present[turn:], *self._present[:turn]):
-            replies = self._courier.exchange("open", {opener: request}, "opened", Opened)
-            if opener in replies.bodies and replies.bodies[opener].digest == declared.digest:
-                return replies.bodies[opener].words
-            self._leave(opener, "open", replies.failures.get(opener, "foreign sum"), in_sum=True)
-            self._present = tuple(position for position in self._present if position != opener)
-        raise SiteUnreachableError("no site is left to open the sum")
-
     def _give_up(self, failures: dict[int, str], survivors: tuple[int, ...]) -> None:
         """Nothing of this round was opened, so the question may be asked again, of fewer sites."""
         for position, reason in failures.items():
             self._leave(position, "agree", reason, in_sum=False)
-        self._present = tuple(p for p in survivors if p not in failures)
-        self._write(log.GivenUp(number=self._number, present=self._present))
-        self._require(self._present, "agree")
+        present = tuple(p for p in survivors if p not in failures)
+        self._require(present, "agree")
+        self._present = present
+        left = tuple(left for left in self._dropouts if left.round == self._number)
+        self._write(log.GivenUp(number=self._number, present=present, left=left))
 
     def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
-        self._dropouts.append(DropOut(self._name(position), self._number, step, reason, in_sum))
+        name = self._name(position)
+        if any(left.site == name for left in self._dropouts):
+            return
+        self._dropouts.append(
+            DropOut(
+                site=name,
+                round=self._number,
+                step=step,
+                reason=reason,
+                in_sum=in_sum,
+                n_sites=len(self._invite.cohort) - len(self._dropouts) - 1,
+                fewest=self._invite.min_survivors,
+            )
+        )
 
     def _require(self, survivors: tuple[int, ...], step: str) -> None:
         fewest = self._invite.min_survivors
@@ -409,9 +402,3 @@ class Session:
     def _write(self, entry: log.Entry) -> None:
         if self._journal is not None:
             self._journal.write(entry)
-
-    def _reopened(self) -> log.Opened | None:
-        opened = self._replay.opened
-        if opened is not None and opened.invite != self._invite:
-            raise OutputError("the journal is of another cohort, protection or algorithm")
-        return opened

@@ -17,7 +17,10 @@ from cipherdag.algorithms.questions import (
     CandidateScores,
     CITestSpec,
     EdgeVotes,
+    FamilyRegretExceeds,
+    FamilyRegrets,
     FloatVector,
+    GraphRegretExceeds,
     LocalBeliefs,
     Question,
     SeparatorSearch,
@@ -25,13 +28,16 @@ from cipherdag.algorithms.questions import (
     WeightedEvidence,
 )
 from cipherdag.errors import MalformedMessageError, MixedTypesError
+from cipherdag.sites.regrets import RegretQuestion, Regrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.regrets import ScoreSpec
     from cipherdag.sites.compute.evidence import CITest
+    from cipherdag.sites.compute.scores import LocalScores
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
 
@@ -42,6 +48,7 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
         learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table.
     """
 
@@ -49,11 +56,12 @@ class Respondent:
         self,
         n_variables: int,
         make_test: Callable[[CITestSpec], CITest],
-        *,
+        make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
+        self._regrets = None if make_scores is None else Regrets(make_scores)
         self._learn = learn
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
@@ -81,6 +89,8 @@ class Respondent:
             return self._edge_votes(question)
         if isinstance(question, WeightedEvidence):
             return self._weighted_evidence(question)
+        if isinstance(question, GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets):
+            return self._regret(question)
         if isinstance(question, LocalBeliefs):
             return self._local_beliefs(question)
         self._check_variables(question.search.skeleton.n_variables)
@@ -115,10 +125,16 @@ class Respondent:
         self._check_variables(question.n_variables)
         return weighted_evidence(self._test(question.test), question)
 
-    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
+    def _regret(self, question: RegretQuestion) -> FloatVector:
+        if self._regrets is None:
+            raise MalformedMessageError("this site scores no graphs")
         self._check_variables(question.n_variables)
+        return self._regrets.answer(question)
+
+    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
         if self._learn is None:
             raise MalformedMessageError("this site does not train on its rows")
+        self._check_variables(question.n_variables)
         if self._learnt is None or self._learnt[0] != question:
             self._learnt = (question, self._learn(question))
         return self._learnt[1]

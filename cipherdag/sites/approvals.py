@@ -29,7 +29,7 @@ _SESSION = re.compile(r"[0-9a-f]{8,32}")
 
 
 class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run that asked: its session, what it would do, and whether it may."""
+    """A run that asked: its session, what it would do, whether it may, and what to consider."""
 
     session: str
     invite: str
@@ -38,6 +38,7 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     protection: str
     sites: tuple[str, ...]
     approved: bool = False
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,13 @@ class Approvals:
 
     folder: Path
 
-    def check(self, session: bytes, invite: Invite) -> None:
+    def check(self, session: bytes, invite: Invite, *, why: str = "") -> None:
         """Let an approved run pass; write down any other.
+
+        Args:
+            session: The session.
+            invite: What it would do.
+            why: What a person should consider before approving it.
 
         Raises:
             PolicyRefusedError: Nobody has approved this very invite.
@@ -66,14 +72,15 @@ class Approvals:
                     algorithm=invite.algorithm,
                     protection=invite.protection,
                     sites=tuple(member.name for member in invite.cohort),
+                    why=why,
                 )
             )
         raise PolicyRefusedError(
             AWAITS, remedy=f"At the site: cipherdag site approve {session.hex()[:8]}"
         )
 
-    def approve(self, session: str) -> AskedRun:
-        """Approve the run whose session starts with these hexadecimal digits.
+    def find(self, session: str) -> AskedRun:
+        """The run whose session starts with these hexadecimal digits.
 
         Raises:
             ParameterError: No run, or more than one, starts like this.
@@ -86,7 +93,11 @@ class Approvals:
                 f"{len(matching)} runs start with {session}",
                 remedy="See `cipherdag site status`, which lists the runs that asked.",
             )
-        approved = msgspec.structs.replace(matching[0], approved=True)
+        return matching[0]
+
+    def approve(self, session: str) -> AskedRun:
+        """Approve a run; see `find`."""
+        approved = msgspec.structs.replace(self.find(session), approved=True)
         self._write(approved)
         return approved
 

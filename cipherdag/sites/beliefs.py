@@ -35,13 +35,14 @@ if TYPE_CHECKING:
 
 
 def table_beliefs(
-    table: SiteTable, *, device: str = "auto"
+    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] = lambda _: None
 ) -> Callable[[LocalBeliefs], FloatVector]:
     """Trains local methods on one site's table.
 
     Args:
         table: The site's aligned data.
         device: ``cpu``, ``cuda`` or ``auto``.
+        spend: Told how many training steps are about to be computed; may refuse.
 
     Returns:
         A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
@@ -53,6 +54,8 @@ def table_beliefs(
         from cipherdag.sites.compute.device import resolve_device
         from cipherdag.sites.compute.regimes import Regimes
 
+        training = question.training
+        spend(training.epochs * (training.fit_steps + training.graph_steps))
         if not prepared:
             regimes = Regimes.of(
                 table.codes,

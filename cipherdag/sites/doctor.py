@@ -58,13 +58,15 @@ def examine(
         clock: The time in UTC.
 
     Returns:
-        One finding per check; checks that need an earlier one are left out where that failed.
+        One finding per check; checks that need an earlier one are left out where that failed, and
+        those of a PySyft Datasite are `cipherdag.datasites.datasite_findings`.
     """
-    findings = list(_versions())
     try:
         settings = site.settings()
     except CipherdagError as error:
-        return [*findings, Finding("site.toml", "fail", error.message, error.remedy)]
+        failed = Finding("site.toml", "fail", error.message, error.remedy)
+        return [*_versions(flare=True), failed]
+    findings = list(_versions(flare=settings.datasite is None))
     findings.append(Finding("site.toml", "ok", f"site '{settings.name}'"))
     policy, found = _policy(site)
     findings += found
@@ -72,14 +74,18 @@ def examine(
     study, found = _study(site)
     findings += found
     findings += _clock(site, study, clock())
-    findings += _connection(site, settings, study, clock())
+    if settings.datasite is None:
+        findings += _connection(site, settings, study, clock())
     findings += _data(site, settings, policy)
     findings += _rehearsal(policy, rehearse)
     return findings
 
 
-def _versions() -> Iterator[Finding]:
+def _versions(*, flare: bool) -> Iterator[Finding]:
     found = f"Python {platform.python_version()}, cipherdag {version('cipherdag')}"
+    if not flare:
+        yield Finding("versions", "ok", found)
+        return
     try:
         yield Finding("versions", "ok", f"{found}, nvflare {version('nvflare')}")
     except PackageNotFoundError:

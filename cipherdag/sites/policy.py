@@ -39,6 +39,9 @@ _COMMENTS = {
     "min_sites": "Smallest number of sites in a run.",
     "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
     "allow_dropouts": "Whether a run may go on without a site that left it.",
+    "approve_cohorts": '"manual": a run with other sites than an earlier one waits for approval.',
+    "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
+    "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
     "min_cell_size": "Smallest count that a pooled count may come from.",
     "max_rounds": "Per run: rounds, tests computed and values released.",
@@ -57,6 +60,10 @@ class Policy:
         protections: Protections it accepts.
         allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
         min_sites: Smallest cohort under a protection.
+        approve_cohorts: Whether a person approves a run with other sites than earlier runs
+            (``manual``), or it passes where it differs by enough of them.
+        min_cohort_difference: Fewest sites by which a run may differ from every earlier one
+            without approval; none at all is allowed too.
         min_rows: Fewest rows the site must hold.
         max_rounds: Most rounds of a run.
         max_tests: Most conditional-independence tests computed in a run.
@@ -71,13 +78,15 @@ class Policy:
             than the sum over the others; it sets how few sites a sum may ever cover.
     """
 
-    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "fedcd"})
+    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "rfcd", "fedcd"})
     questions: frozenset[str] = field(default=QUESTION_KINDS)
     protections: frozenset[str] = PROTECTIONS
     allow_unprotected: bool = False
     min_sites: int = 3
     tolerated_colluders: int = 1
     allow_dropouts: bool = True
+    approve_cohorts: Literal["automatic", "manual"] = "manual"
+    min_cohort_difference: int = 3
     min_rows: int = 0
     min_cell_size: int = 11
     max_rounds: int = 1_000

@@ -1,7 +1,8 @@
-"""A result as the coordinator sends it to the sites: edges between identifiers, and a signature.
+"""A result as the coordinator sends it to the sites: by identifier, with a signature.
 
 Leaks:
-    The learnt graph by identifier; the names are put back at the site alone.
+    The learnt graph, or the features of every label, by identifier; the names are put back at the
+    site alone.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ class ResultEdge(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_
     mark: Literal["-->", "---"]
 
 
-class SharedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ResultFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A label, one of its features, both counted from 1, and how strongly they depend."""
+
+    label: int
+    feature: int
+    strength: float
+    p_value: float
+
+
+class SharedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a run found.
 
     Attributes:
@@ -46,6 +56,7 @@ class SharedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         rounds: Number of rounds.
         variables: Number of variables.
         edges: The edges of the CPDAG.
+        features: The features of every label, the strongest first.
     """
 
     study: str
@@ -56,7 +67,8 @@ class SharedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sites: tuple[str, ...]
     rounds: int
     variables: int
-    edges: tuple[ResultEdge, ...]
+    edges: tuple[ResultEdge, ...] = ()
+    features: tuple[ResultFeature, ...] = ()
 
 
 class SignedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -74,7 +86,8 @@ def sign_result(
     protection: str,
     rounds: int,
     variables: int,
-    edges: tuple[ResultEdge, ...],
+    edges: tuple[ResultEdge, ...] = (),
+    features: tuple[ResultFeature, ...] = (),
 ) -> SignedResult:
     """A result of a study, signed by its coordinator."""
     result = SharedResult(
@@ -87,6 +100,7 @@ def sign_result(
         rounds=rounds,
         variables=variables,
         edges=edges,
+        features=features,
     )
     return SignedResult(result=result, signature=identity.sign(RESULT_DOMAIN, _encoded(result)))
 
@@ -116,14 +130,30 @@ def named_edges(result: SharedResult, names: Sequence[str]) -> list[tuple[str, s
         SchemaMismatchError: The result has another number of variables than the site.
         MalformedMessageError: An edge names no variable.
     """
+    _check_identifiers(result, names, [(edge.source, edge.target) for edge in result.edges])
+    return [(names[edge.source - 1], names[edge.target - 1], edge.mark) for edge in result.edges]
+
+
+def named_features(result: SharedResult, names: Sequence[str]) -> list[tuple[str, str, float]]:
+    """Label, feature and strength with this site's own names, in the order of the result.
+
+    Raises:
+        SchemaMismatchError: The result has another number of variables than the site.
+        MalformedMessageError: A feature or a label names no variable.
+    """
+    _check_identifiers(result, names, [(own.label, own.feature) for own in result.features])
+    return [(names[own.label - 1], names[own.feature - 1], own.strength) for own in result.features]
+
+
+def _check_identifiers(
+    result: SharedResult, names: Sequence[str], pairs: Sequence[tuple[int, int]]
+) -> None:
     if result.variables != len(names):
         raise SchemaMismatchError(
             f"the result has {result.variables} variables, this site's schema {len(names)}"
         )
-    for edge in result.edges:
-        if not (0 < edge.source <= len(names) and 0 < edge.target <= len(names)):
-            raise MalformedMessageError("an edge of the result names no variable")
-    return [(names[edge.source - 1], names[edge.target - 1], edge.mark) for edge in result.edges]
+    if not all(0 < identifier <= len(names) for pair in pairs for identifier in pair):
+        raise MalformedMessageError("the result names a variable that there is not")
 
 
 def _encoded(result: SharedResult) -> bytes:

@@ -4,7 +4,9 @@
     ask         ask        next number; asked sites are the last survivors or      agree
                            fewer; this question was never opened before
     agree       agree      this digest; survivors are enough and include this      unmask
-                           site; no other survivors were agreed for this digest
+                           site; no other survivors were agreed for this digest;
+                           no other run opened this question over nearly
+                           these sites
     unmask      unmask     the signatures of all survivors on one question and     opened
                            one set of survivors
     opened      recover    the vanished site is a survivor and not this one        opened
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.answers import Respondent
     from cipherdag.sites.policy import Policy
     from cipherdag.sites.recording import Recorder
+    from cipherdag.sites.sums import OpenedSums
 
 
 @dataclass(slots=True)
@@ -82,6 +85,7 @@ class Rounds:
         respondent: Computes answers.
         policy: This site's limits.
         recorder: Writes the ledger.
+        sums: What was opened before, in this and in other runs.
     """
 
     session: bytes
@@ -94,6 +98,7 @@ class Rounds:
     respondent: Respondent
     policy: Policy
     recorder: Recorder
+    sums: OpenedSums = field(repr=False)
     _number: int = 0
     _values: int = 0
     _present: tuple[int, ...] = ()
@@ -144,11 +149,18 @@ class Rounds:
         Raises:
             ReplayError: The digest is not the current one, or other survivors were agreed.
             CohortError: The survivors leave this site out, are too few, or were not asked.
+            DifferencingError: Another run opened this question over nearly these sites.
         """
         current = self._round(proposal.digest)
         self._check_sites(proposal.survivors, current.ask.participants)
         if current.survivors and current.survivors != proposal.survivors:
             raise ReplayError("other survivors were agreed for this question")
+        self.sums.check(
+            self.session,
+            current.content,
+            self._names(proposal.survivors),
+            fewest=self.policy.min_cohort_difference,
+        )
         current.survivors = proposal.survivors
         parts = self._agreement(current)
         return Agreed(signature=self.identity.sign(AGREEMENT_DOMAIN, *parts))
@@ -165,6 +177,8 @@ class Rounds:
             raise ReplayError("this site did not agree to these survivors")
         self._check_signatures(current, request.signatures)
         seeds = self.aggregation.unmask(current.survivors, current.declared)
+        if not current.unmasked:
+            self.sums.write(self.session, current.content, self._names(current.survivors))
         current.unmasked = True
         self._opened.add(current.content)
         self._present = current.survivors
@@ -197,6 +211,9 @@ class Rounds:
         words = self.aggregation.open(request.combined, seeds, current.declared)
         self._record_opening(current, "opened-sum", words)
         return Opened(digest=request.digest, words=words)
+
+    def _names(self, positions: tuple[int, ...]) -> list[str]:
+        return [self.invite.cohort[position].name for position in positions]
 
     @property
     def _everyone(self) -> tuple[int, ...]:

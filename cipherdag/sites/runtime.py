@@ -3,18 +3,22 @@
 Acceptance rules of an incoming message, in this order: length and strict form; the coordinator's
 pinned signature; session; the step or round it belongs to (`rounds` has the table); the site's
 policy. Only then is the answer computed, protected, recorded in the ledger and sent.
+
+The keys of a session are held in memory and die with this object, with the end of the run, or with
+the invite to the next one. A run goes on after its coordinator was restarted, since a message that
+repeats the last one gets the same bytes; it does not go on at a site that was restarted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from cipherdag.errors import CipherdagError, PrivacyError, ReplayError
+from cipherdag.errors import CipherdagError, PrivacyError, ReplayError, SessionLostError
 from cipherdag.protocol.messages import (
     COORDINATOR,
     SESSION_BYTES,
@@ -38,8 +42,10 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.sites.handshake import Handshake
+from cipherdag.sites.ledger import read_releases
 from cipherdag.sites.recording import Recorder
 from cipherdag.sites.rounds import Rounds
+from cipherdag.sites.sums import OpenedSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -53,10 +59,16 @@ log = logging.getLogger("cipherdag.site")
 
 Request = TypeVar("Request", bound=Body)
 
+LABELLED = frozenset({"fedcmfs"})
+"""Algorithms whose coordinator has to know which positions are labels."""
+
 
 @dataclass(frozen=True, slots=True)
 class SiteProfile:
-    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each."""
+    """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
+
+    ``labels`` are the positions of the variables that the schema marks as labels.
+    """
 
     name: str
     identity: SigningIdentity
@@ -64,6 +76,7 @@ class SiteProfile:
     pinned: Mapping[str, bytes]
     schema: bytes
     rows: int
+    labels: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -72,9 +85,9 @@ class _Session:
 
     session: bytes
     invite: Invite
-    handshake: Handshake
+    handshake: Handshake | None
     recorder: Recorder
-    repeats: dict[str, tuple[bytes, bytes]]
+    repeats: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
     rounds: Rounds | None = None
 
 
@@ -86,17 +99,26 @@ class SiteRuntime:
         respondent: Computes its answers.
         policy: Its limits.
         ledger: Records what leaves.
+        sums: Records which sums were opened; in memory only where None.
     """
 
     def __init__(
-        self, profile: SiteProfile, respondent: Respondent, policy: Policy, ledger: Ledger
+        self,
+        profile: SiteProfile,
+        respondent: Respondent,
+        policy: Policy,
+        ledger: Ledger,
+        *,
+        sums: OpenedSums | None = None,
     ) -> None:
         self._profile = profile
         self._respondent = respondent
         self._policy = policy
         self._ledger = ledger
+        self._sums = OpenedSums(profile.schema) if sums is None else sums
         self._current: _Session | None = None
-        self._seen: set[bytes] = set()
+        self._finished = (b"", b"")
+        self._seen = {bytes.fromhex(r.session) for r in read_releases(ledger.lines)}
 
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message; a refusal is an answer too, without data and without a traceback.
@@ -110,10 +132,10 @@ class SiteRuntime:
             the last one of its operation byte for byte gets the same bytes again.
         """
         seen = hashlib.sha256(message).digest()
-        if self._current is not None:
-            last, reply = self._current.repeats.get(operation, (b"", b""))
-            if last == seen:
-                return reply
+        repeats = {"finish": self._finished} if self._current is None else self._current.repeats
+        last, reply = repeats.get(operation, (b"", b""))
+        if last == seen:
+            return reply
         try:
             topic, body = self._dispatch(operation, message)
         except PrivacyError as error:
@@ -132,7 +154,9 @@ class SiteRuntime:
                 message, "refusal", Refusal(error="SiteComputationError", message="")
             )
         reply = self._envelope(message, topic, body)
-        if self._current is not None:
+        if self._current is None:
+            self._finished = (seen, reply)
+        else:
             self._current.repeats[operation] = (seen, reply)
         return reply
 
@@ -165,7 +189,22 @@ class SiteRuntime:
         }
         if operation not in steps:
             raise ReplayError("this site knows no such operation")
+        if operation != "invite":
+            self._check_held(operation, message)
         return steps[operation](message)
+
+    def _check_held(self, operation: str, message: bytes) -> None:
+        """Tell the coordinator of an earlier run that its keys are gone, and nobody else."""
+        session = _session_of(message)
+        current = self._current.session if self._current is not None else b""
+        if session != current and session in self._seen:
+            self._verified(message, session, operation)  # type: ignore[arg-type]
+            raise SessionLostError("the keys of this run are not held any more")
+
+    @property
+    def in_session(self) -> bool:
+        """Whether keys of a run are held."""
+        return self._current is not None
 
     def _invite(self, message: bytes) -> tuple[Topic, Body]:
         session = read_envelope(message).session
@@ -189,16 +228,15 @@ class SiteRuntime:
         )
         self._seen.add(session)
         recorder = Recorder(self._ledger, session, invite)
-        self._current = _Session(session, invite, handshake, recorder, {})
+        self._current = _Session(session, invite, handshake, recorder)
         return "offer", handshake.offer()
 
     def _offers(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._setting_up()
-        return "seals", current.handshake.seals(self._read(message, "offers", Offers))
+        _, handshake = self._setting_up()
+        return "seals", handshake.seals(self._read(message, "offers", Offers))
 
     def _sealed(self, message: bytes) -> tuple[Topic, Body]:
-        current = self._setting_up()
-        handshake = current.handshake
+        current, handshake = self._setting_up()
         keyring, ready = handshake.finish(self._read(message, "sealed", Sealed))
         current.rounds = Rounds(
             session=current.session,
@@ -211,6 +249,7 @@ class SiteRuntime:
             respondent=self._respondent,
             policy=self._policy,
             recorder=current.recorder,
+            sums=self._sums,
         )
         current.recorder.write(
             round_number=0,
@@ -220,7 +259,20 @@ class SiteRuntime:
             digest=digest(b"setup", handshake.invite_digest),
             sites=len(current.invite.cohort),
         )
-        return "ready", msgspec.structs.replace(ready, n_variables=self._respondent.n_variables)
+        current.handshake = None  # the private halves of its keys are not needed any more
+        labels = self._profile.labels if current.invite.algorithm in LABELLED else ()
+        if labels:
+            current.recorder.write(
+                round_number=0,
+                kind="label-positions",
+                values=len(labels),
+                content=msgspec.msgpack.encode(labels),
+                digest=digest(b"setup", handshake.invite_digest),
+                sites=len(current.invite.cohort),
+            )
+        return "ready", msgspec.structs.replace(
+            ready, n_variables=self._respondent.n_variables, labels=labels
+        )
 
     def _finish(self, message: bytes) -> tuple[Topic, Body]:
         self._rounds()
@@ -243,10 +295,10 @@ class SiteRuntime:
             raise ReplayError("the message is out of step: no session is open")
         return decode(self._verified(message, self._current.session, topic), kind)
 
-    def _setting_up(self) -> _Session:
-        if self._current is None or self._current.rounds is not None:
+    def _setting_up(self) -> tuple[_Session, Handshake]:
+        if self._current is None or self._current.handshake is None:
             raise ReplayError("the message is out of step with the session's set-up")
-        return self._current
+        return self._current, self._current.handshake
 
     def _rounds(self) -> Rounds:
         if self._current is None or self._current.rounds is None:

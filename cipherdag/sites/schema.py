@@ -200,6 +200,11 @@ class Schema:
         by_name = {column.name: column for column in self.columns}
         return tuple(by_name[name] for name in self.names)
 
+    @property
+    def label_positions(self) -> tuple[int, ...]:
+        """Positions in ``variables`` of those marked as labels, ascending."""
+        return tuple(v for v, column in enumerate(self.variables) if column.label)
+
     def canonical(self) -> bytes:
         """What sites must agree on, as bytes that differ wherever two schemas differ.
 

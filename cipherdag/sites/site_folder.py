@@ -3,10 +3,11 @@
     site.toml           what the hospital fills in
     policy.toml         what the hospital allows
     keys/identity.pem   the key that signs; made here
-    transport/          FLARE's key, made here, and the start-up kit
+    transport/          FLARE's key, made here, and the start-up kit; not with PySyft
     study.json          the signed study, once activated
     ledger.jsonl        what left
     usage.json          how many tests were computed today
+    sums.jsonl          which sums were opened, over whose answers
     runs/               runs that asked for a person's approval
     site.log            details that are not sent to anybody
 
@@ -22,11 +23,13 @@ import os
 import stat
 import time
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
 from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.site_log import SITE_LOG
+from cipherdag.sites.datasite import DatasiteSettings
 from cipherdag.sites.policy import Policy
 from cipherdag.sites.study import (
     SignedStudy,
@@ -62,6 +65,7 @@ class SiteSettings:
         data: The data file; relative to the site's folder unless absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
     """
 
     name: str
@@ -72,6 +76,7 @@ class SiteSettings:
     data: str = "data.csv"
     schema: str = "schema.toml"
     device: str = "auto"
+    datasite: DatasiteSettings | None = None
 
     def __post_init__(self) -> None:
         check_site_name(self.name)
@@ -86,10 +91,10 @@ class SiteSettings:
         """The settings as commented TOML."""
         lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]
         lines.append("# policy.toml.")
-        for item in fields(self):
-            lines += ["", f"# {_COMMENTS[item.name]}"]
-            lines.append(f"{item.name} = {json.dumps(getattr(self, item.name))}")
-        return "\n".join(lines) + "\n"
+        for key, comment in _COMMENTS.items():
+            lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
+        own = self.datasite.dumps() if self.datasite is not None else ""
+        return "\n".join(lines) + "\n" + own
 
     @classmethod
     def load(cls, path: Path) -> SiteSettings:
@@ -113,7 +118,9 @@ class SiteSettings:
 
     @classmethod
     def _of(cls, path: Path, table: dict[str, Any]) -> SiteSettings:
-        types = {item.name: int if item.name == "port" else str for item in fields(cls)}
+        table = dict(table)
+        datasite = table.pop("datasite", None)
+        types = {key: int if key == "port" else str for key in _COMMENTS}
         for key, value in table.items():
             if key not in types:
                 raise _invalid(path, f"unknown key {key!r}")
@@ -121,8 +128,11 @@ class SiteSettings:
                 raise _invalid(path, f"{key} is not {'a number' if key == 'port' else 'a text'}")
         if "name" not in table:
             raise _invalid(path, "name is missing")
+        if datasite is not None and not isinstance(datasite, dict):
+            raise _invalid(path, "datasite is not a table")
         try:
-            return cls(**table)
+            own = None if datasite is None else DatasiteSettings.of(datasite)
+            return cls(**table, datasite=own)
         except ParameterError as error:
             raise _invalid(path, error.message) from error
 
@@ -193,6 +203,11 @@ class SiteFolder:
         return self.transport / "kit"
 
     @property
+    def log_path(self) -> Path:
+        """``site.log``."""
+        return self.path / SITE_LOG
+
+    @property
     def study_path(self) -> Path:
         """``study.json``."""
         return self.path / "study.json"
@@ -206,6 +221,11 @@ class SiteFolder:
     def usage_path(self) -> Path:
         """``usage.json``."""
         return self.path / "usage.json"
+
+    @property
+    def sums_path(self) -> Path:
+        """``sums.jsonl``."""
+        return self.path / "sums.jsonl"
 
     @property
     def runs(self) -> Path:
@@ -244,6 +264,7 @@ class SiteFolder:
             SiteNotReadyError: None was activated, or this site is not in it.
             SignatureError: The file was altered.
         """
+        name = self.settings().name
         if not self.study_path.exists():
             raise SiteNotReadyError(
                 "the site is not activated",
@@ -251,7 +272,7 @@ class SiteFolder:
                 "`cipherdag site activate` with the answer.",
             )
         study = check_study(read_file(self.study_path, SignedStudy))
-        if study.pinned.get(self.settings().name) != self.identity().public:
+        if study.pinned.get(name) != self.identity().public:
             raise SiteNotReadyError("the active study does not name this site and its key")
         return study
 

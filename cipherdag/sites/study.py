@@ -16,17 +16,20 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
 from cipherdag.privacy.identity import PUBLIC_BYTES, SigningIdentity, verify
 from cipherdag.privacy.keyed import same_digest
+from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.messages import COORDINATOR
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+EngineName = Literal["flare", "syft"]
 
 FORMAT: Final = 1
 MAX_REQUEST_BYTES: Final = 64 * 1024
@@ -55,9 +58,10 @@ class Request(_File, frozen=True):
         organisation: Whose site it is.
         study: The study it asks to join.
         identity: Its Ed25519 public key.
-        certificate_request: FLARE's request archive, with a certificate request for its own key.
+        certificate_request: FLARE's request archive for its own key; empty with PySyft.
         versions: Versions of the packages that must fit together.
         proof: The site's signature over all of it.
+        datasite: Address of the site's PySyft Datasite; empty with FLARE.
     """
 
     format: int
@@ -68,6 +72,7 @@ class Request(_File, frozen=True):
     certificate_request: bytes
     versions: dict[str, str]
     proof: bytes
+    datasite: str = ""
 
 
 class StudySite(_File, frozen=True):
@@ -84,14 +89,16 @@ class Study(_File, frozen=True):
         name: Name of the study.
         version: 1 for the first; one more whenever it changes.
         issued: When, in UTC (ISO 8601).
-        host: Host name of the coordinator's FLARE server.
-        port: Its port.
+        host: Host name of the coordinator's FLARE server; empty with PySyft.
+        port: Its port; 0 with PySyft.
         coordinator: The coordinator's Ed25519 public key.
-        root: SHA-256 fingerprint of the root certificate, hexadecimal.
+        root: Hexadecimal: SHA-256 fingerprint of FLARE's root certificate, or with PySyft the
+            public key that signs the coordinator's calls.
         min_sites: Fewest sites of a run; a site's policy may ask for more.
         protections: What a run may use.
         sites: The sites in order.
         revoked: Names of sites that took part and no longer do.
+        engine: What carries the messages.
     """
 
     format: int
@@ -106,6 +113,7 @@ class Study(_File, frozen=True):
     protections: tuple[str, ...]
     sites: tuple[StudySite, ...]
     revoked: tuple[str, ...] = ()
+    engine: EngineName = "flare"
 
     @property
     def pinned(self) -> dict[str, bytes]:
@@ -126,7 +134,7 @@ class Approval(_File, frozen=True):
     Attributes:
         site: Whom it is for.
         signed: The signed study.
-        certificate: FLARE's archive with the site's certificate.
+        certificate: FLARE's archive with the site's certificate; empty with PySyft.
         signature: The coordinator's signature over all of it.
     """
 
@@ -188,6 +196,7 @@ def new_request(
     study: str,
     certificate_request: bytes,
     versions: dict[str, str],
+    datasite: str = "",
 ) -> Request:
     """A request, signed with the key it names."""
     request = Request(
@@ -199,6 +208,7 @@ def new_request(
         certificate_request=certificate_request,
         versions=versions,
         proof=b"",
+        datasite=datasite,
     )
     proof = identity.sign(REQUEST_DOMAIN, _encoded(request))
     return msgspec.structs.replace(request, proof=proof)
@@ -209,11 +219,13 @@ def check_request(request: Request) -> None:
 
     Raises:
         SignatureError: The proof is missing or not by the key in the request.
-        ParameterError: A name cannot be used.
+        ParameterError: A name or the address cannot be used.
     """
     check_site_name(request.name)
     check_study_name(request.organisation)
     check_study_name(request.study)
+    if request.datasite:
+        check_datasite_url(request.datasite)
     unproven = msgspec.structs.replace(request, proof=b"")
     try:
         verify(request.identity, request.proof, REQUEST_DOMAIN, _encoded(unproven))
@@ -239,7 +251,8 @@ def check_study(signed: SignedStudy) -> Study:
     study = signed.study
     verify(study.coordinator, signed.signature, STUDY_DOMAIN, _encoded(study))
     check_study_name(study.name)
-    check_address(study.host, study.port)
+    if study.engine == "flare":
+        check_address(study.host, study.port)
     names = [check_site_name(site.name).lower() for site in study.sites]
     keys = [site.identity for site in study.sites] + [study.coordinator]
     if len(set(names)) != len(names) or len(set(keys)) != len(keys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import datetime as dt
 import ipaddress
@@ -26,16 +27,27 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from syft.client.api import SignedSyftAPICall, SyftAPICall
-from syft.serde.deserialize import _deserialize
 from syft.serde.serialize import _serialize
 from syft.server.credentials import SyftSigningKey
 from syft.types.uid import UID
 
-from cipherdag.errors import MalformedMessageError, ParameterError, SiteNotReadyError
+from cipherdag.coordinating import CoordinatorFolder
+from cipherdag.datasites import open_datasite_engine
+from cipherdag.enrolment import request_enrolment
+from cipherdag.errors import (
+    MalformedMessageError,
+    OutputError,
+    ParameterError,
+    PolicyRefusedError,
+    SiteNotReadyError,
+)
+from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines import syft_wire
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
-from cipherdag.protocol.engines.syft_site import SyftSite, prepare_syft_site
+from cipherdag.protocol.engines.syft_site import SyftSite
+from cipherdag.sites.datasite import DatasiteSettings
+from cipherdag.sites.site_folder import SiteFolder, SiteSettings
 
 SITES = ("north", "south")
 SECRET = "patient 4711 is 93 years old"
@@ -71,13 +83,16 @@ class Deployment:
     def __init__(self, folder):
         self.folder = folder
         self.echoes = {name: Echo(name) for name in SITES}
-        self.passwords = {name: prepare_syft_site(folder / name) for name in SITES}
+        self.key = new_key(folder / "coordinator.pem")
+        self.public = SigningIdentity.load(self.key).public
         self.sites = {}
 
     def start(self, name, port=0):
         site = SyftSite(
             self.echoes[name],
-            directory=self.folder / name,
+            name=name,
+            coordinator=self.public,
+            log=self.folder / f"{name}.log",
             operations=OPERATIONS,
             python=Path(sys.executable),
             port=port,
@@ -91,7 +106,12 @@ class Deployment:
         return f"http://127.0.0.1:{self.sites[name].port}"
 
     def engine(self):
-        return SyftEngine({name: SyftLink(self.url(name), self.passwords[name]) for name in SITES})
+        return SyftEngine({name: SyftLink(self.url(name)) for name in SITES}, key=self.key)
+
+
+def new_key(path):
+    SigningIdentity.generate().save(path)
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +178,7 @@ def test_the_text_of_an_exception_never_leaves_the_site(
     assert replies == {"north": SiteFailure("failed")}
     assert received
     assert not any(SECRET.encode() in body for body in received)
-    assert SECRET.encode() not in (datasites.folder / "north" / "datasite.log").read_bytes()
+    assert SECRET.encode() not in (datasites.folder / "north.log").read_bytes()
     if operation != "text":
         assert SECRET in caplog.text  # the site's own log names the cause
 
@@ -213,25 +233,21 @@ def test_a_killed_site_fails_alone_and_is_reached_again_after_its_restart(datasi
 # what a Datasite refuses
 
 
-def log_in(url, email, password):
-    return requests.post(
-        f"{url}/api/v2/login", json={"email": email, "password": password}, timeout=20
-    )
-
-
 @pytest.fixture
 def account(datasites):
-    """The coordinator's own identifier of the Datasite and signing key, as a thief would use."""
-    url = datasites.url("north")
-    password = datasites.passwords["north"].read_text().strip()
-    server = requests.get(f"{url}/api/v2/metadata", timeout=20).json()["id"]
-    reply = log_in(url, syft_wire.COORDINATOR_EMAIL, password)
-    assert reply.status_code == 200
-    return UID.from_string(server), _deserialize(reply.content, from_bytes=True).signing_key
+    """The Datasite's identifier and the coordinator's own signing key, as a thief would use."""
+    metadata = requests.get(f"{datasites.url('north')}/api/v2/metadata", timeout=20).json()
+    assert metadata["site"] == "north"
+    return UID.from_string(metadata["id"]), syft_key(datasites.key)
+
+
+def syft_key(path):
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    return SyftSigningKey.from_string(key.private_bytes_raw().hex())
 
 
 def api_call(server, path="api.call", args=(syft_wire.ENDPOINT,), blocking=True, **kwargs):
-    content = kwargs or {"operation": "ask", "message": b"x"}
+    content = {"site": "north", **(kwargs or {"operation": "ask", "message": b"x"})}
     return SyftAPICall(
         server_uid=server, path=path, args=list(args), kwargs=content, blocking=blocking
     )
@@ -244,20 +260,16 @@ def send(datasites, signed):
     ).status_code
 
 
-def test_the_default_and_the_administrator_s_credentials_are_refused(datasites):
-    url = datasites.url("north")
-    admin = (datasites.folder / "north" / syft_wire.ADMIN_PASSWORD).read_text().strip()
-    for email, password in [
-        ("info@openmined.org", "changethis"),
-        ("admin@cipherdag.example", "changethis"),
-        ("admin@cipherdag.example", admin),
-        (syft_wire.COORDINATOR_EMAIL, admin),
-        (syft_wire.COORDINATOR_EMAIL, ""),
-        (syft_wire.COORDINATOR_EMAIL, datasites.passwords["south"].read_text().strip()),
-    ]:
-        assert log_in(url, email, password).status_code == 401
-    for body in (b"", b"{", b"[]", b"x" * 5000):
-        assert requests.post(f"{url}/api/v2/login", data=body, timeout=20).status_code == 401
+def test_nobody_can_log_in(datasites):
+    """PySyft's default administrator is info@openmined.org, with the password changethis."""
+    for email in ("info@openmined.org", "admin@cipherdag.example", "coordinator@cipherdag.example"):
+        for password in ("changethis", "", None):
+            reply = requests.post(
+                f"{datasites.url('north')}/api/v2/login",
+                json={"email": email, "password": password},
+                timeout=20,
+            )
+            assert reply.status_code == 404
 
 
 def test_a_stranger_s_signature_is_refused(datasites, account):
@@ -284,6 +296,8 @@ def test_the_coordinator_reaches_one_service_and_one_endpoint(datasites, account
         api_call(server, blocking=False),
         api_call(server, operation="ask"),
         api_call(server, operation="ask", message=b"x", log_id=UID()),
+        api_call(server, site="south", operation="ask", message=b"x"),
+        api_call(server, site=["north"], operation="ask", message=b"x"),
         api_call(UID()),
     ):
         assert send(datasites, call.sign(key)) == 401
@@ -334,7 +348,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_decoded(datasites):
 
 @pytest.mark.parametrize(
     "path",
-    ["", "docs", "openapi.json", "api/v2/", "api/v2/register", "api/v2/api", "api/v2/stream"],
+    ["", "docs", "openapi.json", "api/v2/", "api/v2/login", "api/v2/register", "api/v2/stream"],
 )
 def test_pysyft_s_other_paths_do_not_exist(datasites, path):
     for method in ("GET", "POST"):
@@ -342,58 +356,88 @@ def test_pysyft_s_other_paths_do_not_exist(datasites, path):
         assert reply.status_code == 404
 
 
-# secrets, ports and processes
+# keys, ports and processes
 
 
-def test_passwords_are_random_private_and_nowhere_else(datasites, engine):
+def test_no_secret_is_at_a_site_and_the_key_is_in_no_repr(datasites, engine):
     engine.call("ask", dict.fromkeys(SITES, b"x"), timeout_s=TIMEOUT_S)
-    files = [
-        datasites.folder / s / f for s in SITES for f in ("admin.password", "coordinator.password")
-    ]
-    secrets = {file.read_text().strip() for file in files}
-    assert len(secrets) == 4
-    assert min(map(len, secrets)) == 43  # 256 bits in base64
-    for file in files:
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    key = serialization.load_pem_private_key(datasites.key.read_bytes(), password=None)
+    raw = key.private_bytes_raw()
+    secrets = (raw, raw.hex().encode(), base64.b64encode(raw), datasites.key.read_bytes())
     for name in SITES:
         process = datasites.sites[name].pid
         seen = b"".join(
             Path(f"/proc/{process}/{kind}").read_bytes() for kind in ("cmdline", "environ")
         )
-        seen += (datasites.folder / name / "datasite.log").read_bytes()
-        assert not any(secret.encode() in seen for secret in secrets)
-        link = repr(SyftLink(datasites.url(name), datasites.passwords[name]))
-        assert not any(secret in link for secret in secrets)
+        log = datasites.folder / f"{name}.log"
+        assert stat.S_IMODE(log.stat().st_mode) == 0o600
+        seen += log.read_bytes()
+        for own in (
+            engine,
+            *engine._datasites.values(),
+            *vars(engine).values(),
+            *vars(engine._datasites[name]).values(),
+        ):
+            seen += repr(own).encode()
+        assert not any(secret in seen for secret in secrets)
 
 
-def test_a_readable_or_missing_password_file_is_refused(tmp_path, datasites):
-    copy = tmp_path / "coordinator.password"
-    shutil.copy(datasites.passwords["north"], copy)
-    link = SyftLink(datasites.url("north"), copy)
-    copy.chmod(0o640)
-    with contextlib.closing(SyftEngine({"north": link})) as engine:
-        with pytest.raises(SiteNotReadyError, match="others than its owner"):
-            engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
-        copy.unlink()
-        with pytest.raises(SiteNotReadyError, match="cannot be read"):
-            engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+def test_a_readable_or_missing_key_is_refused(tmp_path, datasites):
+    key = new_key(tmp_path / "coordinator.pem")
+    links = {"north": SyftLink(datasites.url("north"))}
+    key.chmod(0o640)
+    with pytest.raises(PolicyRefusedError, match="open to other users"):
+        SyftEngine(links, key=key)
+    key.unlink()
+    with pytest.raises(OutputError, match="cannot read the private key"):
+        SyftEngine(links, key=key)
 
 
-def test_a_wrong_password_is_named(tmp_path, datasites):
-    link = SyftLink(datasites.url("north"), datasites.passwords["south"])
+def test_a_key_that_the_site_does_not_pin_is_named(tmp_path, datasites):
+    links = {"north": SyftLink(datasites.url("north"))}
+    before = len(datasites.echoes["north"].handled)
     with (
-        contextlib.closing(SyftEngine({"north": link})) as engine,
-        pytest.raises(SiteNotReadyError, match="password is not accepted") as caught,
+        contextlib.closing(SyftEngine(links, key=new_key(tmp_path / "stale.pem"))) as engine,
+        pytest.raises(SiteNotReadyError, match="does not accept this coordinator's key") as caught,
     ):
         engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
     assert caught.value.site == "north"
+    assert "newest approval" in caught.value.remedy
+    assert len(datasites.echoes["north"].handled) == before
 
 
-def test_a_set_up_is_never_overwritten(tmp_path):
-    prepare_syft_site(tmp_path / "a")
-    with pytest.raises(SiteNotReadyError, match="already holds"):
-        prepare_syft_site(tmp_path / "a")
+def test_swapped_datasites_are_named_before_anything_is_sent(datasites):
+    before = {name: len(echo.handled) for name, echo in datasites.echoes.items()}
+    links = {"north": SyftLink(datasites.url("south")), "south": SyftLink(datasites.url("north"))}
+    with contextlib.closing(SyftEngine(links, key=datasites.key)) as engine:
+        assert engine.present(timeout_s=TIMEOUT_S) == set()
+        for site, other in (("north", "south"), ("south", "north")):
+            with pytest.raises(
+                SiteNotReadyError, match=f"leads to the Datasite of '{other}'"
+            ) as caught:
+                engine.call("ask", {site: b"x"}, timeout_s=TIMEOUT_S)
+            assert caught.value.site == site
+            assert "send a new request" in caught.value.remedy
+    assert before == {name: len(echo.handled) for name, echo in datasites.echoes.items()}
+
+
+def test_the_sites_that_are_there_are_seen(datasites, engine):
+    assert engine.present(timeout_s=TIMEOUT_S) == set(SITES)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        away = SyftLink(f"http://127.0.0.1:{unused.getsockname()[1]}")
+        links = {"north": SyftLink(datasites.url("north")), "west": away}
+        with contextlib.closing(SyftEngine(links, key=datasites.key)) as other:
+            assert other.present(timeout_s=TIMEOUT_S) == {"north"}
+
+
+def test_a_call_for_one_site_is_refused_at_another(datasites, account):
+    """A site that claims another Datasite's identifier gets calls that it cannot pass on."""
+    server, key = account
+    before = len(datasites.echoes["north"].handled)
+    passed_on = api_call(server, site="south", operation="ask", message=b"x").sign(key)
+    assert send(datasites, passed_on) == 401
+    assert len(datasites.echoes["north"].handled) == before
 
 
 def test_one_loopback_port_is_open_and_no_reply_reaches_a_disk(datasites, engine):
@@ -422,40 +466,43 @@ def test_memory_does_not_grow_with_the_rounds(datasites, engine):
     assert process.memory_info().rss - before < 20_000_000  # half of what was sent
 
 
+def site_of(tmp_path, **options):
+    chosen = {"python": Path(sys.executable), "coordinator": bytes(32)} | options
+    return SyftSite(
+        Echo("a"), name="a", log=tmp_path / "datasite.log", operations=OPERATIONS, **chosen
+    )
+
+
 def test_a_busy_port_is_named_and_nothing_is_left_behind(tmp_path):
-    prepare_syft_site(tmp_path / "a")
     before = {child.pid for child in psutil.Process().children()}
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        site = SyftSite(
-            Echo("a"),
-            directory=tmp_path / "a",
-            operations=OPERATIONS,
-            python=Path(sys.executable),
-            port=taken.getsockname()[1],
-        )
+        key = SigningIdentity.generate().public
+        site = site_of(tmp_path, coordinator=key, port=taken.getsockname()[1])
         with pytest.raises(SiteNotReadyError, match="did not start"), site:
             pass
     assert {child.pid for child in psutil.Process().children()} == before
     assert site._private is None
 
 
-def test_an_interpreter_without_pysyft_is_named(tmp_path):
-    prepare_syft_site(tmp_path / "a")
-    site = SyftSite(
-        Echo("a"), directory=tmp_path / "a", operations=OPERATIONS, python=Path("/bin/false")
-    )
-    with pytest.raises(SiteNotReadyError, match="did not start"), site:
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [("/bin/false", "did not start"), ("/nowhere/python", "'/nowhere/python' cannot be run")],
+)
+def test_an_interpreter_without_pysyft_is_named(tmp_path, python, said):
+    site = site_of(tmp_path, python=Path(python))
+    with pytest.raises(SiteNotReadyError, match=said), site:
         pass
+    assert site._private is None
 
 
 CHILD = """
 import sys, time
 from pathlib import Path
 from cipherdag.protocol.engines.syft_site import SyftSite
-site = SyftSite(lambda o, m: m, directory=Path(sys.argv[1]), operations=frozenset(),
-                python=Path(sys.executable))
+site = SyftSite(lambda o, m: m, name="a", coordinator=bytes.fromhex(sys.argv[2]),
+                log=Path(sys.argv[1]), operations=frozenset(), python=Path(sys.executable))
 with site:
     print(site.pid, site._private, flush=True)
     time.sleep(600)
@@ -463,8 +510,8 @@ with site:
 
 
 def test_the_datasite_ends_when_the_site_is_killed(tmp_path):
-    prepare_syft_site(tmp_path / "a")
-    command = [sys.executable, "-c", CHILD, str(tmp_path / "a")]
+    key = SigningIdentity.generate().public.hex()
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "log"), key]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as site:
         pid, private = site.stdout.readline().split()
         datasite = psutil.Process(int(pid))
@@ -508,11 +555,22 @@ def test_the_site_survives_a_broken_frame(datasites, engine):
 
 @pytest.mark.parametrize(
     "url",
-    ["http://site.example", "http://10.0.0.1:80", "127.0.0.1:80", "ftp://127.0.0.1", "https://"],
+    [
+        "http://site.example",
+        "http://10.0.0.1:80",
+        "127.0.0.1:80",
+        "ftp://127.0.0.1",
+        "https://",
+        "https://site.example:99999",
+        "https://user:word@site.example",
+        "https://site.example/elsewhere",
+        "https://[::1",
+        "https://" + "a" * 200,
+    ],
 )
-def test_an_address_in_the_clear_is_refused(url, tmp_path):
+def test_an_address_in_the_clear_is_refused(url):
     with pytest.raises(ParameterError, match="neither https nor loopback"):
-        SyftLink(url, tmp_path)
+        SyftLink(url)
 
 
 def certificate(folder, name, issuer=None):
@@ -566,7 +624,7 @@ def proxy(datasites, tmp_path):
         ("/etc/cipherdag/tls/site.pem", f"{tmp_path}/site.pem", 1),
         ("/etc/cipherdag/tls/site.key", f"{tmp_path}/site.key", 1),
         ("/etc/cipherdag/tls/coordinator-authority.pem", f"{tmp_path}/authority.pem", 1),
-        ("127.0.0.1:8101", f"127.0.0.1:{datasites.sites['north'].port}", 3),
+        ("127.0.0.1:8101", f"127.0.0.1:{datasites.sites['north'].port}", 2),
     ):
         assert server.count(shipped) == count
         server = server.replace(shipped, here)
@@ -599,39 +657,64 @@ def wait_for_port(port):
             time.sleep(0.05)
 
 
-def proxied(url, password, folder, *, authority="authority", own="coordinator"):
+def proxied(url, key, folder, *, authority="authority", own="coordinator"):
     link = SyftLink(
         url,
-        password,
         authority=folder / f"{authority}.pem",
         certificate=(folder / f"{own}.pem", folder / f"{own}.key") if own else None,
     )
-    with contextlib.closing(SyftEngine({"north": link})) as engine:
+    with contextlib.closing(SyftEngine({"north": link}, key=key)) as engine:
         return engine.call("ask", {"north": b"x" * 5_000_000}, timeout_s=TIMEOUT_S)["north"]
 
 
 def test_the_shipped_proxy_carries_rounds_over_mutual_tls(proxy, datasites, tmp_path):
-    password = datasites.passwords["north"]
-    assert proxied(proxy, password, tmp_path) == b"north:" + b"x" * 5_000_000
+    assert proxied(proxy, datasites.key, tmp_path) == b"north:" + b"x" * 5_000_000
     assert list((tmp_path / "temp").rglob("*")) == []  # nothing was buffered on a disk
+
+
+def test_a_coordinator_s_folder_gives_its_links_certificates(proxy, datasites, tmp_path):
+    """The address from the site's request, the rest from ``tls/``; see docs/engines/pysyft.md."""
+    folder = CoordinatorFolder.create(tmp_path / "own", study="study", engine="syft")
+    settings = DatasiteSettings(url=proxy, port=8101, python=sys.executable)
+    site = SiteFolder.create(tmp_path / "north", SiteSettings(name="north", datasite=settings))
+    folder.approve([request_enrolment(site)[0]])
+    shutil.copy(datasites.key, folder.path / "keys" / "datasites.pem")
+    with contextlib.closing(open_datasite_engine(folder.path, folder.study())) as engine:
+        assert engine.present(timeout_s=TIMEOUT_S) == set()  # no authority is known yet
+    for name in ("coordinator.pem", "coordinator.key"):
+        shutil.copy(tmp_path / name, folder.path / "tls" / name)
+    shutil.copy(tmp_path / "authority.pem", folder.path / "tls" / "north.pem")
+    with contextlib.closing(open_datasite_engine(folder.path, folder.study())) as engine:
+        assert engine.present(timeout_s=TIMEOUT_S) == {"north"}
+        reply = engine.call("ask", {"north": b"x"}, timeout_s=TIMEOUT_S)
+    assert reply == {"north": b"north:x"}
 
 
 def test_the_shipped_proxy_refuses_a_coordinator_without_its_certificate(
     proxy, datasites, tmp_path
 ):
     before = len(datasites.echoes["north"].handled)
-    password = datasites.passwords["north"]
     for own in (None, "stranger"):
-        assert isinstance(proxied(proxy, password, tmp_path, own=own), SiteFailure)
+        assert isinstance(proxied(proxy, datasites.key, tmp_path, own=own), SiteFailure)
     assert len(datasites.echoes["north"].handled) == before
 
 
 def test_a_proxy_with_a_foreign_certificate_is_not_trusted(proxy, datasites, tmp_path):
-    reply = proxied(proxy, datasites.passwords["north"], tmp_path, authority="stranger")
+    reply = proxied(proxy, datasites.key, tmp_path, authority="stranger")
     assert reply == SiteFailure("unreachable")
 
 
-def test_the_shipped_proxy_shows_three_paths_and_no_plain_http(proxy, tmp_path):
+def test_a_proxy_without_its_datasite_is_a_site_that_is_not_there(proxy, datasites, tmp_path):
+    port = datasites.sites["north"].port
+    datasites.stop("north")
+    try:
+        reply = proxied(proxy, datasites.key, tmp_path)
+    finally:
+        datasites.start("north", port)
+    assert reply == SiteFailure("unreachable")
+
+
+def test_the_shipped_proxy_shows_two_paths_and_no_plain_http(proxy, tmp_path):
     session = requests.Session()
     session.trust_env = False
     session.verify = str(tmp_path / "authority.pem")
@@ -639,50 +722,7 @@ def test_the_shipped_proxy_shows_three_paths_and_no_plain_http(proxy, tmp_path):
     with session:
         metadata = session.get(f"{proxy}/api/v2/metadata", timeout=20)
         assert json.loads(metadata.content)["syft_version"] == "0.9.5"
-        for path in ("", "api/v2/register", "api/v2/api", "docs", "api/v2/metadata/"):
+        for path in ("", "api/v2/login", "api/v2/register", "docs", "api/v2/metadata/"):
             assert session.get(f"{proxy}/{path}", timeout=20).status_code == 404
         plain = session.get(proxy.replace("https", "http") + "/api/v2/metadata", timeout=20)
         assert plain.status_code == 400
-
-
-# the whole protocol
-
-
-def test_fedpc_gives_the_same_graph_as_in_one_process(tmp_path):
-    import numpy as np
-    import pandas as pd
-
-    from cipherdag import Federation, FedPC
-    from cipherdag.protocol.messages import OPERATIONS as PROTOCOL_OPERATIONS
-
-    rng = np.random.default_rng(7)
-    x = rng.normal(size=1500)
-    z = rng.normal(size=1500)
-    y = x + z + 0.5 * rng.normal(size=1500)
-    table = pd.DataFrame({"x": x, "y": y, "z": z, "w": y + 0.5 * rng.normal(size=1500)})
-    local = Federation.split(table, 3, device="cpu")
-    names = [site.name for site in local.sites]
-    with contextlib.ExitStack() as stack:
-        engines = []
-
-        def wire(handlers):
-            links = {}
-            for name in names:
-                password = prepare_syft_site(tmp_path / name)
-                site = stack.enter_context(
-                    SyftSite(
-                        handlers[name],
-                        directory=tmp_path / name,
-                        operations=PROTOCOL_OPERATIONS,
-                        python=Path(sys.executable),
-                    )
-                )
-                links[name] = SyftLink(f"http://127.0.0.1:{site.port}", password)
-            engines.append(stack.enter_context(contextlib.closing(SyftEngine(links))))
-            return engines[0]
-
-        remote = Federation(sites=local.sites, device="cpu", wire=wire).run(FedPC())
-    expected = local.run(FedPC())
-    assert engines
-    assert remote.graph == expected.graph
-    assert len(remote.rounds) == len(expected.rounds)

@@ -15,6 +15,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
+from nvflare.fuel.flare_api.api_spec import InternalError
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from cipherdag.errors import SiteUnreachableError
@@ -79,15 +80,14 @@ def end_orphans(admin: Kit, *, timeout_s: float = 15.0) -> int:
     Call it only while no other run of the study goes on.
 
     Returns:
-        Number of jobs ended.
+        Number of jobs ended, which excludes those that a restarted server merely remembers.
 
     Raises:
         SiteUnreachableError: The server does not answer, or a job does not end.
     """
     with _session(admin, timeout_s) as session:
-        orphans = [job["job_id"] for job in session.list_jobs() if not _finished(job["status"])]
-        for job in orphans:
-            session.abort_job(job)
+        jobs = [job["job_id"] for job in session.list_jobs() if not _finished(job["status"])]
+        orphans = [job for job in jobs if _aborted(session, job)]
         deadline = time.monotonic() + timeout_s
         while any(not _finished(session.get_job_status(job) or "FINISHED") for job in orphans):
             if time.monotonic() >= deadline:
@@ -97,6 +97,15 @@ def end_orphans(admin: Kit, *, timeout_s: float = 15.0) -> int:
                 )
             time.sleep(PAUSE_S)
         return len(orphans)
+
+
+def _aborted(session: Session, job: str) -> bool:
+    """Whether a job was told to end; a server that was restarted lists jobs that it lost."""
+    try:
+        session.abort_job(job)
+    except InternalError:
+        return False
+    return True
 
 
 def _finished(status: str) -> bool:

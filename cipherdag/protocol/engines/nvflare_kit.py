@@ -65,8 +65,18 @@ class Kit:
 
     @classmethod
     def load(cls, folder: Path) -> Kit:
-        """The kit in ``folder``."""
-        known = json.loads((folder / "local" / "cipherdag.json").read_text("utf-8"))
+        """The kit in ``folder``.
+
+        Raises:
+            SiteNotReadyError: There is none.
+        """
+        about = folder / "local" / "cipherdag.json"
+        if not about.exists():
+            raise SiteNotReadyError(
+                f"{folder} holds no kit",
+                remedy="Is --dir the folder that `coordinator new` or `site activate` made?",
+            )
+        known = json.loads(about.read_text("utf-8"))
         return cls(folder, Party(known["name"], known["role"], known["organisation"]))
 
 
@@ -171,14 +181,15 @@ def assemble_kit(
     local = kit / "local"
     about = {"name": party.name, "role": party.role, "organisation": party.organisation}
     if site_folder is not None:
-        about["site_folder"] = str(site_folder.resolve())
+        # relative, so that the site's folder can be moved as a whole
+        about["site_folder"] = os.path.relpath(site_folder.resolve(), local.resolve())
     _write(local / "cipherdag.json", about)
     if party.role != "admin":
         _write(local / "authorization.json", _authorization())
         default = json.loads((local / "resources.json.default").read_text("utf-8"))
-        storage = kit / "storage"
-        limits = _server_limits(default, storage) if party.role == "server" else None
-        _write(local / "resources.json", limits or _client_limits(default, executor))
+        server = party.role == "server"
+        limits = _server_limits(default) if server else _client_limits(default, executor)
+        _write(local / "resources.json", limits)
     return Kit(kit, party)
 
 
@@ -230,6 +241,8 @@ class KitProcess:
         if kit.party.role == "admin":
             raise ParameterError("a coordinator's kit starts no process")
         self._folder = kit.folder.resolve()
+        if kit.party.role == "server":
+            _place_storage(self._folder)
         self._console = (kit.folder / "console.log").open("ab")
         # its own session, so that a Ctrl-C in the terminal does not reach it
         self._process = subprocess.Popen(  # noqa: S603 - fixed words and the kit's own names
@@ -362,18 +375,29 @@ def _client_limits(default: dict[str, Any], executor: str) -> dict[str, Any]:
     }
 
 
-def _server_limits(default: dict[str, Any], storage: Path) -> dict[str, Any]:
-    limits = json.loads(json.dumps(default))
-    limits["class_list_enforcement_mode"] = "enforce"
-    limits["class_allow_list"] = [RELAY_CONTROLLER]
-    # FLARE's default is one folder under /tmp for all studies and users of a machine
-    limits["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(storage / "snapshots")
-    kept = [part for part in limits["components"] if part["id"] != "log_receiver"]
-    for part in kept:
+def _server_limits(default: dict[str, Any]) -> dict[str, Any]:
+    kept = [part for part in default["components"] if part["id"] != "log_receiver"]
+    return {
+        **default,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": [RELAY_CONTROLLER],
+        "components": kept,
+    }
+
+
+def _place_storage(kit: Path) -> None:
+    """Have the server keep its jobs in its kit, wherever the kit stands now.
+
+    FLARE's default is one folder under /tmp for all studies and users of a machine.
+    """
+    path = kit / "local" / "resources.json"
+    limits = json.loads(path.read_text("utf-8"))
+    snapshots = str(kit / "storage" / "snapshots")
+    limits["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = snapshots
+    for part in limits["components"]:
         if part["id"] == "job_manager":
-            part["args"]["uri_root"] = str(storage / "jobs")
-    limits["components"] = kept
-    return dict(limits)
+            part["args"]["uri_root"] = str(kit / "storage" / "jobs")
+    _write(path, limits)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

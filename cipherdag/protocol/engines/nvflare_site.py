@@ -14,7 +14,7 @@ Leaks:
 
 from __future__ import annotations
 
-import importlib
+import functools
 import json
 import logging
 import sys
@@ -28,7 +28,9 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
+from cipherdag.protocol.engines.site_socket import ask_site
 from cipherdag.protocol.messages import OPERATIONS
+from cipherdag.protocol.site_log import SITE_LOG, log_into
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +43,6 @@ PING_TOPIC = "cipherdag.ping"
 MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 SITE_EXECUTOR = "cipherdag.protocol.engines.nvflare_site.SiteExecutor"
 SITE_CONFIG = "cipherdag.json"
-SITE_LOG = "site.log"
 CLIENT_CONFIG = "config_fed_client.json"
 SIGNATURES = frozenset({".__nvfl_sig.json", ".__nvfl_submitter.crt"})
 READY_TIMEOUT_S = 600.0
@@ -66,7 +67,7 @@ class SiteExecutor(Executor):  # type: ignore[misc]
     """Hands each message to the site's handler and its reply back; FLARE's tasks are refused.
 
     The job gives it no argument: what it serves stands in ``local/cipherdag.json`` of the site's
-    own kit, whose ``site_folder`` names the folder with the site's key, policy, data and ledger.
+    own kit, whose ``site_folder`` names the folder where the site's own process is found.
     """
 
     operations: ClassVar[frozenset[str]] = OPERATIONS
@@ -80,10 +81,8 @@ class SiteExecutor(Executor):  # type: ignore[misc]
 
     @staticmethod
     def open_site(folder: Path) -> Callable[[str, bytes], bytes]:
-        """The handler of the site whose files lie in ``folder``."""
-        module = importlib.import_module("cipherdag.sites.onboarding")
-        handler: Callable[[str, bytes], bytes] = module.site_handler(folder)
-        return handler
+        """The way to the process of the site whose files lie in ``folder``."""
+        return functools.partial(ask_site, folder)
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
         """Open the site when a run starts."""
@@ -94,7 +93,8 @@ class SiteExecutor(Executor):  # type: ignore[misc]
         engine.register_aux_message_handler(topic=CALL_TOPIC, message_handle_func=self.on_call)
         try:
             local = Path(engine.get_workspace().get_site_config_dir())
-            folder = Path(json.loads((local / SITE_CONFIG).read_text("utf-8"))["site_folder"])
+            known = json.loads((local / SITE_CONFIG).read_text("utf-8"))
+            folder = (local / known["site_folder"]).resolve()
             log_into(folder / SITE_LOG)
             self._handler = self.open_site(folder)
         except Exception:
@@ -189,15 +189,6 @@ def client_config(executor: str) -> dict[str, Any]:
         "task_result_filters": [],
         "components": [],
     }
-
-
-def log_into(path: Path) -> None:
-    """Send the package's log records to one file, and to no handler of FLARE."""
-    logger = logging.getLogger("cipherdag")
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    logger.addHandler(handler)
-    logger.propagate = False
 
 
 def needed_commands(commands: Sequence[Any]) -> list[Any]:

@@ -1,31 +1,35 @@
 """The PySyft engine: one Datasite per site, one endpoint, bytes in and bytes out.
 
 It needs the environment of ``constraints-syft.txt`` (PySyft 0.9.5, numpy 1.24). Each round is one
-synchronous ``api.call`` per site over HTTP; no job queue takes part. PySyft encrypts nothing, so
-anything but loopback must be ``https``, ended by the proxy in ``docs/engines/syft-proxy.conf``.
+synchronous ``api.call`` per site over HTTP, signed with a key that the sites pin; nobody logs in
+and no job queue takes part. PySyft encrypts nothing, so anything but loopback must be ``https``,
+ended by the proxy in ``docs/engines/syft-proxy.conf``.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import json
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
-    COORDINATOR_EMAIL,
     ENDPOINT,
     ENVELOPE_BYTES,
     MAX_MESSAGE_BYTES,
     MAX_OPERATION_BYTES,
     SYFT_VERSION,
-    read_password,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +41,9 @@ log = logging.getLogger("cipherdag.engine")
 
 _UNAUTHORIZED = 401
 _OK = 200
+_PROXY_ALONE = frozenset({502, 503, 504})
 _PIECE_BYTES = 1024 * 1024
+_SET_UP = "Install constraints-syft.txt in an environment of its own: docs/engines/pysyft.md."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,6 @@ class SyftLink:
 
     Args:
         url: ``https://HOST[:PORT]``, or ``http://127.0.0.1:PORT`` on the same machine.
-        password: The file with the coordinator's password at that site, mode 0600.
         authority: The certificate authority that signed the site's certificate; None trusts
             the public ones.
         certificate: The coordinator's own certificate and private key, if the proxy asks for one.
@@ -56,19 +61,12 @@ class SyftLink:
     """
 
     url: str
-    password: Path
     authority: Path | None = None
     certificate: tuple[Path, Path] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse an address that would send passwords and messages in the clear."""
-        parts = urlsplit(self.url)
-        encrypted = parts.scheme == "https" and parts.hostname is not None
-        if not encrypted and not (parts.scheme == "http" and _is_loopback(parts.hostname)):
-            raise ParameterError(
-                f"'{self.url}' is neither https nor loopback",
-                remedy="Put the TLS proxy of docs/engines/syft-proxy.conf in front of the site.",
-            )
+        """Refuse an address that would send messages in the clear."""
+        check_datasite_url(self.url)
 
 
 class SyftEngine:
@@ -76,13 +74,19 @@ class SyftEngine:
 
     Args:
         links: How to reach each site, by the site's name.
+        key: The file of the Ed25519 key that the sites know as the coordinator's, mode 0600.
 
     Raises:
         SiteNotReadyError: If PySyft 0.9.5 is not installed here.
+        PolicyRefusedError: If others can read the key.
+        OutputError: If there is no key.
     """
 
-    def __init__(self, links: Mapping[str, SyftLink]) -> None:
-        _check_syft()
+    def __init__(self, links: Mapping[str, SyftLink], *, key: Path) -> None:
+        _check_version()
+        SigningIdentity.load(key)
+        self._key = key
+        self._signing_key: Any | None = None
         self._datasites = {site: _Datasite(site, link) for site, link in links.items()}
 
     def call(
@@ -104,12 +108,14 @@ class SyftEngine:
                     site=site,
                     remedy="Choose another engine, or questions with shorter answers.",
                 )
+        if self._signing_key is None:
+            self._signing_key = _signing_key(self._key)
         deadline = time.monotonic() + timeout_s
         replies: dict[str, bytes | SiteFailure] = {
             site: SiteFailure("unreachable") for site in messages
         }
         pending = {
-            site: self._datasites[site].submit(operation, message, deadline)
+            site: self._datasites[site].submit(operation, message, self._signing_key, deadline)
             for site, message in messages.items()
             if site in self._datasites
         }
@@ -118,6 +124,13 @@ class SyftEngine:
             # a straggler blocks only its own site: each has a thread of its own
             replies[site] = SiteFailure("timeout") if reply.cancel() else _outcome(reply)
         return replies
+
+    def present(self, *, timeout_s: float) -> set[str]:
+        """The sites whose Datasite answers at its address and says that it is theirs."""
+        deadline = time.monotonic() + timeout_s
+        asked = {site: own.submit_greeting(deadline) for site, own in self._datasites.items()}
+        wait(asked.values(), timeout=timeout_s)
+        return {site for site, greeted in asked.items() if greeted.done() and greeted.result()}
 
     def close(self) -> None:
         """Close every connection."""
@@ -142,26 +155,38 @@ class _Datasite:
         self._session.verify = str(link.authority) if link.authority is not None else True
         if link.certificate is not None:
             self._session.cert = (str(link.certificate[0]), str(link.certificate[1]))
-        self._login: tuple[Any, Any] | None = None
+        self._server = ""
 
     def submit(
-        self, operation: str, message: bytes, deadline: float
+        self, operation: str, message: bytes, key: Any, deadline: float
     ) -> Future[bytes | SiteFailure]:
-        return self._thread.submit(self._exchange, operation, message, deadline)
+        return self._thread.submit(self._exchange, operation, message, key, deadline)
+
+    def submit_greeting(self, deadline: float) -> Future[bool]:
+        return self._thread.submit(self._greet, deadline)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
         self._session.close()
 
-    def _exchange(self, operation: str, message: bytes, deadline: float) -> bytes | SiteFailure:
+    def _exchange(
+        self, operation: str, message: bytes, key: Any, deadline: float
+    ) -> bytes | SiteFailure:
         import requests
 
         try:
-            status, body = self._call(operation, message, deadline)
+            status, body = self._call(operation, message, key, deadline)
             if status == _UNAUTHORIZED:
-                # the site was restarted, so the message was not read: log in anew, once
-                self._login = None
-                status, body = self._call(operation, message, deadline)
+                # the site was restarted, so the message was not read: look again, once
+                self._server = ""
+                status, body = self._call(operation, message, key, deadline)
+            if status == _UNAUTHORIZED:
+                raise SiteNotReadyError(  # noqa: TRY301 - passed on below
+                    "its Datasite does not accept this coordinator's key",
+                    site=self._site,
+                    remedy="Have the site activate your newest approval and start again; its "
+                    "site.log and datasite.log say more.",
+                )
             reply = _opened(body) if status == _OK else None
         except (requests.Timeout, TimeoutError):
             return SiteFailure("timeout")
@@ -174,50 +199,51 @@ class _Datasite:
             return SiteFailure("failed")
         return SiteFailure("failed") if reply is None else reply
 
-    def _call(self, operation: str, message: bytes, deadline: float) -> tuple[int, bytes]:
+    def _call(self, operation: str, message: bytes, key: Any, deadline: float) -> tuple[int, bytes]:
         from syft.client.api import SyftAPICall
         from syft.serde.serialize import _serialize
+        from syft.types.uid import UID
 
-        if self._login is None:
-            self._login = self._log_in(deadline)
-        server, key = self._login
+        if not self._server:
+            self._server = self._find(deadline)
         call = SyftAPICall(
-            server_uid=server,
+            server_uid=UID.from_string(self._server),
             path="api.call",
             args=[ENDPOINT],
-            kwargs={"operation": operation, "message": message},
+            kwargs={"site": self._site, "operation": operation, "message": message},
             blocking=True,
         )
         body: bytes = _serialize(call.sign(key), to_bytes=True)
         return self._request("POST", "api_call", deadline, data=body)
 
-    def _log_in(self, deadline: float) -> tuple[Any, Any]:
-        """The Datasite's identifier and the signing key of the coordinator's account there."""
-        import json
-
-        from syft.serde.deserialize import _deserialize
-        from syft.service.user.user import UserPrivateKey
-        from syft.types.uid import UID
-
-        _, metadata = self._request("GET", "metadata", deadline)
-        password = read_password(self._link.password)
-        status, body = self._request(
-            "POST", "login", deadline, json={"email": COORDINATOR_EMAIL, "password": password}
-        )
-        if status == _UNAUTHORIZED:
+    def _find(self, deadline: float) -> str:
+        """The Datasite's identifier, if it is this site's; PySyft itself takes no part."""
+        status, body = self._request("GET", "metadata", deadline)
+        if status != _OK:
+            raise ValueError("no metadata")
+        metadata = json.loads(body)
+        if metadata["site"] != self._site:
             raise SiteNotReadyError(
-                "the coordinator's password is not accepted",
+                f"its address leads to the Datasite of {str(metadata['site'])[:64]!r}",
                 site=self._site,
-                remedy="Ask the site for the password file of its present set-up.",
+                remedy="Have the site correct url or port in site.toml and send a new request.",
             )
-        account = _deserialize(body, from_bytes=True)
-        if not isinstance(account, UserPrivateKey):
-            raise TypeError("the login brought no key")
-        return UID.from_string(json.loads(metadata)["id"]), account.signing_key
+        return str(metadata["id"])
+
+    def _greet(self, deadline: float) -> bool:
+        import requests
+
+        try:
+            self._find(deadline)
+        except (requests.RequestException, TimeoutError, CipherdagError, ValueError, KeyError):
+            return False
+        return True
 
     def _request(
         self, method: str, path: str, deadline: float, **content: Any
     ) -> tuple[int, bytes]:
+        import requests
+
         left = deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
@@ -229,6 +255,8 @@ class _Datasite:
             allow_redirects=False,
             **content,
         ) as response:
+            if response.status_code in _PROXY_ALONE:
+                raise requests.ConnectionError
             received = bytearray()
             for piece in response.iter_content(_PIECE_BYTES):
                 received += piece
@@ -261,18 +289,30 @@ def _outcome(reply: Future[bytes | SiteFailure]) -> bytes | SiteFailure:
     return reply.result() if reply.done() else SiteFailure("timeout")
 
 
-def _is_loopback(host: str | None) -> bool:
+def _signing_key(path: Path) -> Any:
+    """The key as PySyft takes it.
+
+    Raises:
+        SiteNotReadyError: If PySyft is there but does not work.
+    """
     try:
-        return ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False
+        from syft.server.credentials import SyftSigningKey
+    except ImportError as error:
+        raise SiteNotReadyError(f"PySyft cannot be imported: {error}", remedy=_SET_UP) from error
+
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    if not isinstance(key, Ed25519PrivateKey):
+        raise TypeError("SigningIdentity takes no other key")
+    return SyftSigningKey.from_string(key.private_bytes_raw().hex())
 
 
-def _check_syft() -> None:
-    remedy = "Install constraints-syft.txt in an environment of its own: docs/engines/pysyft.md."
+def _check_version() -> None:
+    """Refuse another PySyft; importing it would take seconds that not every command needs."""
     try:
-        import syft
-    except ImportError:
-        raise SiteNotReadyError("PySyft is not installed here", remedy=remedy) from None
-    if getattr(syft, "__version__", "") != SYFT_VERSION:
-        raise SiteNotReadyError(f"the PySyft engine needs version {SYFT_VERSION}", remedy=remedy)
+        found = version("syft")
+    except PackageNotFoundError:
+        raise SiteNotReadyError("PySyft is not installed here", remedy=_SET_UP) from None
+    if found != SYFT_VERSION:
+        raise SiteNotReadyError(
+            f"the PySyft engine needs version {SYFT_VERSION}, not {found}", remedy=_SET_UP
+        )

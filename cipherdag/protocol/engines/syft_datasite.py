@@ -1,9 +1,9 @@
 """The Datasite process of one site; runs in PySyft's own environment and sees no data.
 
-`python -I -m cipherdag.protocol.engines.syft_datasite SITE-FOLDER PRIVATE-FOLDER PORT`, started by
-`syft_site.SyftSite`. Of PySyft's web interface three paths are served: metadata, login and
-api_call; of its some hundred services one: ``api.call`` on our one endpoint, for one account.
-Everything else is refused before PySyft acts on it.
+`python -I -m cipherdag.protocol.engines.syft_datasite SITE COORDINATOR-KEY PRIVATE-FOLDER PORT`,
+started by `syft_site.SyftSite`. Of PySyft's web interface two paths are served: metadata and
+api_call; of its some hundred services one: ``api.call`` on our one endpoint, signed with the
+coordinator's key that the study pins. Everything else is refused before PySyft acts on it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import inspect
 import logging
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -28,29 +29,27 @@ from starlette.routing import Route
 from syft.client.api import SignedSyftAPICall, SyftAPIData
 from syft.serde.deserialize import _deserialize
 from syft.serde.serialize import _serialize
-from syft.server.credentials import UserLoginCredentials
+from syft.server.credentials import SyftSigningKey, SyftVerifyKey
 from syft.server.datasite import Datasite
+from syft.service.action.action_permissions import ActionObjectPermission, ActionPermission
 from syft.service.api.api import CreateTwinAPIEndpoint, PublicAPIEndpoint
-from syft.service.context import UnauthedServiceContext
+from syft.service.user.user import User
+from syft.service.user.user_roles import ServiceRole
 from syft.store.blob_storage.on_disk import (
     OnDiskBlobStorageClientConfig,
     OnDiskBlobStorageConfig,
 )
 from syft.store.db.sqlite import SQLiteDBConfig
-from syft.types.errors import SyftException
+from syft.types.uid import UID
 
 from cipherdag.errors import CipherdagError, MalformedMessageError
 from cipherdag.protocol.engines.syft_wire import (
-    ADMIN_PASSWORD,
     ANSWERED,
-    COORDINATOR_EMAIL,
-    COORDINATOR_PASSWORD,
     ENDPOINT,
     ENVELOPE_BYTES,
     MAX_MESSAGE_BYTES,
     REFUSED,
     SYFT_VERSION,
-    read_password,
     receive_reply,
     send_request,
 )
@@ -58,12 +57,11 @@ from cipherdag.protocol.engines.syft_wire import (
 if TYPE_CHECKING:
     from starlette.requests import Request
     from syft.client.api import SyftAPICall
-    from syft.server.credentials import SyftVerifyKey
 
 log = logging.getLogger("cipherdag.datasite")
 
 _ADMIN_EMAIL = "admin@cipherdag.example"
-_LOGIN_BYTES = 4096
+_COORDINATOR_EMAIL = "coordinator@cipherdag.example"
 _STOP_TIMEOUT_S = 5.0
 
 
@@ -88,10 +86,15 @@ def hand_over(socket_path: str, operation: object, message: object) -> bytes:
 
 
 # PySyft compiles the source of this function alone, so it imports what it needs and quotes Any
-def message_endpoint(context: "Any", operation: str, message: bytes) -> bytes:  # noqa: UP037
-    """The endpoint."""
+def message_endpoint(  # noqa: D103
+    context: "Any",  # noqa: UP037
+    site: str,
+    operation: str,
+    message: bytes,
+) -> bytes:
     from cipherdag.protocol.engines.syft_datasite import hand_over
 
+    del site  # the door has compared it
     return hand_over(context.settings["socket"], operation, message)
 
 
@@ -111,21 +114,21 @@ class OneClientDatasite(Datasite):  # type: ignore[misc]
         return self._client
 
 
-def launch_datasite(directory: Path, private: Path) -> tuple[Datasite, SyftVerifyKey]:
+def launch_datasite(private: Path, coordinator: SyftVerifyKey) -> Datasite:
     """Start a Datasite in memory, with one endpoint and one account beside its administrator.
 
-    Args:
-        directory: The site's folder with its two password files.
-        private: A folder of mode 0700 that is deleted afterwards; holds ``site.sock``.
+    Nobody knows the administrator's password, and no account can log in: the coordinator's has
+    the key that the study pins, and no password.
 
-    Returns:
-        The Datasite and the key that the coordinator's account signs with.
+    Args:
+        private: A folder of mode 0700 that is deleted afterwards; holds ``site.sock``.
+        coordinator: The key that the coordinator signs its calls with.
     """
     datasite = OneClientDatasite(
         name="cipherdag",
         root_email=_ADMIN_EMAIL,
         root_username="admin",
-        root_password=read_password(directory / ADMIN_PASSWORD),
+        root_password=secrets.token_urlsafe(32),
         deployment_type="python",
         in_memory_workers=False,
         # "." means a database in memory: replies are never written to a disk
@@ -151,57 +154,54 @@ def launch_datasite(directory: Path, private: Path) -> tuple[Datasite, SyftVerif
             signature=signature,
         )
     )
-    password = read_password(directory / COORDINATOR_PASSWORD)
-    root.register(
-        name="coordinator", email=COORDINATOR_EMAIL, password=password, password_verify=password
+    own = UID()
+    account = User(
+        id=own,
+        email=_COORDINATOR_EMAIL,
+        name="coordinator",
+        role=ServiceRole.DATA_SCIENTIST,
+        verify_key=coordinator,
+        # PySyft wants the private key too, for a client that our endpoint does not use
+        signing_key=SyftSigningKey.generate(),
     )
-    account = datasite.services.user.stash.get_by_email(
-        credentials=datasite.verify_key, email=COORDINATOR_EMAIL
+    datasite.services.user.stash.set(
+        credentials=datasite.verify_key,
+        obj=account,
+        add_permissions=[ActionObjectPermission(uid=own, permission=ActionPermission.ALL_READ)],
     ).unwrap()
-    return datasite, account.verify_key
+    return datasite
 
 
 class Door:
-    """The three paths that a Datasite shows; PySyft's other ones do not exist here.
+    """The two paths that a Datasite shows; PySyft's other ones do not exist here.
 
     Its methods run PySyft in the event loop's own thread on purpose: a database in memory belongs
     to one thread, and a site answers one message at a time anyway.
     """
 
-    def __init__(self, datasite: Datasite, coordinator: SyftVerifyKey) -> None:
+    def __init__(self, site: str, datasite: Datasite, coordinator: SyftVerifyKey) -> None:
+        self._site = site
         self._datasite = datasite
         self._coordinator = coordinator
 
     def application(self) -> Starlette:
-        """The web application with its three routes."""
+        """The web application with its two routes."""
         return Starlette(
             routes=[
                 Route("/api/v2/metadata", self.metadata, methods=["GET"]),
-                Route("/api/v2/login", self.login, methods=["POST"]),
                 Route("/api/v2/api_call", self.api_call, methods=["POST"]),
             ]
         )
 
     async def metadata(self, _: Request) -> Response:
-        """The Datasite's public identity."""
+        """Whose Datasite this is, and its identifier until it is started again."""
         metadata = self._datasite.metadata
-        return JSONResponse({"id": str(metadata.id), "syft_version": metadata.syft_version})
-
-    async def login(self, request: Request) -> Response:
-        """Exchange the coordinator's password for the signing key of its account."""
-        body = await _body(request, _LOGIN_BYTES)
-        try:
-            credentials = UserLoginCredentials.model_validate_json(body or b"")
-            if credentials.email != COORDINATOR_EMAIL:
-                return _reply(401)
-            context = UnauthedServiceContext(server=self._datasite, login_credentials=credentials)
-            account = self._datasite.services.user.exchange_credentials(context=context).value
-        except (ValueError, SyftException):
-            return _reply(401)
-        return _reply(200, _serialized(account))
+        return JSONResponse(
+            {"site": self._site, "id": str(metadata.id), "syft_version": metadata.syft_version}
+        )
 
     async def api_call(self, request: Request) -> Response:
-        """Run ``api.call`` on the endpoint if the coordinator's account asks so."""
+        """Run ``api.call`` on the endpoint if the coordinator signed that this site shall."""
         body = await _body(request, MAX_MESSAGE_BYTES + ENVELOPE_BYTES)
         if body is None:
             return _reply(413)
@@ -246,7 +246,9 @@ class Door:
             and call.blocking is True
             and call.path == "api.call"
             and list(call.args) == [ENDPOINT]
-            and set(call.kwargs) == {"operation", "message"}
+            and set(call.kwargs) == {"site", "operation", "message"}
+            # another site may claim this Datasite's identifier and pass on what it then gets
+            and call.kwargs["site"] == self._site
         )
 
 
@@ -261,21 +263,19 @@ async def _body(request: Request, limit: int) -> bytes | None:
 
 
 def _reply(status: int, content: bytes = b"") -> Response:
-
     return Response(content, status_code=status, media_type="application/octet-stream")
 
 
 def _serialized(value: object) -> bytes:
-
     serialized: bytes = _serialize(value, to_bytes=True)
     return serialized
 
 
-def serve(directory: Path, private: Path, port: int, *, ready: int) -> None:
+def serve(site: str, coordinator: SyftVerifyKey, private: Path, port: int, *, ready: int) -> None:
     """Serve until standard input closes; write ``ready PORT`` to the descriptor ``ready``."""
     if syft.__version__ != SYFT_VERSION:
         raise CipherdagError(f"this needs syft {SYFT_VERSION}, not {syft.__version__}")
-    door = Door(*launch_datasite(directory, private))
+    door = Door(site, launch_datasite(private, coordinator), coordinator)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
@@ -314,8 +314,9 @@ def main() -> None:
     log.addHandler(logging.StreamHandler())
     log.setLevel(logging.INFO)
     log.propagate = False
-    directory, private, port = sys.argv[1:]
-    serve(Path(directory), Path(private), int(port), ready=ready)
+    site, coordinator, private, port = sys.argv[1:]
+    key = SyftVerifyKey.from_string(coordinator)
+    serve(site, key, Path(private), int(port), ready=ready)
 
 
 if __name__ == "__main__":

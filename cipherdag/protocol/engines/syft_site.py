@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import selectors
 import shutil
 import socket
@@ -22,12 +21,9 @@ from typing import TYPE_CHECKING, Self
 
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError
 from cipherdag.protocol.engines.syft_wire import (
-    ADMIN_PASSWORD,
     ANSWERED,
-    COORDINATOR_PASSWORD,
     MAX_MESSAGE_BYTES,
     REFUSED,
-    read_password,
     receive_request,
     send_reply,
 )
@@ -41,36 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.site")
 
-_PASSWORD_BYTES = 32
 _FRAME_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 10.0
-
-
-def prepare_syft_site(directory: Path) -> Path:
-    """Create a site's private folder with two fresh random passwords of 256 bits.
-
-    Args:
-        directory: A new or empty folder; it gets mode 0700, its files 0600.
-
-    Returns:
-        The coordinator's password file: hand it to the coordinator on a safe way.
-
-    Raises:
-        SiteNotReadyError: If the folder already holds a set-up.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    directory.chmod(0o700)
-    for name in (ADMIN_PASSWORD, COORDINATOR_PASSWORD):
-        try:
-            file = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            raise SiteNotReadyError(
-                f"'{directory.name}' already holds a set-up",
-                remedy="Delete the folder first if every party shall get new passwords.",
-            ) from None
-        with os.fdopen(file, "w", encoding="ascii") as written:
-            written.write(secrets.token_urlsafe(_PASSWORD_BYTES) + "\n")
-    return directory / COORDINATOR_PASSWORD
 
 
 class SyftSite:
@@ -79,7 +47,9 @@ class SyftSite:
     Args:
         handler: ``SiteRuntime.handle``: operation and message in, reply out; never called twice
             at the same time.
-        directory: The folder of `prepare_syft_site`.
+        name: The site's name; a message to another site is refused unread.
+        coordinator: The public key, 32 bytes, that the coordinator signs its calls with.
+        log: The file that gets what PySyft says, mode 0600.
         operations: The operations the site knows; every other one is refused unread.
         python: The interpreter of the environment that PySyft 0.9.5 is installed in.
         port: The loopback port of the Datasite; 0 takes a free one, see `port`.
@@ -90,14 +60,18 @@ class SyftSite:
         self,
         handler: Handler,
         *,
-        directory: Path,
+        name: str,
+        coordinator: bytes,
+        log: Path,
         operations: frozenset[str],
         python: Path,
         port: int = 0,
         start_timeout_s: float = 120.0,
     ) -> None:
         self._handler = handler
-        self._directory = directory
+        self._name = name
+        self._coordinator = coordinator
+        self._log = log
         self._operations = operations
         self._python = python
         self._start_timeout_s = start_timeout_s
@@ -110,10 +84,8 @@ class SyftSite:
         """Start the Datasite and answer its messages until the context ends.
 
         Raises:
-            SiteNotReadyError: If the set-up is incomplete or the Datasite does not start.
+            SiteNotReadyError: If the Datasite does not start.
         """
-        for name in (ADMIN_PASSWORD, COORDINATOR_PASSWORD):
-            read_password(self._directory / name)
         try:
             # the folder is short-lived, mode 0700, and short enough for a socket's name
             self._private = Path(tempfile.mkdtemp(prefix="cipherdag-"))
@@ -138,9 +110,9 @@ class SyftSite:
         self._stop()
 
     @property
-    def password(self) -> Path:
-        """The coordinator's password file."""
-        return self._directory / COORDINATOR_PASSWORD
+    def running(self) -> bool:
+        """Whether the Datasite lives."""
+        return self._datasite is not None and self._datasite.poll() is None
 
     @property
     def pid(self) -> int:
@@ -161,9 +133,7 @@ class SyftSite:
         return self._datasite
 
     def _launch(self, private: Path) -> subprocess.Popen[bytes]:
-        log_file = os.open(
-            self._directory / "datasite.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-        )
+        log_file = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return subprocess.Popen(  # noqa: S603 - the site's own interpreter, no shell
                 [
@@ -171,7 +141,8 @@ class SyftSite:
                     "-I",
                     "-m",
                     "cipherdag.protocol.engines.syft_datasite",
-                    str(self._directory.resolve()),
+                    self._name,
+                    self._coordinator.hex(),
                     str(private),
                     str(self.port),
                 ],
@@ -188,6 +159,11 @@ class SyftSite:
                 },
                 start_new_session=True,
             )
+        except OSError as error:
+            raise SiteNotReadyError(
+                f"'{self._python}' cannot be run: {error.strerror}",
+                remedy="Name the interpreter of PySyft's environment: docs/engines/pysyft.md.",
+            ) from error
         finally:
             os.close(log_file)
 
@@ -210,8 +186,8 @@ class SyftSite:
         if word != b"ready":
             raise SiteNotReadyError(
                 "the Datasite did not start",
-                remedy="Read datasite.log in the site's folder: is PySyft 0.9.5 installed in that "
-                "environment, and the port free?",
+                remedy=f"Read {self._log}: is PySyft 0.9.5 installed in that environment, and the "
+                "port free?",
             )
         return int(port)
 

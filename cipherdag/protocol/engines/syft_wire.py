@@ -1,4 +1,4 @@
-"""What both ends of the PySyft engine agree on: names, limits, password files and frames.
+"""What both ends of the PySyft engine agree on: names, limits and frames.
 
 The Datasite (numpy 1.24) and the site's own process (cipherdag's own environment) are neighbours on
 one machine. They speak over a Unix-domain socket in a private folder: a request is two lengths,
@@ -7,21 +7,16 @@ an operation and a message; a reply is a status, a length and a message.
 
 from __future__ import annotations
 
-import os
 import struct
 from typing import TYPE_CHECKING, Final
 
-from cipherdag.errors import MalformedMessageError, SiteNotReadyError
+from cipherdag.errors import MalformedMessageError
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
 
 SYFT_VERSION: Final = "0.9.5"
 ENDPOINT: Final = "cipherdag.message"
-COORDINATOR_EMAIL: Final = "coordinator@cipherdag.example"
-COORDINATOR_PASSWORD: Final = "coordinator.password"  # noqa: S105 - a file's name
-ADMIN_PASSWORD: Final = "admin.password"  # noqa: S105 - a file's name
 
 MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 MAX_OPERATION_BYTES: Final = 64
@@ -33,33 +28,6 @@ REFUSED: Final = 1
 
 _REQUEST = struct.Struct(">HQ")
 _REPLY = struct.Struct(">BQ")
-
-
-def read_password(path: Path) -> str:
-    """Read a password that only its owner can read.
-
-    Args:
-        path: A file of one line, with mode 0600 or stricter.
-
-    Returns:
-        The password.
-
-    Raises:
-        SiteNotReadyError: If the file is missing, or others can read or write it.
-    """
-    try:
-        with path.open(encoding="ascii") as file:
-            if os.fstat(file.fileno()).st_mode & 0o077:
-                raise SiteNotReadyError(
-                    f"others than its owner can read '{path.name}'",
-                    remedy=f"Make a new set-up, or `chmod 600 {path.name}` if nobody saw it.",
-                )
-            return file.read().strip()
-    except (OSError, UnicodeDecodeError):
-        raise SiteNotReadyError(
-            f"the password file '{path.name}' cannot be read",
-            remedy="Prepare the site; the coordinator's copy comes from the site.",
-        ) from None
 
 
 def send_request(connection: socket.socket, operation: str, message: bytes) -> None:

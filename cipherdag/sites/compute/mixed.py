@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FEWEST_PER_COEFFICIENT = 5
 ITERATIONS = 50
-CONVERGED = 1e-9
+CONVERGED = 1e-7  # a Newton step that gains so little leaves about its square
 RIDGE = 1e-9
 # of a variable the rest of which is a smaller share of it than this nothing can be said
 LEAST_REST = 1e-9
@@ -125,6 +125,9 @@ class LikelihoodRatioTest:
         chunk = self._chunk(tests.given.shape[1])
         for logistic in (False, True):
             index = np.flatnonzero(self._binary[response] == logistic)
+            # tests of one response and condition side by side share the smaller model
+            models = np.column_stack([tests.given[index], response[index]])
+            index = index[np.lexsort(models.T)]
             for start in range(0, index.size, chunk):
                 part = index[start : start + chunk]
                 outcomes[part] = self._outcomes(
@@ -155,12 +158,16 @@ class LikelihoodRatioTest:
             scarce = torch.minimum(positive, rows - positive)
         done = scarce >= FEWEST_PER_COEFFICIENT * len(columns)
         done &= _rest(small, columns[-1], weight) > LEAST_REST
-        done &= _rest(small, y, weight) > LEAST_REST
-        fit = _logistic_loss if logistic else _linear_loss
-        # without missing values tests of one response and condition share the smaller model
         first, which = self._shared(response, given)
-        before = fit(small[first], y[first], weight[first])[which]
-        ratio = (before - fit(large, y, weight)).clamp_(min=0.0)
+        smaller = small[first], y[first], weight[first]
+        done &= (_rest(*smaller) > LEAST_REST)[which]
+        if logistic:
+            before, logits = _logistic_loss(*smaller, torch.zeros_like(smaller[1]))
+            # nearly fitted already: what is added seldom says much
+            after, _ = _logistic_loss(large, y, weight, logits[which])
+        else:
+            before, after = _linear_loss(*smaller), _linear_loss(large, y, weight)
+        ratio = (before[which] - after).clamp_(min=0.0)
         statistic = torch.where(done, ratio, torch.nan).cpu().numpy()
         outcomes = np.full((len(response), N_COLUMNS), np.nan)
         outcomes[:, 0] = erfc(np.sqrt(statistic / 2.0))
@@ -252,52 +259,73 @@ def _linear_loss(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) ->
     return weight.sum(dim=1) * torch.log(residual.clamp_(min=torch.finfo(y.dtype).tiny))
 
 
-def _logistic_loss(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """Twice the negative log likelihood of a logistic model at its maximum, shape (B,).
+def _logistic_loss(
+    design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Twice the negative log likelihood of a logistic model at its maximum, and the logits there.
 
     Newton's method; a step is halved for those tests where it does not gain. Where the design
     separates the two values the coefficients have no maximum, but the likelihood tends to 1.
+
+    Args:
+        design: Shape (B, k, n).
+        y: 0 or 1, shape (B, n).
+        weight: Shape (B, n).
+        logits: Where to start, a combination of the design's rows, shape (B, n).
+
+    Returns:
+        Loss, shape (B,), and logits, shape (B, n).
     """
-    logits = torch.zeros_like(y)
-    loss = _deviance(logits, y, weight)
-    result = loss.clone()
-    active = torch.arange(len(y), device=y.device)
+    sign = 2.0 * y - 1.0
+    loss, error = _deviance(logits, sign, weight)
+    least, best = loss.clone(), logits.clone()
+    place, going = torch.arange(len(y), device=y.device), torch.ones_like(loss, dtype=torch.bool)
     for _ in range(ITERATIONS):
-        proposed, new = _newton_step(design, y, weight, logits, loss)
-        result[active] = torch.minimum(loss, new)
-        going = loss - new > CONVERGED * (1.0 + loss)
+        proposed, new, missed = _newton_step(design, sign, weight, logits, loss, error)
+        # what has finished takes no further step, whichever other tests go on beside it
+        gained = going & (new < loss)
+        least[place[gained]], best[place[gained]] = new[gained], proposed[gained]
+        going &= loss - new > CONVERGED * (1.0 + loss)
         if not going.any():
             break
-        logits, loss = proposed, new
-        if not going.all():
-            # finished tests leave, so that a few slow ones do not hold up all
-            active, logits, loss = active[going], logits[going], loss[going]
-            design, y, weight = design[going], y[going], weight[going]
-    return result
+        logits, loss, error = proposed, new, missed
+        if 2 * int(going.sum()) < len(going):
+            place, logits, loss, error = place[going], logits[going], loss[going], error[going]
+            design, sign, weight = design[going], sign[going], weight[going]
+            going = going[going]
+    return least, best
 
 
 def _newton_step(
     design: torch.Tensor,
-    y: torch.Tensor,
+    sign: torch.Tensor,
     weight: torch.Tensor,
     logits: torch.Tensor,
     loss: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The next logits, shape (B, n), and their loss, shape (B,)."""
-    chance = torch.sigmoid(logits)
-    move = _combine(_solve(design, weight * chance * (1.0 - chance), weight * (y - chance)), design)
+    error: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The next logits, shape (B, n), with their loss, shape (B,), and errors, shape (B, n)."""
+    weighted = weight * error
+    move = _combine(_solve(design, weighted * (1.0 - error), sign * weighted), design)
     share = torch.ones_like(loss)
     for _ in range(HALVINGS):
         proposed = (logits + share[:, None] * move).clamp_(-LARGEST_LOGIT, LARGEST_LOGIT)
-        new = _deviance(proposed, y, weight)
+        new, missed = _deviance(proposed, sign, weight)
         # at the maximum rounding decides whether a step gains
         worse = new - loss > CONVERGED * (1.0 + loss)
         if not worse.any():
             break
         share = torch.where(worse, share / 2.0, share)
-    return proposed, new
+    return proposed, new, missed
 
 
-def _deviance(logits: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    softplus = torch.nn.functional.softplus(logits)
-    return 2.0 * (weight * (softplus - y * logits)).sum(dim=1)
+def _deviance(
+    logits: torch.Tensor, sign: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss, shape (B,), and the probability given to the wrong value, shape (B, n).
+
+    The sign is 1 where the value is 1, and -1 where it is 0; logits are at most 30 in magnitude.
+    """
+    odds = (sign * logits).neg_().exp_()
+    loss = 2.0 * (weight * torch.log1p(odds)).sum(dim=1)
+    return loss, odds.div_(1.0 + odds)

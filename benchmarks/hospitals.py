@@ -1,0 +1,266 @@
+"""A coordinator and three hospitals as processes of their own, from empty folders.
+
+What `three_hospitals.py` (NVIDIA FLARE) and `three_datasites.py` (PySyft) have in common: each
+gives the commands that differ, and here is what happens with them. FedPC runs masked and then
+encrypted and must find the graph that a run in one process finds, every ledger must agree with what
+the coordinator received, and then one hospital is shut out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from measuring import environment
+
+from cipherdag.algorithms.fedpc import FedPC
+from cipherdag.federation import Federation
+from cipherdag.networks import asia
+from cipherdag.sites.schema import Schema
+from cipherdag.sites.splitting import split_rows
+
+SITES = ("north", "south", "west")
+FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
+RESULT_FILE = "result.signed.json"
+START_S = 60.0
+
+
+@dataclass
+class Hospitals:
+    """One study on this machine.
+
+    Attributes:
+        work: An empty folder.
+        coordinator_words: What `coordinator new` gets beside folder and study.
+        site_words: What `site new` gets beside them, by site.
+        python: The coordinator's interpreter; the sites use this process's own.
+        seconds: What took how long.
+    """
+
+    work: Path
+    coordinator_words: tuple[str, ...]
+    site_words: dict[str, tuple[str, ...]]
+    python: Path = Path(sys.executable)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def coordinator(self):
+        return self.work / "coordinator"
+
+    def command(self, *words, code=0):
+        """Run one cipherdag command; its exit code must be ``code``."""
+        done = subprocess.run(
+            self._line(words), capture_output=True, text=True, check=False, timeout=300
+        )
+        if done.returncode != code:
+            raise SystemExit(
+                f"cipherdag {' '.join(map(str, words))} gave {done.returncode}, "
+                f"not {code}:\n{done.stdout}{done.stderr}"
+            )
+        return done.stdout + done.stderr
+
+    @contextlib.contextmanager
+    def started(self, *words):
+        """A cipherdag command that runs until it is told to stop."""
+        process = subprocess.Popen(
+            self._line(words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            try:
+                process.communicate(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+
+    def _line(self, words):
+        python = self.python if words[0] == "coordinator" else sys.executable
+        return [str(python), "-m", "cipherdag", *map(str, words)]
+
+    def enrol(self, tables, schema):
+        """Make and enrol everybody by the commands that people use; the coordinator's fingerprint.
+
+        The two kinds of files that travel are read where they were written.
+        """
+        begun = time.perf_counter()
+        in_study = ("--study", "study")
+        said = self.command(
+            "coordinator", "new", "--dir", self.coordinator, *in_study, *self.coordinator_words
+        )
+        own = FINGERPRINT.search(said).group(1)
+        requests, fingerprints = [], []
+        for name, table in tables.items():
+            site = self.work / name
+            words = (*in_study, "--device", "cpu", *self.site_words[name])
+            self.command("site", "new", name, "--dir", site, *words)
+            table.to_csv(site / "data.csv", index=False)
+            (site / "schema.toml").write_text(schema.dumps(), encoding="utf-8")
+            said = self.command("site", "request", "--dir", site)
+            requests.append(site / f"{name}.request")
+            fingerprints += ["--fingerprint", FINGERPRINT.search(said).group(1)]
+        self.command("coordinator", "approve", *requests, *fingerprints, "--dir", self.coordinator)
+        for name in tables:
+            self.activate(name, own)
+        self.seconds["onboarding"] = round(time.perf_counter() - begun, 2)
+        return own
+
+    def activate(self, name, fingerprint, *, approval=None, code=0):
+        """`site activate` with a site's own approval, or with another one's."""
+        path = self.coordinator / "approvals" / f"{approval or name}.approval"
+        known = ("--fingerprint", fingerprint)
+        return self.command("site", "activate", path, *known, "--dir", self.work / name, code=code)
+
+    def states(self):
+        """What `coordinator sites --live` says of every site; nothing where it fails."""
+        words = ("coordinator", "sites", "--live", "--json", "--dir", self.coordinator)
+        said = subprocess.run(
+            self._line(words), capture_output=True, text=True, check=False, timeout=60
+        )
+        if said.returncode:
+            return {}
+        return {row["site"]: row["state"] for row in json.loads(said.stdout)["sites"]}
+
+    def wait_for_sites(self):
+        """Wait until every site is connected, and have each check itself."""
+        wait_for(lambda: list(self.states().values()) == ["connected"] * len(SITES), "the sites")
+        for name in SITES:
+            checked = self.command("site", "check", "--dir", self.work / name)
+            assert "fail" not in checked, checked
+
+    def compare_runs(self, expected):
+        """FedPC masked and encrypted, against the edges of the run in one process."""
+        for protection in ("masking", "bfv"):
+            found = self._learn(protection)
+            if found != expected:
+                raise SystemExit(f"{protection}: {found ^ expected} differs")
+            print(f"{protection}: the same {len(found)} edges as in one process")
+
+    def _learn(self, protection):
+        out = self.work / f"result-{protection}"
+        begun = time.perf_counter()
+        chosen = ("--protection", protection, "--out", out)
+        self.command("coordinator", "run", "fedpc", "--dir", self.coordinator, *chosen)
+        self.seconds[protection] = round(time.perf_counter() - begun, 2)
+        report = json.loads((out / "result.json").read_text("utf-8"))
+        self.seconds[f"{protection}_rounds"] = report["rounds"]
+        self.seconds[f"{protection}_in_run"] = report["seconds"]
+        return by_identifier(report)
+
+    def check_audits(self):
+        """Every site's exported ledger agrees with what the coordinator received."""
+        run = max((self.coordinator / "runs").iterdir())
+        for name in SITES:
+            exported = self.work / f"{name}.jsonl"
+            self.command("audit", "export", self.work / name, "--out", exported)
+            self.command("audit", "verify", run, "--ledger", exported)
+        first = ("--dir", self.work / SITES[0])
+        said = self.command(
+            "site", "result", run / RESULT_FILE, *first, "--out", self.work / "named"
+        )
+        assert "--" in said
+        assert "Run " in self.command("site", "releases", *first)
+        print("every ledger agrees with the coordinator's transcript")
+
+    def revoke_last(self, fingerprint):
+        """Shut the last site out; the others activate their new approval. Returns its name."""
+        gone, rest = SITES[-1], SITES[:-1]
+        self.command("coordinator", "revoke", gone, "--dir", self.coordinator)
+        for name in rest:
+            self.activate(name, fingerprint)
+        wait_for(lambda: self.states().get(gone) == "revoked", "the site to be dropped")
+        return gone
+
+    def check_shut_out(self, gone, fingerprint):
+        """What holds with every engine: no run with too few sites, and no way back."""
+        now = self.states()
+        assert now[gone] == "revoked", now
+        assert all(now[name] == "connected" for name in SITES if name != gone), now
+        said = self.command("coordinator", "run", "fedpc", "--dir", self.coordinator, code=3)
+        assert "asks for 3" in said, said
+        said = self.command(
+            "coordinator",
+            "approve",
+            self.work / gone / f"{gone}.request",
+            "--dir",
+            self.coordinator,
+            "--fingerprint",
+            fingerprint,
+            code=3,
+        )
+        assert "was revoked" in said, said
+        self.activate(gone, fingerprint, approval=SITES[0], code=3)
+        print(f"'{gone}' was revoked and is refused")
+
+
+def in_process(tables, schema):
+    """The same run in this process, by identifier."""
+    result = Federation.simulate(dict(tables), schema=schema, device="cpu").run(FedPC())
+    return by_identifier(result.to_dict())
+
+
+def by_identifier(report):
+    """The edges between identifiers; an undirected one has no first end."""
+    return {
+        (frozenset if edge["mark"] == "---" else tuple)((edge["from_id"], edge["to_id"]))
+        for edge in report["edges"]
+    }
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + START_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"timed out waiting for {what}")
+        time.sleep(0.5)
+
+
+def parser(description):
+    """The options that both scripts take."""
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("table", nargs="?", type=Path, help="CSV; ASIA is sampled if absent")
+    made.add_argument("--schema", type=Path)
+    made.add_argument("--rows", type=int, default=6000)
+    made.add_argument("--out", type=Path, help="file for the figures, JSON")
+    return made
+
+
+def tables_of(options):
+    """Every site's part of the table, split unevenly with seed 0, and the schema of all."""
+    if options.table is None:
+        data = asia().sample(options.rows, np.random.default_rng(1))
+    else:
+        data = pd.read_csv(options.table, dtype=str).head(options.rows)
+    schema = Schema.load(options.schema) if options.schema else Schema.infer(data)
+    parts = split_rows(len(data), len(SITES), rng=np.random.default_rng(0))
+    return {name: data.iloc[part] for name, part in zip(SITES, parts, strict=True)}, schema
+
+
+def report(options, seconds, edges):
+    """Print the figures, and write them where --out says."""
+    table = options.table.name if options.table else "asia, sampled with seed 1"
+    figures = {"table": table, "rows": options.rows, "edges": edges, "seconds": seconds}
+    print(json.dumps(figures))
+    if options.out:
+        text = json.dumps({**environment(), **figures}, indent=2)
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def work_folder():
+    """An empty folder that is deleted afterwards."""
+    with tempfile.TemporaryDirectory(prefix="hospitals-") as folder:
+        yield Path(folder)

@@ -1,0 +1,115 @@
+"""DAGs as parent sets in bit masks, which is what a score-based search turns over by the thousand.
+
+A DAG over p variables is a tuple of p integers: bit u of ``dag[v]`` says that u -> v. A *family* is
+a variable and the bit mask of its parents; a decomposable score is a sum over families.
+
+Leaks:
+    Nothing: a graph is what the coordinator itself proposes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BoolMatrix = NDArray[np.bool_]
+Dag = tuple[int, ...]
+Family = tuple[int, int]
+
+
+def empty_dag(n_variables: int) -> Dag:
+    """The graph without an edge."""
+    return (0,) * n_variables
+
+
+def members(mask: int) -> Iterator[int]:
+    """The positions of a bit mask, ascending."""
+    while mask:
+        lowest = mask & -mask
+        yield lowest.bit_length() - 1
+        mask ^= lowest
+
+
+def mask_of(positions: Iterable[int]) -> int:
+    """The bit mask of some positions."""
+    mask = 0
+    for position in positions:
+        mask |= 1 << position
+    return mask
+
+
+def submasks(mask: int) -> Iterator[int]:
+    """All subsets of a bit mask, the empty one first, ascending as numbers."""
+    subset = 0
+    while True:
+        yield subset
+        if subset == mask:
+            return
+        subset = (subset - mask) & mask
+
+
+def n_edges(dag: Dag) -> int:
+    """Number of edges."""
+    return sum(parents.bit_count() for parents in dag)
+
+
+def arcs_in_order(dag: Dag) -> tuple[tuple[int, int], ...]:
+    """The edges (cause, effect) in lexicographic order."""
+    return tuple(sorted((u, v) for v, parents in enumerate(dag) for u in members(parents)))
+
+
+def ancestors(dag: Dag) -> list[int]:
+    """Bit mask of every variable's ancestors, itself left out."""
+    found = [-1] * len(dag)
+
+    def climb(v: int) -> int:
+        if found[v] < 0:
+            above = dag[v]
+            for u in members(dag[v]):
+                above |= climb(u)
+            found[v] = above
+        return found[v]
+
+    for v in range(len(dag)):
+        climb(v)
+    return found
+
+
+def extensions(dag: Dag) -> Iterator[Dag]:
+    """Every acyclic graph with one edge more, by effect and then by cause."""
+    above = ancestors(dag)
+    for v, parents in enumerate(dag):
+        for u in range(len(dag)):
+            if u != v and not parents >> u & 1 and not above[u] >> v & 1:
+                yield (*dag[:v], parents | 1 << u, *dag[v + 1 :])
+
+
+def topological(dag: Dag) -> list[int]:
+    """Positions with every parent before its children, smallest first."""
+    order: list[int] = []
+    done = 0
+    while len(order) < len(dag):
+        ready = [v for v in range(len(dag)) if not done >> v & 1 and not dag[v] & ~done]
+        if not ready:
+            raise ValueError("the graph has a directed cycle")
+        order += ready
+        done |= mask_of(ready)
+    return order
+
+
+def matrix_of(dag: Dag) -> BoolMatrix:
+    """Directed edges, shape (p, p): True at [u, v] where u -> v."""
+    matrix = np.zeros((len(dag), len(dag)), dtype=bool)
+    for v, parents in enumerate(dag):
+        matrix[list(members(parents)), v] = True
+    return matrix
+
+
+def dag_of(matrix: BoolMatrix) -> Dag:
+    """Inverse of `matrix_of`."""
+    return tuple(mask_of(np.flatnonzero(column).tolist()) for column in matrix.T)

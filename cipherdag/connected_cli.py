@@ -1,0 +1,106 @@
+"""``coordinator run ALGORITHM``: what all algorithms have in common over real sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.resuming import show_connected
+from cipherdag.running import ALGORITHMS, as_parameters, progress_printer, with_options
+from cipherdag.site_cli import in_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+# options of runs in one process
+NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels", "interventions"})
+
+connect_options = with_options(
+    [
+        in_folder,
+        click.option(
+            "--timeout", type=float, default=600.0, show_default=True, help="Seconds per step."
+        ),
+        click.option(
+            "--wait-for-approval",
+            "approval_s",
+            type=float,
+            default=0.0,
+            show_default=True,
+            help="Seconds to wait for sites where a person approves every run.",
+        ),
+    ]
+)
+
+
+def run_command(
+    name: str, options: Callable[[Callable[..., None]], Any], parameters: Sequence[str]
+) -> click.Command:
+    """``coordinator run NAME``: the algorithm's options, less those of runs in one process.
+
+    Args:
+        name: The algorithm, such as "fedpc".
+        options: Adds its options to a function.
+        parameters: Which of them are the algorithm's parameters.
+    """
+
+    def run(folder: Path, **chosen: Any) -> None:
+        _run(folder, name, parameters, **chosen)
+
+    run.__doc__ = (
+        f"{ALGORITHMS[name]} over the enrolled sites; names stay there, the result speaks of "
+        "identifiers."
+    )
+    decorated = connect_options(options(run))
+    decorated.__click_params__[:] = [
+        parameter for parameter in decorated.__click_params__ if parameter.name not in NOT_CONNECTED
+    ]
+    command: click.Command = click.command(name)(decorated)
+    return command
+
+
+def _run(
+    folder: Path,
+    name: str,
+    parameters: Sequence[str],
+    *,
+    timeout: float,
+    approval_s: float,
+    **options: Any,
+) -> None:
+    from cipherdag.federation import Federation
+    from cipherdag.outcomes import make_algorithm
+    from cipherdag.result import writable_folder
+    from cipherdag.terminal import heading
+
+    if options["out"] is not None:
+        writable_folder(options["out"])
+    as_json = options["as_json"]
+    federation = Federation.connect(
+        folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
+    )
+    chosen = {parameter: options[parameter] for parameter in parameters}
+
+    def begun(run: Path) -> None:
+        if not as_json:
+            sites = len(federation.study.sites)
+            click.echo(heading(ALGORITHMS[name], sites, federation.protection))
+            click.echo(f"If it is cut short: cipherdag coordinator run --resume {run}")
+
+    result = federation.run(
+        make_algorithm(name, as_parameters(chosen)),
+        seed=options["seed"],
+        progress=progress_printer(as_json=as_json),
+        source={
+            "command": "coordinator run",
+            "folder": str(folder.resolve()),
+            "algorithm": name,
+            "protection": options["protection"],
+            "seed": options["seed"],
+            "parameters": chosen,
+        },
+        begun=begun,
+    )
+    show_connected(result, options["out"], as_json=as_json)

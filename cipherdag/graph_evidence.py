@@ -1,0 +1,71 @@
+"""Why the edges of a learnt graph stand: numbers that were opened as sums, and nothing else.
+
+Leaks:
+    Nothing new: the coordinator computed the graph from these numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeEvidence:
+    """The evidence of one edge.
+
+    Attributes:
+        source: Its source, as in `Edge`.
+        target: Its target.
+        strength: Between 0 and 1; how wide the edge is drawn.
+        shown: The strength as people read it, such as "3/3".
+        facts: What speaks for the edge and for its direction, in sentences.
+    """
+
+    source: str
+    target: str
+    strength: float
+    shown: str
+    facts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Separation:
+    """Two variables that an algorithm takes for independent given others.
+
+    Attributes:
+        first: The one variable.
+        second: The other.
+        given: The separating set; None where no site found one.
+        support: The strength of that choice, as the algorithm compares it.
+    """
+
+    first: str
+    second: str
+    given: tuple[str, ...] | None
+    support: float
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEvidence:
+    """The evidence of a learnt graph.
+
+    Attributes:
+        measure: What a strength is, as a phrase; empty if the algorithm has none.
+        edges: The evidence of every edge.
+        support: What the support of a separation is, as a phrase.
+        separations: The separating sets that were chosen.
+        remarks: What else the opened sums say, in sentences.
+    """
+
+    measure: str = ""
+    edges: tuple[EdgeEvidence, ...] = ()
+    support: str = ""
+    separations: tuple[Separation, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def of(self, source: str, target: str) -> EdgeEvidence | None:
+        """The evidence of the edge between two variables, in whatever direction."""
+        for edge in self.edges:
+            if {edge.source, edge.target} == {source, target}:
+                return edge
+        return None

@@ -1,0 +1,28 @@
+"""Numbers and times as people read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+SMALLEST_PLAIN, LARGEST_PLAIN = 1e-3, 1e6
+
+
+def size(count: int) -> str:
+    """A number of bytes with its unit, in steps of 1000."""
+    units = ("B", "kB", "MB", "GB")
+    step = min(len(units) - 1, (len(str(count)) - 1) // 3)
+    return f"{count / 1000**step:.{1 if step else 0}f} {units[step]}"
+
+
+def shown(value: float) -> str:
+    """A number with at most four digits, with an exponent only where that helps."""
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", "\u202f")
+    if value != 0 and not SMALLEST_PLAIN <= abs(value) < LARGEST_PLAIN:
+        return f"{value:.2e}"
+    return f"{value:.4g}"
+
+
+def moment(text: str) -> str:
+    """A time in ISO 8601 and UTC, to the minute."""
+    return datetime.fromisoformat(text).strftime("%Y-%m-%d %H:%M UTC") if text else ""

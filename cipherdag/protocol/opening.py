@@ -1,0 +1,134 @@
+"""From agreed survivors to the sum: seeds released or recovered, and the sum opened.
+
+Leaks:
+    The sum over the survivors, to the coordinator; under BFV also to the site that opens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import SiteUnreachableError
+from cipherdag.protocol.messages import (
+    Agreed,
+    Open,
+    Opened,
+    Recover,
+    Recovered,
+    Share,
+    Unmask,
+    Unmasked,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cipherdag.algorithms.questions import FloatVector
+    from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
+    from cipherdag.protocol.courier import Courier
+
+
+@dataclass(slots=True)
+class Opening:
+    """Opens one round's sum.
+
+    Attributes:
+        courier: Carries the messages.
+        protection: The coordinator's side of the protection.
+        declared: What the shares are for.
+        names: The cohort's sites in order.
+        number: The round.
+        leave: Told of every site that is gone: its position, the step and the reason.
+        present: The sites that are still there.
+    """
+
+    courier: Courier
+    protection: CoordinatorAggregation
+    declared: Declaration
+    names: tuple[str, ...]
+    number: int
+    leave: Callable[[int, str, str], None]
+    present: tuple[int, ...] = field(default=())
+
+    def seeds(
+        self,
+        survivors: tuple[int, ...],
+        agreed: Mapping[int, Agreed],
+        shares: Mapping[int, Share],
+    ) -> dict[int, bytes]:
+        """The survivors' seeds, recovered by the others for a site that left after agreeing.
+
+        Raises:
+            SiteUnreachableError: The seeds of a site that left cannot be recovered.
+        """
+        request = Unmask(
+            digest=self.declared.digest,
+            survivors=survivors,
+            signatures=tuple(agreed[position].signature for position in survivors),
+        )
+        replies = self.courier.exchange(
+            "unmask", dict.fromkeys(survivors, request), "unmasked", Unmasked
+        )
+        seeds = {position: reply.seeds for position, reply in replies.bodies.items()}
+        self.present = tuple(sorted(seeds))
+        for vanished, reason in replies.failures.items():
+            self.leave(vanished, "unmask", reason)
+            if len(survivors) < len(self.declared.sites):
+                raise SiteUnreachableError(
+                    "it left after another site had left in the same round, so its masks are lost",
+                    site=self.names[vanished],
+                )
+            seeds[vanished] = self._recovered(vanished, shares[vanished])
+        return seeds
+
+    def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> FloatVector:
+        """The sum over the sites whose seeds are given.
+
+        Raises:
+            SiteUnreachableError: No site is left to open it.
+            AggregateRangeError: It lies outside what the sites can produce.
+            ShareError: Shares and seeds do not fit together.
+        """
+        survivors = {position: shares[position].share for position in sorted(seeds)}
+        combined = self.protection.combine(survivors, self.declared)
+        if self.protection.opened_by_site:
+            combined = self._opened(combined, seeds)
+        return self.protection.open(combined, seeds, self.declared).values
+
+    def _recovered(self, vanished: int, share: Share) -> bytes:
+        if not share.escrow:
+            return self.protection.rebuild({}, self.declared)
+        others = [position for position in self.declared.sites if position != vanished]
+        sealed = dict(zip(others, share.escrow, strict=True))
+        bodies = {
+            position: Recover(
+                digest=self.declared.digest, vanished=vanished, piece=sealed[position]
+            )
+            for position in self.present
+        }
+        replies = self.courier.exchange("recover", bodies, "recovered", Recovered)
+        pieces = {position: reply.piece for position, reply in replies.bodies.items()}
+        fewest = self.declared.threshold
+        if len(pieces) < fewest:
+            raise SiteUnreachableError(
+                f"its mask needs {fewest} sites to recover, {len(pieces)} answered",
+                site=self.names[vanished],
+            )
+        return self.protection.rebuild(pieces, self.declared)
+
+    def _opened(self, combined: bytes, seeds: Mapping[int, bytes]) -> bytes:
+        """Have a site open the sum; the sites take turns, and the next one steps in if need be."""
+        request = Open(
+            digest=self.declared.digest,
+            combined=combined,
+            seeds=tuple(seeds[position] for position in sorted(seeds)),
+        )
+        turn = self.number % len(self.present)
+        for opener in (*self.present[turn:], *self.present[:turn]):
+            replies = self.courier.exchange("open", {opener: request}, "opened", Opened)
+            if opener in replies.bodies and replies.bodies[opener].digest == self.declared.digest:
+                return replies.bodies[opener].words
+            self.leave(opener, "open", replies.failures.get(opener, "foreign sum"))
+            self.present = tuple(position for position in self.present if position != opener)
+        raise SiteUnreachableError("no site is left to open the sum")

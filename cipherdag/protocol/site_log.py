@@ -1,0 +1,20 @@
+"""Where a site's own process writes what must not leave the site."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SITE_LOG: Final = "site.log"
+
+
+def log_into(path: Path) -> None:
+    """Send the package's log records to one file, and to no handler of an engine."""
+    logger = logging.getLogger("cipherdag")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logger.addHandler(handler)
+    logger.propagate = False

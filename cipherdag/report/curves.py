@@ -1,0 +1,124 @@
+"""A panel of curves: how a number changes over rounds, such as a regret or an entropy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cipherdag.errors import ParameterError
+
+WIDTH, HEIGHT = 720.0, 260.0
+LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 14.0, 44.0
+MOST_SERIES = 6  # colours in page.css
+TICKS = 5
+CLOSE, TINY = 1e-9, 1e-290
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve: its name and its points, x ascending."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A place on an axis, in the picture, and the number that stands there."""
+
+    place: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curves:
+    """One or several curves over one pair of axes.
+
+    Attributes:
+        title: Heading of the panel.
+        note: What it shows, in one or two sentences.
+        x_label: What is counted along the horizontal axis, such as "round".
+        y_label: What is measured, with its unit.
+        series: At most six curves, together with at least one point; all numbers finite.
+
+    Raises:
+        ParameterError: No point, too many curves, or a number is not finite.
+    """
+
+    template: ClassVar[str] = "curves"
+    width: ClassVar[float] = WIDTH
+    height: ClassVar[float] = HEIGHT
+    frame: ClassVar[tuple[float, float, float, float]] = (LEFT, TOP, WIDTH - RIGHT, HEIGHT - BOTTOM)
+
+    title: str
+    note: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...]
+
+    def __post_init__(self) -> None:
+        points = self._points
+        if not points or len(self.series) > MOST_SERIES:
+            raise ParameterError(f"'{self.title}' needs a point and at most {MOST_SERIES} curves")
+        if not all(math.isfinite(value) for point in points for value in point):
+            raise ParameterError(f"'{self.title}' has a number that is not finite")
+
+    @property
+    def x_ticks(self) -> tuple[Tick, ...]:
+        """Numbers along the horizontal axis."""
+        return tuple(Tick(self._x(value), value) for value in _ticks(*self._x_range))
+
+    @property
+    def y_ticks(self) -> tuple[Tick, ...]:
+        """Numbers along the vertical axis."""
+        return tuple(Tick(self._y(value), value) for value in _ticks(*self._y_range))
+
+    def course(self, series: Series) -> str:
+        """The curve as an SVG path."""
+        return "M" + "L".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in series.points)
+
+    def dots(self, series: Series) -> list[tuple[float, float, float, float]]:
+        """Places in the picture and numbers of the points: x, y, first and second number."""
+        return [(round(self._x(x), 1), round(self._y(y), 1), x, y) for x, y in series.points]
+
+    @property
+    def _points(self) -> list[tuple[float, float]]:
+        return [point for series in self.series for point in series.points]
+
+    @property
+    def _x_range(self) -> tuple[float, float]:
+        return _range([x for x, _ in self._points])
+
+    @property
+    def _y_range(self) -> tuple[float, float]:
+        low, high = _range([y for _, y in self._points])
+        # a curve that starts near zero is read better from zero
+        return (0.0, high) if 0 < low <= high / 2 else (low, high)
+
+    def _x(self, value: float) -> float:
+        low, high = self._x_range
+        return LEFT + (value - low) / (high - low) * (WIDTH - LEFT - RIGHT)
+
+    def _y(self, value: float) -> float:
+        low, high = self._y_range
+        return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
+
+
+def _range(values: list[float]) -> tuple[float, float]:
+    """Least and largest, or some room around them where they are as good as equal."""
+    low, high = min(values), max(values)
+    largest = max(abs(low), abs(high))
+    if high - low > CLOSE * largest and high - low > TINY:
+        return low, high
+    room = largest / 2 if largest > TINY else 0.5
+    return low - room, high + room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two others, about five of them."""
+    raw = (high - low) / TICKS
+    size = 10.0 ** math.floor(math.log10(raw))
+    step = next(size * factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if size * factor >= raw)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

@@ -1,0 +1,14 @@
+"""What an algorithm can add to the report of its runs: a panel is data, its template draws it.
+
+A result carries panels in ``panels``; the report shows them in order, after the graph, and
+``result.json`` holds the same numbers. A new kind of panel is a frozen type in a file of its own
+with the name of its template, and one more member of `Panel`.
+"""
+
+from __future__ import annotations
+
+from cipherdag.report.curves import Curves
+from cipherdag.report.heat_map import HeatMap
+from cipherdag.report.rows import Rows
+
+Panel = Curves | HeatMap | Rows

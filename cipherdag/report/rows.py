@@ -1,0 +1,34 @@
+"""A panel of rows and columns: words and numbers that need no picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cipherdag.errors import ParameterError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """A table.
+
+    Attributes:
+        title: Heading of the panel.
+        note: What it shows, in one or two sentences; the table's caption.
+        columns: Heading of every column.
+        rows: The rows, each with one entry per column; numbers stand to the right.
+
+    Raises:
+        ParameterError: A row is longer or shorter than the headings.
+    """
+
+    template: ClassVar[str] = "rows"
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float, ...], ...]
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise ParameterError(f"a row of '{self.title}' does not have one entry per column")

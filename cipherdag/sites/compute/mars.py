@@ -1,0 +1,382 @@
+"""Multivariate adaptive regression splines of interaction degree 2, many regressions at once.
+
+Source: Friedman, "Multivariate adaptive regression splines", Annals of Statistics 19 (1991). The
+defaults are those of the R package earth, with two simplifications: knots are spaced over all rows
+rather than over those where the parent term is not zero, and no variable enters linearly.
+
+For one parent term and one variable all knots are tried together: inner products with hinges are
+differences of sums over the rows beyond the knot, which are cumulated from knot to knot.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+Tensor = torch.Tensor
+
+LEAST_GAIN = 1e-3  # of R squared: a smaller one ends the forward pass
+PENALTY = 3.0  # per knot, in the generalised cross-validation of an interaction model
+SPAN_RISK = 0.05
+TOLERANCE = 1e-7  # a column whose square shrinks below this share is in the span of the others
+
+
+@dataclass(frozen=True, slots=True)
+class Hinge:
+    """max(0, x - cut) for sign 1, max(0, cut - x) for sign -1, of the regression's variable."""
+
+    variable: int
+    cut: float
+    sign: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spline:
+    """A fitted regression: products of hinges, the empty product (the intercept) first.
+
+    Attributes:
+        terms: The factors of every term.
+        coefficients: One per term.
+        sse: Sum of squared residuals.
+    """
+
+    terms: tuple[tuple[Hinge, ...], ...]
+    coefficients: tuple[float, ...]
+    sse: float
+
+
+@dataclass(frozen=True, slots=True)
+class Knots:
+    """Where the hinges of p columns of n rows may bend, J of them, and the rows beyond.
+
+    Rows are sorted by the column and cut into J buckets of s rows; bucket j holds the rows beyond
+    knot j and not beyond knot j + 1.
+
+    Attributes:
+        cuts: Values, shape (p, J).
+        usable: Whether the knot is far enough from the ends, shape (J,).
+        rows: Row numbers, any where a bucket is not full, shape (p, s, J).
+        weight: 1, or 0 where a bucket is not full, shape (s, J).
+    """
+
+    cuts: Tensor
+    usable: Tensor
+    rows: Tensor
+    weight: Tensor
+
+
+def make_knots(columns: Tensor, n_predictors: int) -> Knots:
+    """Knots of all columns, shape (p, n), for regressions on so many variables."""
+    n = columns.shape[1]
+    # Friedman's Eq. 43 and 45
+    span = max(1, int(-math.log2(-math.log1p(-SPAN_RISK) / (n_predictors * n)) / 2.5))
+    end = max(1, int(3.0 - math.log2(SPAN_RISK / n_predictors)))
+    first = min(end, n - 1)
+    buckets = max(1, -(-(n - 1 - first) // span))
+    order = torch.argsort(columns, dim=1, stable=True)
+    knot = torch.clamp(first + span * torch.arange(buckets, device=columns.device), max=n - 1)
+    place = first + 1 + torch.arange(buckets * span, device=columns.device)
+    place = place.view(buckets, span).T.contiguous()
+    return Knots(
+        cuts=torch.gather(columns, 1, order[:, knot]),
+        usable=knot < n - end,
+        rows=order[:, torch.clamp(place, max=n - 1)],
+        weight=(place < n).double(),
+    )
+
+
+def fit_splines(x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> list[Spline]:
+    """Fit F regressions on k variables each.
+
+    Args:
+        x: Columns of all variables, shape (p, n).
+        y: Targets, shape (F, n).
+        knots: Of all variables.
+        predictors: Positions of every regression's variables, shape (F, k).
+
+    Returns:
+        The pruned splines.
+    """
+    growth = _Growth(x, y, knots, predictors)
+    while growth.grow():
+        pass
+    return growth.pruned()
+
+
+@dataclass(slots=True)
+class _Parents:
+    """What is known of every hinge on a term that may still be multiplied, S of them so far.
+
+    For a parent term b, a variable x and a knot t the hinge is h = b max(0, x - t), and b x is what
+    the pair of hinges adds beside h. All is less its projection on the span of the chosen terms.
+
+    Attributes:
+        columns: b in the order of the buckets, 0 where not full, shape (s, F, k, S, J).
+        basis: b, shape (F, S, n).
+        linear: b x, shape (F, k, S, n).
+        rest: <h, h>, shape (F, k, S, J).
+        along: <h, b x>, shape (F, k, S, J).
+        hinge: <h, residual>, shape (F, k, S, J).
+        square: <h, h> before the projection, shape (F, k, S, J).
+        own: <b x, b x>, shape (F, k, S).
+        whole: <b x, b x> before the projection, shape (F, k, S).
+        slope: <b x, residual>, shape (F, k, S).
+        free: Whether the variable may multiply the term, shape (F, k, S).
+        place: The term's place among all terms, shape (F, S).
+    """
+
+    columns: Tensor
+    basis: Tensor
+    linear: Tensor
+    rest: Tensor
+    along: Tensor
+    hinge: Tensor
+    square: Tensor
+    own: Tensor
+    whole: Tensor
+    slope: Tensor
+    free: Tensor
+    place: Tensor
+
+    def gains(self, usable: Tensor) -> Tensor:
+        """Drop of the squared error by the pair of hinges, shape (F, k, S, J)."""
+        own = torch.where(self.own > TOLERANCE * self.whole, self.own, torch.inf)[..., None]
+        slope = self.slope[..., None]
+        rest = self.rest - self.along.square() / own
+        gain = (self.hinge - self.along * (slope / own)).square() / rest
+        gain = torch.where(rest > TOLERANCE * self.square, gain, -torch.inf) + slope.square() / own
+        return torch.where(self.free[..., None] & usable, gain, -torch.inf)
+
+
+class _Growth:
+    """The forward pass of F regressions: terms, their orthonormal span, and the residuals."""
+
+    def __init__(self, x: Tensor, y: Tensor, knots: Knots, predictors: Tensor) -> None:
+        count, n = y.shape
+        k = predictors.shape[1]
+        self._most = min(200, max(20, 2 * k)) + 1
+        self._x = x[predictors]  # (F, k, n)
+        self._y = y
+        self._cuts = knots.cuts[predictors]  # (F, k, J)
+        self._usable = knots.usable
+        self._weight = knots.weight[:, None, None]  # (s, 1, 1, J)
+        self._rows = knots.rows[predictors]  # (F, k, s, J)
+        self._beyond = self._in_buckets(self._x)  # (s, F, k, J)
+        self._residual = y - y.mean(dim=1, keepdim=True)
+        self._total = self._residual.square().sum(dim=1)
+        self._active = self._total > 0.0
+        self._basis = torch.ones_like(y)[:, None]
+        self._span = self._basis / math.sqrt(n)
+        self._sorted_span = [self._in_buckets(self._span[:, 0])[:, :, :, None]]
+        self._terms: list[list[tuple[Hinge, ...]]] = [[()] for _ in range(count)]
+        intercept = torch.zeros(count, 1, dtype=torch.int64, device=y.device)
+        free = torch.ones(count, k, 1, dtype=torch.bool, device=y.device)
+        self._parents = [self._measured(self._basis, free, intercept)]
+
+    def grow(self) -> bool:
+        """Add the best pair of hinges to every regression that gains by it; False at the end."""
+        size = self._basis.shape[1]
+        if size + 2 > self._most:
+            return False
+        gain, variable, knot, parent = self._best()
+        self._active = self._active & (gain > LEAST_GAIN * self._total)
+        if not bool(self._active.any()):
+            return False
+        rows = torch.arange(len(gain), device=gain.device)
+        x, cut = self._x[rows, variable], self._cuts[rows, variable, knot]
+        base = self._basis[rows, parent] * self._active[:, None]
+        for sign in (1, -1):
+            self._add(base * torch.clamp(sign * (x - cut[:, None]), min=0.0))
+        self._record(variable, parent, cut)
+        for known in self._parents:
+            self._project(size, known)
+        for unit in self._span[:, size:].unbind(dim=1):
+            self._residual = self._residual - (unit * self._residual).sum(1, keepdim=True) * unit
+        self._adopt(size, variable, parent == 0)
+        left = self._residual.square().sum(dim=1)
+        self._active = self._active & (left > LEAST_GAIN * self._total)
+        return True
+
+    def _best(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Gain, variable, knot and parent term of every regression's best pair, shape (F,)."""
+        n_knots = self._cuts.shape[2]
+        best = torch.full_like(self._total, -torch.inf)
+        where = torch.zeros(3, len(best), dtype=torch.int64, device=best.device)
+        for known in self._parents:
+            gain, place = known.gains(self._usable).flatten(1).max(dim=1)
+            n_terms = known.place.shape[1]
+            parent = known.place.gather(1, (place // n_knots % n_terms)[:, None])[:, 0]
+            found = torch.stack([place // n_knots // n_terms, place % n_knots, parent])
+            better = gain > best
+            best = torch.where(better, gain, best)
+            where = torch.where(better, found, where)
+        return best, where[0], where[1], where[2]
+
+    def _add(self, column: Tensor) -> None:
+        """Take a column in where it is not in the span already; it is 0 elsewhere."""
+        direction = column
+        for _ in range(2):  # twice, for orthogonality to rounding
+            inside = self._span @ direction[:, :, None]
+            direction = direction - (self._span.transpose(1, 2) @ inside)[:, :, 0]
+        left = direction.square().sum(dim=1, keepdim=True)
+        fits = left > TOLERANCE * column.square().sum(dim=1, keepdim=True)
+        unit = torch.where(fits, direction / left.clamp(min=1e-300).sqrt(), 0.0)
+        self._basis = torch.cat([self._basis, torch.where(fits, column, 0.0)[:, None]], dim=1)
+        self._span = torch.cat([self._span, unit[:, None]], dim=1)
+        self._sorted_span.append(self._in_buckets(unit)[:, :, :, None])
+
+    def _record(self, variable: Tensor, parent: Tensor, cut: Tensor) -> None:
+        chosen = zip(variable.tolist(), parent.tolist(), cut.tolist(), strict=True)
+        for terms, (v, m, t) in zip(self._terms, chosen, strict=True):
+            terms += [(*terms[m], Hinge(v, t, 1)), (*terms[m], Hinge(v, t, -1))]
+
+    def _project(self, size: int, known: _Parents) -> None:
+        """Take the new directions out of everything known of some parents."""
+        for place in range(size, size + 2):
+            unit = self._span[:, place]
+            share = (unit * self._residual).sum(dim=1)
+            inside = (known.linear @ unit[:, None, :, None])[..., 0]  # (F, k, S)
+            hinge = self._beyond_knots(known.columns, self._sorted_span[place])
+            known.rest = known.rest - hinge.square()
+            known.along = known.along - hinge * inside[..., None]
+            known.hinge = known.hinge - hinge * share[:, None, None, None]
+            known.own = known.own - inside.square()
+            known.slope = known.slope - inside * share[:, None, None]
+
+    def _adopt(self, size: int, variable: Tensor, first_order: Tensor) -> None:
+        """Make parents of the new terms that have one factor only."""
+        if self._x.shape[1] == 1 or not bool((first_order & self._active).any()):
+            return
+        columns = self._basis[:, size:]
+        there = (first_order & self._active)[:, None] & (columns.square().sum(dim=2) > 0.0)
+        other = torch.arange(self._x.shape[1], device=variable.device) != variable[:, None]
+        free = other[:, :, None] & there[:, None]
+        place = torch.arange(size, size + 2, device=variable.device).expand(len(variable), 2)
+        self._parents.append(self._measured(columns, free, place))
+
+    def _measured(self, basis: Tensor, free: Tensor, place: Tensor) -> _Parents:
+        """Everything about new parent terms, shape (F, S, n)."""
+        columns = torch.stack(
+            [self._in_buckets(basis[:, m]) for m in range(basis.shape[1])], dim=3
+        )  # (s, F, k, S, J)
+        beyond, cut = self._beyond[:, :, :, None], self._cuts[:, :, None]
+        squares = columns.square()
+        zeroth = _from_last(squares.sum(dim=0))
+        first = _from_last((squares * beyond).sum(dim=0))
+        second = _from_last((squares * beyond.square()).sum(dim=0))
+        square = second - 2.0 * cut * first + cut.square() * zeroth
+        rest, along = square, second - cut * first
+        linear = self._x[:, :, None] * basis[:, None]  # (F, k, S, n)
+        inside = linear @ self._span[:, None].transpose(2, 3)  # (F, k, S, Q)
+        for q in range(self._span.shape[1]):
+            hinge = self._beyond_knots(columns, self._sorted_span[q])
+            rest = rest - hinge.square()
+            along = along - hinge * inside[..., q, None]
+        whole = linear.square().sum(dim=3)
+        residual = self._in_buckets(self._residual)[:, :, :, None]
+        return _Parents(
+            columns=columns,
+            basis=basis,
+            linear=linear,
+            rest=rest,
+            along=along,
+            hinge=self._beyond_knots(columns, residual),
+            square=square,
+            own=whole - inside.square().sum(dim=3),
+            whole=whole,
+            slope=(linear * self._residual[:, None, None]).sum(dim=3),
+            free=free,
+            place=place,
+        )
+
+    def _beyond_knots(self, columns: Tensor, other: Tensor) -> Tensor:
+        """<b max(0, x - t), other> for every knot, (F, k, S, J), from sums over the buckets."""
+        product = columns[0] * other[0]
+        plain, moved = product, product * self._beyond[0, :, :, None]
+        for row in range(1, len(columns)):
+            product = columns[row] * other[row]
+            plain = plain + product
+            moved = torch.addcmul(moved, product, self._beyond[row, :, :, None])
+        return _from_last(moved) - self._cuts[:, :, None] * _from_last(plain)
+
+    def _in_buckets(self, column: Tensor) -> Tensor:
+        """A column, (F, n) or (F, k, n), in every variable's buckets, shape (s, F, k, J)."""
+        if column.ndim == 2:  # noqa: PLR2004
+            column = column[:, None].expand(-1, self._rows.shape[1], -1)
+        ordered = torch.gather(column, 2, self._rows.flatten(2)).view(self._rows.shape)
+        return ordered.permute(2, 0, 1, 3) * self._weight
+
+    def pruned(self) -> list[Spline]:
+        """Backward pass: drop terms one by one and keep the best by cross-validation."""
+        basis = self._basis
+        kept = _backward(basis, self._y)
+        scaled = basis * kept[:, :, None]
+        gram = scaled @ scaled.transpose(1, 2) + torch.diag_embed((~kept).double())
+        moment = (scaled @ self._y[:, :, None])[:, :, 0]
+        coefficient = torch.linalg.solve(gram, moment)
+        fitted = (coefficient[:, None] @ scaled)[:, 0]
+        sse = (self._y - fitted).square().sum(dim=1).tolist()
+        return [
+            Spline(
+                terms=tuple(own for own, keep in zip(terms, keeps, strict=False) if keep),
+                coefficients=tuple(c for c, keep in zip(coefficients, keeps, strict=True) if keep),
+                sse=left,
+            )
+            for terms, keeps, coefficients, left in zip(
+                self._terms, kept.tolist(), coefficient.tolist(), sse, strict=True
+            )
+        ]
+
+
+def _backward(basis: Tensor, y: Tensor) -> Tensor:
+    """Which terms stay, shape (F, M): the least generalised cross-validation on the way down."""
+    n = y.shape[1]
+    there = basis.square().sum(dim=2) > 0.0
+    scale = torch.where(there, basis.square().sum(dim=2).sqrt(), 1.0)
+    unit = basis / scale[:, :, None]
+    gram = unit @ unit.transpose(1, 2) + torch.diag_embed((~there).double())
+    inverse = torch.linalg.inv(gram)
+    moment = (unit @ y[:, :, None])[:, :, 0]
+    coefficient = (inverse @ moment[:, :, None])[:, :, 0]
+    sse = y.square().sum(dim=1) - (coefficient * moment).sum(dim=1)
+    rows = torch.arange(len(y), device=y.device)
+    best, lowest = there.clone(), _cross_validated(sse, there, n)
+    for _ in range(basis.shape[1] - 1):
+        diagonal = inverse.diagonal(dim1=1, dim2=2)
+        loss = torch.where(there, coefficient.square() / diagonal, torch.inf)
+        loss[:, 0] = torch.inf  # the intercept stays
+        least, place = loss.min(dim=1)
+        live = least < torch.inf
+        sse = torch.where(live, sse + least, sse)
+        there = there.clone()
+        there[rows[live], place[live]] = False
+        # the inverse without one variable (partial sweep)
+        column = inverse[rows, :, place]
+        pivot = column[rows, place]
+        change = column[:, :, None] * column[:, None, :] / pivot[:, None, None]
+        coefficient = torch.where(
+            live[:, None],
+            coefficient - column * (coefficient[rows, place] / pivot)[:, None],
+            coefficient,
+        )
+        inverse = torch.where(live[:, None, None], inverse - change, inverse)
+        inverse[rows[live], place[live], place[live]] = 1.0
+        score = _cross_validated(sse, there, n)
+        better = live & (score <= lowest)
+        best = torch.where(better[:, None], there, best)
+        lowest = torch.where(better, score, lowest)
+    return best
+
+
+def _cross_validated(sse: Tensor, there: Tensor, n: int) -> Tensor:
+    """Generalised cross-validation (Friedman, Eq. 30): knots count ``PENALTY`` each."""
+    terms = there.sum(dim=1).double()
+    cost = terms + PENALTY * (terms - 1.0) / 2.0
+    return torch.where(cost < n, sse / n / (1.0 - cost / n).square(), torch.inf)
+
+
+def _from_last(sums: Tensor) -> Tensor:
+    """Sums over a bucket and all later ones, along the last dimension."""
+    return sums.flip(-1).cumsum(-1).flip(-1)

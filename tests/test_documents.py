@@ -1,0 +1,78 @@
+"""Every page says what is true: its code runs, its links lead somewhere, its files parse."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import pytest
+from documents import ROOT, Reader, blocks, pages
+
+from cipherdag.sites.policy import Policy
+
+RUN = {"python", "sh"}
+SHOWN = {"", "text", "toml", "json", "html", "nginx"}
+LINK = re.compile(r"\[[^\]]*\]\((?!https?://|mailto:)([^)#\s]*)(?:#[^)]*)?\)")
+
+
+def with_code(path):
+    return any(block.language in RUN and "shown by" not in block.how for block in blocks(path))
+
+
+@pytest.mark.parametrize("path", [p for p in pages() if with_code(p)], ids=str)
+def test_a_reader_who_follows_the_page_gets_what_it_says(path, tmp_path):
+    with Reader(tmp_path) as reader:
+        for block in blocks(path):
+            if "shown by" not in block.how:
+                reader.follow(block)
+
+
+@pytest.mark.parametrize("path", pages(), ids=str)
+def test_every_block_is_of_a_known_kind_and_parses(path):
+    for block in blocks(path):
+        assert block.language in RUN | SHOWN, f"{path}:{block.line}"
+        if shown := block.how.get("shown by"):
+            assert (ROOT / shown).exists(), f"{path}:{block.line} names {shown}"
+
+
+@pytest.mark.parametrize("path", pages(), ids=str)
+def test_links_within_the_repository_lead_somewhere(path):
+    text = (ROOT / path).read_text("utf-8")
+    for target in LINK.findall(text):
+        if target:
+            assert ((ROOT / path).parent / target).exists(), f"{path}: {target}"
+
+
+def test_the_error_page_says_what_the_errors_say():
+    sys.path.insert(0, str(ROOT / "docs"))
+    from errors_page import PAGE, page
+
+    assert page() == PAGE.read_text("utf-8"), "run python docs/errors_page.py"
+
+
+def test_policies_on_the_pages_are_policies():
+    shown = [b for path in pages() for b in blocks(path) if b.language == "toml"]
+    assert shown
+    for block in shown:
+        assert Policy.loads(block.code).min_sites >= 3
+
+
+def test_the_reader_notices_what_is_wrong(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- exit: 2 -->\n```sh\ncipherdag graph show nowhere\n```\n", "utf-8")
+    (block,) = blocks(page)
+    with Reader(tmp_path) as reader:
+        reader.follow(block)
+        assert "nowhere" in reader.printed
+    page.write_text("```sh\ncipherdag graph show nowhere\n```\n", "utf-8")
+    with Reader(tmp_path) as reader, pytest.raises(AssertionError, match="gave 2"):
+        reader.follow(blocks(page)[0])
+    page.write_text("```sh\nrm -r .\n```\n", "utf-8")
+    with Reader(tmp_path) as reader, pytest.raises(AssertionError, match="may not run"):
+        reader.follow(blocks(page)[0])
+    page.write_text("```python\nprint(1)\n```\n<!-- prints -->\n```text\n2\n```\n", "utf-8")
+    first, second = blocks(page)
+    with Reader(tmp_path) as reader:
+        reader.follow(first)
+        with pytest.raises(AssertionError, match="is not in"):
+            reader.follow(second)
