@@ -21,6 +21,7 @@ import time
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from categorical_models import INTERVENED, random_model
@@ -30,7 +31,10 @@ from cipherdag import CausalGraph, FedCD, Federation
 from cipherdag.algorithms.beliefs import binary_graph, edge_probability
 from cipherdag.algorithms.fedcd import without_cycles
 from cipherdag.algorithms.metrics import compare
-from cipherdag.sites.beliefs import table_beliefs
+from cipherdag.sites.beliefs import learn as train
+from cipherdag.sites.beliefs import site_generator, weighted_answer
+from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.regimes import Regimes
 
 METHODS = ("proximity", "naive", "isolated", "central", "gies", "igsp")
 ALONE = ("central", "gies", "igsp")  # the same whatever the number of sites
@@ -116,7 +120,7 @@ def learn(case, frame, names, options) -> tuple[list[CausalGraph], list[float]]:
     algorithm = parameters(options)
     if method == "naive":
         algorithm = replace(algorithm, aggregation="naive")
-    answers = [table_beliefs(site.table, device=options.device) for site in sites]
+    answers = [Trainer(site.table, case, number, options) for number, site in enumerate(sites)]
     asking = algorithm.ask(len(names), len(sites), seed=seed)
     graphs, question = [], next(asking)
     while True:
@@ -129,6 +133,30 @@ def learn(case, frame, names, options) -> tuple[list[CausalGraph], list[float]]:
         last = question.belief_arrays()
         arcs, _ = without_cycles(binary_graph(last), edge_probability(last))
         graphs.append(CausalGraph.from_arcs(names, arcs))
+
+
+class Trainer:
+    """A site's answers; training that several methods have in common is done once."""
+
+    done: ClassVar[dict] = {}
+
+    def __init__(self, table, case: dict, number: int, options: argparse.Namespace) -> None:
+        self.table = table
+        self.key = (case["structure"], case["seed"], case["sites"], number)
+        self.regimes = Regimes.of(
+            table.codes,
+            table.values,
+            table.cardinalities,
+            table.interventions,
+            device=resolve_device(options.device),
+        )
+
+    def __call__(self, question) -> np.ndarray:
+        key = (*self.key, question.round, question.belief)
+        if key not in self.done:
+            self.done[key] = train(question, self.regimes, site_generator(question, self.table))
+        counts = self.regimes.counts().numpy()
+        return weighted_answer(question, self.done[key], counts, self.table.rows)
 
 
 def parameters(options: argparse.Namespace) -> FedCD:
@@ -243,13 +271,13 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=Path, required=True)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--structures", nargs="+", default=["er-1", "er-2"])
-    parser.add_argument("--d", type=int, default=8)
+    parser.add_argument("--structures", nargs="+", default=["er-2", "er-4"])
+    parser.add_argument("--d", type=int, default=10)
     parser.add_argument("--sites", nargs="+", type=int, default=[2, 5])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--observational", type=int, default=4000)
-    parser.add_argument("--per-variable", type=int, default=100)
+    parser.add_argument("--observational", type=int, default=10_000)
+    parser.add_argument("--per-variable", type=int, default=200)
     parser.add_argument("--device", default="cpu")
     default = FedCD()
     for name in ("rounds", "epochs", "fit_steps", "graph_steps", "batch", "graphs", "hidden"):
