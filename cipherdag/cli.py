@@ -146,18 +146,15 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
         "out": out,
         "as_json": as_json,
     }
+    simulate_it, run_it = {
+        "fedpc": (simulate_fedpc, run_fedpc),
+        "fedcmfs": (simulate_fedcmfs, run_fedcmfs),
+        "rfcd": (simulate_rfcd, run_rfcd),
+        "fedcd": (simulate_fedcd, run_fedcd),
+    }[source["algorithm"]]
     if source["algorithm"] == "fedcmfs":
-        simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
-    elif source["algorithm"] == "rfcd":
-        simulate_it, run_it = simulate_rfcd, run_rfcd
-        options["truth"] = Path(source["truth"]) if source.get("truth") else None
-    elif source["algorithm"] == "fedcd":
-        simulate_it, run_it = simulate_fedcd, run_fedcd
-        options["interventions"] = None  # the saved schema marks the column
-        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     else:
-        simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":

@@ -61,7 +61,7 @@ OPTIONS = [
 
 fedcd_options = shared_options(
     [
-        click.option("--interventions", help="Column that names each row's intervened variables."),
+        click.option("--interventions", default="", help="Column that names interventions."),
         *OPTIONS,
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
     ],
@@ -79,7 +79,7 @@ def run_fedcd(files: tuple[Path, ...], **options: Any) -> None:
     federation = Federation.simulate(
         dict(zip(site_names(files), files, strict=True)),
         schema=options["schema"],
-        interventions=options["interventions"],
+        interventions=options.get("interventions") or None,
         protection=options["protection"],
         device=options["device"],
     )
@@ -107,7 +107,7 @@ def simulate_fedcd(data: Path, sites: int, deal: str, **options: Any) -> None:
         sites,
         seed=options["seed"],
         schema=options["schema"],
-        interventions=options["interventions"],
+        interventions=options.get("interventions") or None,
         deal=deal,  # type: ignore[arg-type]  # click checked it
         protection=options["protection"],
         device=options["device"],

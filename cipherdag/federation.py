@@ -116,8 +116,7 @@ class Federation:
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do.
             labels: The labels of a multi-label study, in place of those the schema marks.
-            interventions: The column that names every row's intervened variables, in place of
-                that of the schema.
+            interventions: Column that names what was intervened on, in place of the schema's.
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
@@ -174,8 +173,8 @@ class Federation:
         elif table.interventions is None:
             raise SchemaError("no column names the interventions that are to be dealt out")
         else:
-            vertical = deal == "vertical"
-            rows = split_regimes(table.interventions, n_sites, vertical=vertical, rng=rng)
+            whole = deal == "vertical"
+            rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
         width = len(str(n_sites))
         own = policy or _default_policy(protection)
         sites = tuple(
@@ -370,9 +369,7 @@ def _known_schema(
     schema: Schema | str | Path | None, data: Sequence[Data], interventions: str | None
 ) -> Schema:
     if schema is None:
-        inferred = Schema.infer(data)
-        if interventions is not None:
-            inferred = inferred.with_interventions(interventions)
+        inferred = Schema.infer(data).with_interventions(interventions)
         ignored = [column.name for column in inferred.columns if column.kind == "ignore"]
         if ignored:
             raise SchemaError(
@@ -384,7 +381,7 @@ def _known_schema(
             )
         return inferred
     given = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
-    return given if interventions is None else given.with_interventions(interventions)
+    return given.with_interventions(interventions)
 
 
 def _default_policy(protection: Protection) -> Policy:

@@ -217,17 +217,19 @@ class Schema:
         lines = (item.canonical() for item in (*self.variables, *marks))
         return b"\n".join((b"cipherdag schema 1", *lines))
 
-    def with_interventions(self, name: str) -> Schema:
-        """The same schema with this column, and no other, naming the interventions.
+    def with_interventions(self, name: str | None) -> Schema:
+        """The same schema with this column naming the interventions; None changes nothing.
 
         Raises:
             SchemaError: If there is no such column.
         """
-        wanted = normalise_name(name)
-        if wanted not in {column.name for column in self.columns}:
+        if name is None:
+            return self
+        own = next((c for c in self.columns if c.name == normalise_name(name)), None)
+        if own is None:
             raise SchemaError("there is no such column", column=visible(name))
-        mark = Column(name=wanted, kind="intervention")
-        return Schema(tuple(mark if c.name == wanted else c for c in self.columns))
+        mark = Column(name=own.name, kind="intervention", missing=own.missing)
+        return Schema(tuple(mark if c is own else c for c in self.columns))
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
         """The same schema with these columns, and no others, marked as labels.
