@@ -1,10 +1,10 @@
 """Three hospitals and a coordinator as processes of their own, from empty folders, over FLARE.
 
 The onboarding commands alone make, enrol and start them; they talk over NVIDIA FLARE with mutual
-TLS on the loopback interface. FedPC (or RFcd) runs masked and then encrypted and must find the graph that a
-run in one process finds. A run is killed in the middle and the server restarted: the run goes on
-to the same graph. Then one hospital is shut out and must be refused, and all files are searched
-for private keys.
+TLS on the loopback interface. FedPC (or RFcd) runs masked and then encrypted and must find the
+graph that a run in one process finds. A run is killed in the middle and the server restarted: the
+run goes on to the same graph. Then one hospital is shut out and must be refused, and all files are
+searched for private keys.
 
     python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N] [--out F]
 """

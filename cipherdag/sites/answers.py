@@ -23,6 +23,7 @@ from cipherdag.algorithms.questions import (
     FamilyRegrets,
     FloatVector,
     GraphRegretExceeds,
+    LocalBeliefs,
     PooledQuestion,
     Question,
     RegressionSteps,
@@ -58,6 +59,8 @@ class Respondent:
             None for a site that scores no graphs.
         pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
             site that answers tests only.
+        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
+            that does not train.
     """
 
     def __init__(
@@ -67,11 +70,14 @@ class Respondent:
         *,
         make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
         pool: PoolableData | None = None,
+        learn: Callable[[LocalBeliefs], FloatVector] | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
+        self._learn = learn
+        self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
         self._answers: dict[type, Callable[[Any], FloatVector]] = {
@@ -79,6 +85,7 @@ class Respondent:
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
             **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
+            LocalBeliefs: self._local_beliefs,
             **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
         }
 
@@ -151,6 +158,14 @@ class Respondent:
             raise MalformedMessageError("this site scores no graphs")
         self._check_variables(question.n_variables)
         return self._regrets.answer(question)
+
+    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
+        if self._learn is None:
+            raise MalformedMessageError("this site does not train on its rows")
+        self._check_variables(question.n_variables)
+        if self._learnt is None or self._learnt[0] != question:
+            self._learnt = (question, self._learn(question))
+        return self._learnt[1]
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators
