@@ -113,7 +113,7 @@ def measured(drawn, d):
     for n_sites in SITES:
         for method, algorithm in rfcd_methods().items():
             sites = [
-                Respondent(d, None, lambda _spec, own=own: own)
+                Respondent(d, None, make_scores=lambda _spec, own=own: own)
                 for own in known[algorithm.score][:n_sites]
             ]
             started = time.process_time()

@@ -239,7 +239,7 @@ def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(res
 
 
 def test_the_ways_of_tests_over_all_sites_are_counted(result):
-    page = page_of(replace(result, tests={"pooled": 41, "withheld: statistic": 7}))
+    page = page_of(replace(result, details={"tests": {"pooled": 41, "withheld: statistic": 7}}))
     assert "Tests over all sites: 41 pooled, 7 withheld: statistic." in page.texts["main"]
 
 

@@ -277,7 +277,7 @@ def test_noise_is_refused_where_it_guarantees_nothing():
     )
     assert result.parameters["noise"] == 1.0
     table = Federation.simulate(discrete_sites(), device="cpu").sites[0].table
-    site = Respondent(3, None, table_scores(table, device="cpu"))
+    site = Respondent(3, None, make_scores=table_scores(table, device="cpu"))
     question = FamilyRegrets(
         n_variables=3,
         spec=ScoreSpec(learner="exact", noise=1.0),
