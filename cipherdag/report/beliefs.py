@@ -54,12 +54,16 @@ def _belief(details: Mapping[str, Any]) -> Iterator[Panel]:
     names = tuple(belief)
     if not names or len(names) > MOST_BELIEVERS:
         return
+    entries = [belief[a][b] for a in names for b in names if a != b]
     yield HeatMap(
         title="Beliefs",
         note="Aggregated belief of the sites in every edge after the last round.",
         rows=names,
         columns=names,
         values=tuple(tuple(None if a == b else belief[a][b] for b in names) for a in names),
+        # fixed-point sums may leave [0, 1] by a rounding
+        low=min([0.0, *entries]),
+        high=max([1.0, *entries]),
     )
 
 
