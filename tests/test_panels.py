@@ -142,6 +142,7 @@ def test_curves_stay_in_their_frame(points):
         assert left - 0.1 <= x <= right + 0.1
         assert top - 0.1 <= y <= bottom + 0.1
         assert (first, second) in [(float(a), b) for a, b in points]
+    assert all(tick.value.is_integer() for tick in curves.x_ticks)
     for ticks in (curves.x_ticks, curves.y_ticks):
         assert len(ticks) <= 7
         assert [tick.value for tick in ticks] == sorted({tick.value for tick in ticks})
