@@ -59,14 +59,13 @@ def test_a_regret_curve_is_shown(result):
     assert "largest regret over the sites; not at which site" in page.texts["main"]
 
 
-def test_beliefs_are_strengths_and_a_matrix_and_their_entropy_a_curve(result):
+def test_beliefs_are_strengths_and_a_matrix(result):
     names = result.dag.nodes
     rng = np.random.default_rng(0)
     belief = {a: {b: float(rng.random()) for b in names} for a in names}
+    belief[names[0]][names[1]] = 1.0 + 2**-40  # fixed-point sums may round like this
     details = {
         "belief": belief,
-        "edge_entropy": [0.75, 0.25, 0.0],
-        "agreed": True,
         "cut": [{"from": names[0], "to": names[1], "belief": 0.625}],
     }
     run = as_run_by(result, "fedcd", details, aggregation="proximity")
@@ -76,9 +75,8 @@ def test_beliefs_are_strengths_and_a_matrix_and_their_entropy_a_curve(result):
         [str(belief[edge.source][edge.target])] for edge in edges
     ]
     numbers = {own["value"] for tag, own in page.elements if tag == "data"}
-    assert {"0.75", "0.25", "0.0", "0.625"} <= numbers
+    assert "0.625" in numbers
     assert {str(belief[a][b]) for a in names for b in names if a != b} <= numbers
-    assert "because they did" in page.texts["main"]
     assert "intervened near an edge, but not which" in page.texts["main"]
     # a DAG that tells more than its CPDAG is held against the true DAG
     verdicts = page.column("edge-table", "Truth")
@@ -144,6 +142,7 @@ def test_curves_stay_in_their_frame(points):
         assert left - 0.1 <= x <= right + 0.1
         assert top - 0.1 <= y <= bottom + 0.1
         assert (first, second) in [(float(a), b) for a, b in points]
+    assert all(tick.value.is_integer() for tick in curves.x_ticks)
     for ticks in (curves.x_ticks, curves.y_ticks):
         assert len(ticks) <= 7
         assert [tick.value for tick in ticks] == sorted({tick.value for tick in ticks})

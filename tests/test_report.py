@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import adversary
 import numpy as np
@@ -214,6 +215,19 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
     assert len(boxes) > len(graph.nodes)
     notebook = Page(graph._repr_html_())
     assert 1 < len([1 for _, own in notebook.elements if "data-node" in own]) < 40
+
+
+def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
+    monkeypatch.setattr("cipherdag.report.run_page.MOST_DRAWN", 110)
+    names = [f"gene{i}" for i in range(120)]
+    chain = CausalGraph.from_edges(names, directed=list(pairwise(names)))
+    identifiers = {name: str(k) for k, name in enumerate(names, start=1)}
+    large = replace(
+        result, graph=chain, dag=chain, identifiers=identifiers, evidence=GraphEvidence()
+    )
+    page = page_of(large)
+    assert len([1 for _, own in page.elements if "data-node" in own]) < 40
+    assert len(page.body("edge-table")) == 119
 
 
 def test_a_result_without_edges_or_evidence_has_a_report(result):

@@ -1,4 +1,4 @@
-"""What Fed-CD reports beside its graph: beliefs as strengths and as a matrix, and their entropy.
+"""Beliefs in edges, as Fed-CD has them: strengths of the graph's edges, and a matrix of all.
 
 `Result.details` holds the numbers, in the form that ``result.json`` has.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.graph_evidence import EdgeEvidence, GraphEvidence
-from cipherdag.report.curves import Curves, Series
 from cipherdag.report.heat_map import HeatMap
 from cipherdag.report.rows import Rows
 
@@ -22,13 +21,13 @@ MOST_BELIEVERS = 40  # variables beyond which a matrix of beliefs is wider than 
 
 
 def belief_panels(details: Mapping[str, Any]) -> tuple[Panel, ...]:
-    """The matrix of beliefs, the entropy by round, and the edges left out; none without them.
+    """The matrix of beliefs and the edges left out; nothing where there are none.
 
     Args:
-        details: As in `Result.details`: ``belief`` by tail and head, ``edge_entropy`` in bits,
-            ``agreed`` and ``cut``; anything else is not shown.
+        details: As in `Result.details`: ``belief`` by tail and head, and ``cut``; anything else is
+            not shown.
     """
-    return (*_belief(details), *_entropy(details), *_cut(details))
+    return (*_belief(details), *_cut(details))
 
 
 def belief_evidence(details: Mapping[str, Any], graph: CausalGraph) -> GraphEvidence:
@@ -55,28 +54,16 @@ def _belief(details: Mapping[str, Any]) -> Iterator[Panel]:
     names = tuple(belief)
     if not names or len(names) > MOST_BELIEVERS:
         return
+    entries = [belief[a][b] for a in names for b in names if a != b]
     yield HeatMap(
         title="Beliefs",
         note="Aggregated belief of the sites in every edge after the last round.",
         rows=names,
         columns=names,
         values=tuple(tuple(None if a == b else belief[a][b] for b in names) for a in names),
-    )
-
-
-def _entropy(details: Mapping[str, Any]) -> Iterator[Panel]:
-    if not details.get("edge_entropy"):
-        return
-    agreed = details.get("agreed")
-    yield Curves(
-        title="Agreement of the sites",
-        note=(
-            "Average entropy of an edge over the sites' own graphs: 0 where all sites agree. "
-            + ("The run stopped because they did." if agreed else "The last round came first.")
-        ),
-        x_label="round",
-        y_label="edge entropy (bits)",
-        series=(Series("edge entropy", _numbered(details["edge_entropy"], first=1)),),
+        # fixed-point sums may leave [0, 1] by a rounding
+        low=min([0.0, *entries]),
+        high=max([1.0, *entries]),
     )
 
 
@@ -89,7 +76,3 @@ def _cut(details: Mapping[str, Any]) -> Iterator[Panel]:
         columns=("From", "To", "Belief"),
         rows=tuple((own["from"], own["to"], own["belief"]) for own in details["cut"]),
     )
-
-
-def _numbered(values: list[float], *, first: int) -> tuple[tuple[float, float], ...]:
-    return tuple((float(number), float(value)) for number, value in enumerate(values, start=first))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cipherdag.terminal import Leaving
 
 ARROWS = {"-->": "→", "---": "—"}
+MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
 
 
@@ -147,9 +148,10 @@ def _graph_content(result: Result, truth: CausalGraph | None) -> dict[str, Any]:
     known = {(edge.source, edge.target): edge for edge in evidence.edges}
     true = _comparable(result, truth)
     shown = overview(result.graph)
+    whole = len(result.graph.nodes) <= MOST_DRAWN
     return {
         "kind": "graph",
-        "picture": graph_picture(result.graph, known),
+        "picture": graph_picture(result.graph, known) if whole else None,
         "overview": overview_picture(shown) if shown.collapsed else None,
         "arrows": ARROWS,
         "evidence": evidence,
