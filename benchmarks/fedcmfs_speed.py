@@ -30,7 +30,6 @@ def main() -> None:
         "benchmark": "fedcmfs_speed",
         "sites": arguments.sites,
         "seed": arguments.seed,
-        "repeats": arguments.repeats,
         "runs": [],
         "environment": environment(),
     }
@@ -40,7 +39,7 @@ def main() -> None:
             if test == "likelihood-ratio" and data.table.kind != "mixed":
                 continue
             figures = {"data": name, "rows": data.table.rows, "columns": len(data.table.names)}
-            figures |= {"test": test} | measure(data, test, arguments)
+            figures |= {"test": test, "repeats": arguments.repeats} | measure(data, test, arguments)
             report["runs"].append(figures)
             print(
                 f"{name:10} {test:16} {figures['wall_seconds']:6.2f} s wall  "
