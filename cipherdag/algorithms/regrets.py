@@ -262,9 +262,9 @@ def _thresholds(packed: bytes, rows: int) -> IndexArray:
         raise ValueError("packed thresholds are not whole numbers")
     count = int(unpack_integers(packed[:8], (1,))[0])
     numbers = (len(packed) - 8) // 8
-    if count < 0 or numbers not in (count, count * rows):
+    if count < 1 or numbers not in (count, count * rows):
         raise ValueError("packed thresholds are neither one row nor one row per group")
-    own = unpack_integers(packed[8:], (numbers // count if count else rows, count))
+    own = unpack_integers(packed[8:], (numbers // count, count))
     return np.broadcast_to(own, (rows, count)) if len(own) == 1 else own
 
 
