@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -95,9 +96,12 @@ fedpc_options = shared_options(
 
 def fedpc_policy(options: Mapping[str, Any]) -> Policy | None:
     """The policy of sites in this process, if the default is not meant."""
-    from cipherdag.sites.policy import Policy
+    from cipherdag.sites.policy import QUESTION_KINDS, Policy
 
-    size = options["min_cell_size"]
-    if size is None:
+    size, glm = options["min_cell_size"], options["evidence"] == "glm"
+    if size is None and not glm:
         return None
-    return Policy(min_cell_size=size, allow_unprotected=options["protection"] == "none")
+    policy = Policy(allow_unprotected=options["protection"] == "none")
+    if glm:  # who runs all sites is the coordinator that they trust
+        policy = replace(policy, questions=QUESTION_KINDS)
+    return policy if size is None else replace(policy, min_cell_size=size)
