@@ -170,7 +170,9 @@ def replayed(federation, questions):
     pinned = {name: key.public for name, key in keys.items()}
     respondents = {
         site.name: Respondent(
-            D, table_tests(site.table, device="cpu"), table_scores(site.table, device="cpu")
+            D,
+            table_tests(site.table, device="cpu"),
+            make_scores=table_scores(site.table, device="cpu"),
         )
         for site in federation.sites
     }

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.knowledge import Knowledge
     from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.errors import CipherdagError
     from cipherdag.feature_result import FeatureResult
@@ -20,9 +22,11 @@ __all__ = [
     "CausalGraph",
     "CipherdagError",
     "FeatureResult",
+    "FedCD",
     "FedCMFS",
     "FedPC",
     "Federation",
+    "Knowledge",
     "Policy",
     "RFcd",
     "Result",
@@ -34,9 +38,11 @@ _HOMES = {
     "CausalGraph": "cipherdag.algorithms.graphs",
     "CipherdagError": "cipherdag.errors",
     "FeatureResult": "cipherdag.feature_result",
+    "FedCD": "cipherdag.algorithms.fedcd",
     "FedCMFS": "cipherdag.algorithms.fedcmfs",
     "FedPC": "cipherdag.algorithms.fedpc",
     "Federation": "cipherdag.federation",
+    "Knowledge": "cipherdag.algorithms.knowledge",
     "Policy": "cipherdag.sites.policy",
     "RFcd": "cipherdag.algorithms.rfcd",
     "Result": "cipherdag.result",

@@ -13,14 +13,15 @@ import click
 
 from cipherdag import errors
 from cipherdag.coordinator_cli import register
+from cipherdag.fedcd_cli import run_fedcd, simulate_fedcd
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
+from cipherdag.fedpc_cli import FEDPC_PARAMETERS, fedpc_options, fedpc_policy
 from cipherdag.resuming import resume_options, resume_or_command
 from cipherdag.rfcd_cli import run_rfcd, simulate_rfcd
 from cipherdag.running import (
     FILE,
     as_parameters,
     progress_printer,
-    shared_options,
     show,
     site_names,
 )
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.federation import Federation
     from cipherdag.result import Result
-    from cipherdag.sites.policy import Policy
 
-FEDPC_PARAMETERS = ("alpha", "evidence", "sepset", "reference", "test", "max_cond_size")
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -45,49 +44,6 @@ def cli() -> None:
     Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
     5 a site does not answer, 6 data do not fit the schema.
     """
-
-
-fedpc_options = shared_options(
-    [
-        click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
-        click.option(
-            "--evidence",
-            type=click.Choice(
-                ["vote", "statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm"]
-            ),
-            default="vote",
-            show_default=True,
-            help="What decides a test: the sites' votes, or one test over all sites.",
-        ),
-        click.option(
-            "--sepset",
-            type=click.Choice(["max", "mean", "vote", "search"]),
-            default="max",
-            show_default=True,
-            help="How a separating set is chosen; search only with other evidence than vote.",
-        ),
-        click.option(
-            "--reference",
-            type=click.Choice(["paper", "code"]),
-            default="paper",
-            show_default=True,
-            help="Follow the paper, or its original program, where the two differ.",
-        ),
-        click.option(
-            "--test",
-            type=click.Choice(["auto", "g2", "pearson", "fisherz"]),
-            default="auto",
-            show_default=True,
-            help="CI test; auto follows the schema.",
-        ),
-        click.option(
-            "--min-cell-size",
-            type=click.IntRange(min=0),
-            help="The sites' own limit for pooled counts in this process; 11 by default.",
-        ),
-        click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
-    ]
-)
 
 
 @cli.group(invoke_without_command=True)
@@ -116,7 +72,7 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
-        policy=_policy(options),
+        policy=fedpc_policy(options),
     )
     source = {"command": "run", "files": [str(file.resolve()) for file in files]}
     _execute(federation, source, options)
@@ -137,7 +93,7 @@ def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
-        policy=_policy(options),
+        policy=fedpc_policy(options),
     )
     source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
     _execute(federation, source, options)
@@ -162,20 +118,22 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
         "out": out,
         "as_json": as_json,
     }
+    simulate_it, run_it = {
+        "fedpc": (simulate_fedpc, run_fedpc),
+        "fedcmfs": (simulate_fedcmfs, run_fedcmfs),
+        "rfcd": (simulate_rfcd, run_rfcd),
+        "fedcd": (simulate_fedcd, run_fedcd),
+    }[source["algorithm"]]
     if source["algorithm"] == "fedcmfs":
-        simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
-    elif source["algorithm"] == "rfcd":
-        simulate_it, run_it = simulate_rfcd, run_rfcd
-        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     else:
-        simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
         options["min_cell_size"] = source.get("min_cell_size")
-        options.setdefault("evidence", "vote")
+        options = {"evidence": "vote", "knowledge": "", **options}  # of runs before there were any
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
-        context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
+        more = {"deal": source["deal"]} if "deal" in source else {}
+        context.invoke(simulate_it, data=files[0], sites=source["sites"], **more, **options)
     else:
         context.invoke(run_it, files=files, **options)
 
@@ -331,16 +289,6 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
-def _policy(options: dict[str, Any]) -> Policy | None:
-    """The policy of sites in this process, if the default is not meant."""
-    from cipherdag.sites.policy import Policy
-
-    size = options["min_cell_size"]
-    if size is None:
-        return None
-    return Policy(min_cell_size=size, allow_unprotected=options["protection"] == "none")
-
-
 def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.result import writable_folder
@@ -377,7 +325,7 @@ def _run(
 
     if not as_json:
         click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
-    progress = progress_printer(as_json=as_json)
+    progress = progress_printer(as_json=as_json, names=federation.sites[0].table.names)
     return federation.run(algorithm, seed=seed, progress=progress, source=source)
 
 
@@ -397,6 +345,8 @@ def _edges(path: Path, names: Any) -> CausalGraph:
 
 run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
+run.add_command(run_fedcd)
+simulate.add_command(simulate_fedcd)
 run.add_command(run_rfcd)
 simulate.add_command(simulate_rfcd)
 register(

@@ -233,12 +233,10 @@ class CoordinatorFolder:
         return request
 
     def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
-        """Enrol the sites of some requests, whose senders were checked by another way.
-
-        The request of a site that is enrolled already gets it a new certificate for its old key.
+        """Enrol the sites of some requests; known ones renew certificates or move their Datasites.
 
         Args:
-            paths: Request files.
+            paths: Request files, whose senders were checked by another way.
             valid_days: How long the sites' certificates are valid.
 
         Returns:
@@ -254,7 +252,6 @@ class CoordinatorFolder:
         with locked(self.path / ".lock"):
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
-            # a site that is known renews its certificate, or has moved its Datasite
             for request in requests:
                 if study.engine == "flare":
                     self._certify(request, valid_days)

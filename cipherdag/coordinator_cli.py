@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.connected_cli import run_command
+from cipherdag.fedcd_cli import FEDCD_PARAMETERS, fedcd_options
 from cipherdag.fedcmfs_cli import FEDCMFS_PARAMETERS, fedcmfs_options
 from cipherdag.resuming import resume_options, resume_or_command
 from cipherdag.rfcd_cli import RFCD_PARAMETERS, rfcd_options
@@ -195,6 +196,7 @@ def register(
         ("fedpc", fedpc_options, fedpc_parameters),
         ("fedcmfs", fedcmfs_options, FEDCMFS_PARAMETERS),
         ("rfcd", rfcd_options, RFCD_PARAMETERS),
+        ("fedcd", fedcd_options, FEDCD_PARAMETERS),
     ):
         coordinator_run.add_command(run_command(name, options, parameters))
     cli.add_command(site)

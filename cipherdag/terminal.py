@@ -25,15 +25,16 @@ KINDS = {
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
-    "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
-    "family-regret-exceeds": "does any site find a variable's parents worse than this?",
-    "family-regrets": "how much worse than its own each site finds a variable's parents",
     "combined-evidence": "statistics of conditional-independence tests that add up over sites",
     "columns": "kinds of columns, and about where continuous ones lie",
     "small-cells": "does any site's table have a count below its min_cell_size?",
     "tables": "contingency tables",
     "moments": "rows, sums and products of continuous columns",
     "regression-steps": "likelihoods, gradients and Hessians of regressions",
+    "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
+    "family-regret-exceeds": "does any site find a variable's parents worse than this?",
+    "family-regrets": "how much worse than its own each site finds a variable's parents",
+    "local-beliefs": "beliefs of a local model in every edge, and their weights",
     "schema-digest": "a keyed digest of the schema",
     "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
@@ -113,13 +114,14 @@ def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
 
 def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     """Graph, note, accuracy and cost of a finished run."""
-    lines = ["", "Learnt graph (CPDAG):", *(f"  {line}" for line in graph_lines(result.graph))]
+    kind = "DAG" if result.graph == result.dag else "CPDAG"
+    lines = ["", f"Learnt graph ({kind}):", *(f"  {line}" for line in graph_lines(result.graph))]
     if "regret" in result.details:
         lines += ["", regret_line(result.details)]
     if result.dag_note:
         lines += ["", result.dag_note]
-    if result.tests:
-        ways = ", ".join(f"{count} {way}" for way, count in result.tests.items())
+    if "tests" in result.details:
+        ways = ", ".join(f"{count} {way}" for way, count in result.details["tests"].items())
         lines += ["", f"Tests over all sites: {ways}"]
     if truth is not None:
         lines += [

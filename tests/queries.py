@@ -28,7 +28,7 @@ class Queries:
     found: list = field(default_factory=list)
     tally: dict = field(default_factory=dict)
 
-    def ask(self, n_variables, n_sites):
+    def ask(self, n_variables, n_sites, names=()):
         source = yield from self.open(n_variables)
         self.found = yield from source.p_values(self.tests)
         self.tally = dict(source.tally)

@@ -172,7 +172,7 @@ def test_every_protection_learns_the_same_from_the_same_sums(kind, columns):
         results.append(federation.run(FedPC(evidence=kind, alpha=0.05)))
     assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
     assert len({result.graph for result in results}) == 1
-    assert len({json.dumps(dict(result.tests)) for result in results}) == 1
+    assert len({json.dumps(dict(result.details["tests"])) for result in results}) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -191,7 +191,7 @@ def test_the_order_of_sites_and_of_columns_changes_nothing(kind):
         algorithm = FedPC(evidence=kind, alpha=0.05)
         first, second = one.run(algorithm), other.run(algorithm)
         assert first.graph == second.graph
-        assert first.tests == second.tests
+        assert first.details["tests"] == second.details["tests"]
 
 
 # policies, parameters, the command line
@@ -209,8 +209,10 @@ def test_a_policy_without_tables_refuses_pooled_evidence_and_nothing_else():
 def test_the_default_policy_withholds_small_counts_and_the_result_says_so():
     data = tables()["discrete"]
     result = Federation.split(data, 4, device="cpu").run(FedPC(evidence="pooled"))
-    assert result.tests["withheld: statistic"] > 0
-    assert json.loads(json.dumps(result.to_dict()))["tests"] == dict(result.tests)
+    assert result.details["tests"]["withheld: statistic"] > 0
+    assert json.loads(json.dumps(result.to_dict()))["details"]["tests"] == dict(
+        result.details["tests"]
+    )
     kinds = set(result.releases["kind"])
     assert {"columns", "small-cells", "tables"} <= {k for own in kinds for k in own.split("+")}
 
@@ -247,12 +249,12 @@ def test_the_command_line_runs_pooled_evidence_and_repeats_it(call, tmp_path):  
     assert code == 0
     report = json.loads((tmp_path / "one" / "result.json").read_text())
     assert report["parameters"]["evidence"] == "pooled"
-    assert set(report["tests"]) <= {"pooled", "too few rows: none"}
+    assert set(report["details"]["tests"]) <= {"pooled", "too few rows: none"}
     code, printed, _ = call("repeat", str(tmp_path / "one"), "--out", str(tmp_path / "two"))
     assert code == 0
     assert "Tests over all sites" in printed
     other = json.loads((tmp_path / "two" / "result.json").read_text())
-    assert other["tests"] == report["tests"]
+    assert other["details"]["tests"] == report["details"]["tests"]
     assert other["edges"] == report["edges"]
     code, _, said = call(*base, "--sepset", "vote")
     assert code == 2

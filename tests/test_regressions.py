@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -22,8 +23,11 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.sites.answers import Respondent
 from cipherdag.sites.compute.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooling import PoolableData
+from cipherdag.sites.compute.regressions import RegressionTest
+from cipherdag.sites.policy import QUESTION_KINDS
 
 CATEGORIES = (0, 2, 3, 0, 2, 4)
+ALL_KINDS = Policy(questions=QUESTION_KINDS)
 
 
 def mixed_data(rng, rows, missing=0.0):
@@ -155,20 +159,55 @@ def test_mixed_columns_run_end_to_end_under_every_protection():
     data = frame(np.random.default_rng(5), 900)
     results = []
     for protection in ("masking", "bfv", "none"):
-        policy = Policy(min_cell_size=0, allow_unprotected=protection == "none")
+        policy = replace(ALL_KINDS, min_cell_size=0, allow_unprotected=protection == "none")
         federation = Federation.split(data, 3, protection=protection, policy=policy, device="cpu")
         results.append(federation.run(FedPC(evidence="glm", max_cond_size=1)))
     assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
     assert len({result.graph for result in results}) == 1
     assert results[0].graph.edges
-    assert list(results[0].tests) == ["regression"]
+    assert list(results[0].details["tests"]) == ["regression"]
 
 
-def test_regressions_on_withheld_tables_are_left_out_and_counted():
+def test_withheld_tables_fall_back_to_the_sum_of_the_sites_own_ratios():
     data = frame(np.random.default_rng(5), 240)
-    result = Federation.split(data, 3, device="cpu").run(FedPC(evidence="glm", max_cond_size=1))
-    assert result.tests["withheld: none"] > 0
-    assert result.tests["regression"] > 0
+    federation = Federation.split(data, 3, device="cpu", policy=ALL_KINDS)
+    result = federation.run(FedPC(evidence="glm", max_cond_size=1))
+    assert result.details["tests"]["withheld: statistic"] > 0
+    assert result.details["tests"]["regression"] > 0
+
+
+def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
+    rng = np.random.default_rng(7)
+    data = mixed_data(rng, 500, 0.03)
+    tests = random_tests(6, [15, 15, 10], rng)
+    queries = Queries("glm", tests)
+    drive(queries.ask(6, 1), [mixed_site(data)])
+    alone = RegressionTest(CATEGORIES, mixed_site(data)._pool.column)
+    for found, own in zip(queries.found, central(alone, tests), strict=True):
+        np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
+    federation = Federation.split(frame(rng, 600), 3, device="cpu")
+    assert federation.run(FedPC(test="regression", max_cond_size=1)).graph.edges
+
+
+def test_a_site_answers_regressions_only_if_its_policy_names_them():
+    data = frame(np.random.default_rng(5), 90)
+    with pytest.raises(PolicyRefusedError, match="regression-steps"):
+        Federation.split(data, 3, device="cpu").run(FedPC(evidence="glm"))
+
+
+def test_steep_coefficients_narrow_a_sum_to_few_rows_which_is_why():
+    rng = np.random.default_rng(1)
+    data = np.column_stack([np.arange(90) % 2, rng.standard_normal(90)])
+    cut = np.sort(data[:, 1])[44:47]  # a coordinator aims between three values
+    sums = []
+    for place in (cut[:2].mean(), cut[1:].mean()):
+        steep = {"coefficients": np.array([-1e9 * place, 1e9]).tobytes()}
+        question = RegressionSteps(
+            **steps([Regression(0, (1,))], categories=(2, 0), origins=bytes(16), units=bytes(16))
+            | steep
+        )
+        sums.append(sum(mixed_site(own, (2, 0)).answer(question)[2] for own in np.split(data, 3)))
+    assert math.isclose(sums[1] - sums[0], cut[1], rel_tol=1e-6)  # one patient's value
 
 
 def steps(models, **changes):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 from driving import drive
+from fuzzing import mutate
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import random_dag
@@ -34,7 +36,12 @@ from cipherdag.algorithms.regrets import (
 )
 from cipherdag.algorithms.rfcd import RFcd
 from cipherdag.algorithms.worst_case import Valued
-from cipherdag.errors import BoundExceededError, MalformedMessageError, ParameterError
+from cipherdag.errors import (
+    BoundExceededError,
+    CipherdagError,
+    MalformedMessageError,
+    ParameterError,
+)
 from cipherdag.sites.compute.scores import LocalScores
 from cipherdag.sites.regrets import on_grid
 
@@ -223,6 +230,7 @@ def test_packed_graphs_and_families_read_back(graphs):
         {"families": b"\x00\x00\x01"},
         {"thresholds": b""},
         {"thresholds": (7).to_bytes(8, "little")},
+        {"thresholds": (0).to_bytes(8, "little")},
         {"grid_bits": 21},
         {"n_graphs": -1},
         {"n_variables": 0},
@@ -250,6 +258,30 @@ def test_a_malformed_question_is_refused(change):
         site = scored(LocalScores(MadeUpScore(3, np.random.default_rng(0))))
         with pytest.raises(MalformedMessageError):
             site.answer(GraphRegretExceeds(**(good | change)))
+
+
+@given(seed=st.integers(0, 2**32))
+def test_hostile_bytes_end_in_a_named_error_or_an_answer(seed):
+    source = random.Random(seed)
+    graphs = [dag_of(random_dag(4, 1.5, np.random.default_rng(k))) for k in range(5)]
+    families, packed = pack_graphs(graphs)
+    question = GraphRegretExceeds(
+        n_variables=4,
+        spec=ScoreSpec(),
+        families=families,
+        graphs=packed,
+        n_graphs=5,
+        thresholds=pack_thresholds(np.zeros((5, 2), dtype=np.int64)),
+        grid_bits=10,
+    )
+    raw = mutate(msgspec.msgpack.encode(question), source)
+    site = scored(LocalScores(MadeUpScore(4, np.random.default_rng(0))))
+    try:
+        asked = msgspec.msgpack.decode(raw, type=GraphRegretExceeds)
+        if sum(encoding.length for encoding in asked.encodings) < 100_000:
+            site.answer(asked)
+    except (msgspec.DecodeError, UnicodeDecodeError, CipherdagError):
+        pass  # what the wire and the site make of it
 
 
 def test_other_variables_and_sites_without_scores_refuse():

@@ -176,7 +176,9 @@ def open_evidence(
     question = Columns(n_variables=n_variables, max_rows=max_rows)
     kinds = question.read((yield question))
     if kind == "glm":
-        return RegressionTests(kinds, max_rows=max_rows)
+        own = msgspec.structs.replace(spec, name="regression")
+        fallback = CombinedTests("statistic", own, n_variables=n_variables, max_rows=max_rows)
+        return RegressionTests(kinds, fallback, max_rows=max_rows)
     if kinds.categories.all() and spec.name in ("auto", "g2", "pearson"):
         return (yield from open_tables(kinds, spec, max_cells=max_cells, max_rows=max_rows))
     if not kinds.categories.any() and spec.name in ("auto", "fisherz"):

@@ -9,7 +9,7 @@ yields questions and receives sums; the sites' half is ``sites.compute.skeleton`
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, get_args
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.evidence import EvidenceKind, open_evidence
+from cipherdag.algorithms.knowledge import Constraints, Knowledge
 from cipherdag.algorithms.orientation import (
     meek,
     meek_in_code_order,
@@ -74,8 +75,8 @@ class FedPCOutcome:
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
         layers: Edges left after each layer.
-        votes: The votes of each layer.
         tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
+        votes: The votes of each layer.
     """
 
     skeleton: BoolMatrix
@@ -83,8 +84,8 @@ class FedPCOutcome:
     separators: dict[tuple[int, int], frozenset[int] | None]
     support: dict[tuple[int, int], float]
     layers: tuple[int, ...]
-    votes: tuple[LayerVotes, ...] = ()
     tests: dict[str, int] = field(default_factory=dict)
+    votes: tuple[LayerVotes, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +108,8 @@ class FedPC:
             ne(x) and ne(z) together, no set found means a collider.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
-        test: CI test by name; ``auto`` follows the schema.
+        test: CI test by name; ``auto`` follows the schema. ``regression`` takes any mixture of
+            columns.
         dof: Degrees of freedom of the table tests.
         collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
             ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
@@ -116,6 +118,9 @@ class FedPC:
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
             back to ``statistic`` (see `FedPCOutcome.tests`).
         max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
+        knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
+            with other evidence than ``vote``, neither is one that must, nor is conditioned on what
+            can be no parent of either.
 
     Leaks:
         With other evidence than ``vote``: what that evidence says of every test asked. Else:
@@ -131,12 +136,13 @@ class FedPC:
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = 3
     vote_share: float = 0.3
-    test: Literal["auto", "g2", "pearson", "fisherz"] = "auto"
+    test: Literal["auto", "g2", "pearson", "fisherz", "regression"] = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = 20
     max_cells: int = 4096
     max_rows: int = 1 << 20
+    knowledge: Knowledge | None = None
 
     def __post_init__(self) -> None:
         _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
@@ -158,9 +164,16 @@ class FedPC:
             self.evidence == "vote" or self.reference == "paper",
             "reference code is the original program, whose evidence is the vote",
         )
+        _require(
+            self.knowledge is None or self.reference == "paper",
+            "reference code is the original program, which takes no knowledge",
+        )
         _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
         _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
-        _require(self.test in ("auto", "g2", "pearson", "fisherz"), f"no test named {self.test!r}")
+        _require(
+            self.test in ("auto", "g2", "pearson", "fisherz", "regression"),
+            f"no test named {self.test!r}",
+        )
         _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
         _require(
             self.collider_conflicts in ("auto", "strongest", "keep", "overwrite"),
@@ -172,12 +185,16 @@ class FedPC:
         """Name of the algorithm in questions, policies and results."""
         return "fedpc"
 
-    def ask(self, n_variables: int, n_sites: int) -> Asking:
+    def ask(self, n_variables: int, n_sites: int, names: Sequence[str] = ()) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
 
         Args:
             n_variables: Number of aligned variables, p.
             n_sites: Size of the cohort, N.
+            names: The variables in the order of their positions, for `knowledge`.
+
+        Raises:
+            ParameterError: The knowledge contradicts itself or names other variables.
 
         Returns:
             The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
@@ -187,9 +204,12 @@ class FedPC:
         Leaks:
             See the class.
         """
+        known = Constraints.none(n_variables)
+        if self.knowledge is not None:
+            known = self.knowledge.over(names)
         if self.evidence != "vote":
-            return (yield from self._ask_evidence(n_variables))
-        skeleton, layers, votes = yield from self._skeleton(n_variables, n_sites)
+            return (yield from self._ask_evidence(n_variables, known))
+        skeleton, layers, votes = yield from self._skeleton(known, n_sites)
         search = self._search(skeleton)
         choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
         index, support = yield from choose[self.sepset](search)
@@ -202,14 +222,14 @@ class FedPC:
         strengths = {pair: float(support[group]) for group, pair in enumerate(pairs)}
         return FedPCOutcome(
             skeleton=skeleton,
-            arcs=self._orient(skeleton, separators, strengths),
+            arcs=self._orient(skeleton, separators, strengths, known),
             separators=separators,
             support=strengths,
             layers=layers,
             votes=votes,
         )
 
-    def _ask_evidence(self, n_variables: int) -> Asking:
+    def _ask_evidence(self, n_variables: int, known: Constraints) -> Asking:
         """PC-stable on one test over all sites."""
         source = yield from open_evidence(
             self.evidence,
@@ -219,7 +239,7 @@ class FedPC:
             max_rows=self.max_rows,
         )
         found = yield from stable_skeleton(
-            source, n_variables, alpha=self.alpha, max_cond_size=self.max_cond_size
+            source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
         )
         search = self._search(found.skeleton)
         chosen = found.separations
@@ -230,7 +250,7 @@ class FedPC:
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
         return FedPCOutcome(
             skeleton=found.skeleton,
-            arcs=self._orient(found.skeleton, separators, support),
+            arcs=self._orient(found.skeleton, separators, support, known),
             separators=separators,
             support=support,
             layers=found.layers,
@@ -238,12 +258,12 @@ class FedPC:
         )
 
     def _skeleton(
-        self, n_variables: int, n_sites: int
+        self, known: Constraints, n_sites: int
     ) -> Generator[
         Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
     ]:
         """FedSkele (section 3.2.1)."""
-        kept = ~np.eye(n_variables, dtype=bool)
+        kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
         edges_left: list[int] = []
         cast: list[LayerVotes] = []
         order: Literal["stable", "sequential"] = (
@@ -255,7 +275,8 @@ class FedPC:
             votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
             edges = packed.edges()
             cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64)))
-            dropped = edges[votes < self._votes_needed(n_sites)]
+            free = ~known.joined[edges[:, 0], edges[:, 1]]
+            dropped = edges[free & (votes < self._votes_needed(n_sites))]
             kept[dropped[:, 0], dropped[:, 1]] = False
             kept[dropped[:, 1], dropped[:, 0]] = False
             edges_left.append(packed.n_edges - len(dropped))
@@ -347,8 +368,9 @@ class FedPC:
         skeleton: BoolMatrix,
         separators: dict[tuple[int, int], frozenset[int] | None],
         support: dict[tuple[int, int], float],
+        constraints: Constraints,
     ) -> BoolMatrix:
-        """Colliders (phase 4), then Meek's rules (phase 5)."""
+        """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
         code = self.reference == "code"
         conflicts = self.collider_conflicts
         if conflicts == "auto":
@@ -357,8 +379,16 @@ class FedPC:
             pair: frozenset[int]() if code and chosen is None else chosen
             for pair, chosen in separators.items()
         }
-        arcs = orient_colliders(skeleton, known, conflicts=conflicts, strength=support)
-        return meek_in_code_order(arcs) if code else meek(arcs)
+        arcs = orient_colliders(
+            skeleton,
+            known,
+            conflicts=conflicts,
+            strength=support,
+            known=constraints.directed(skeleton),
+        )
+        if code:
+            return meek_in_code_order(arcs)
+        return meek(arcs, rules=(1, 2, 3) if self.knowledge is None else (1, 2, 3, 4))
 
 
 def _require(condition: bool, message: str) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from cipherdag.algorithms.evidence import EvidenceSource
+    from cipherdag.algorithms.knowledge import Constraints
     from cipherdag.algorithms.questions import FloatVector, IndexArray, Question, SeparatorSearch
 
 Pair = tuple[int, int]
@@ -60,13 +61,14 @@ class StableSkeleton:
 
 
 def stable_skeleton(
-    source: EvidenceSource, n_variables: int, *, alpha: float, max_cond_size: int | None
+    source: EvidenceSource, constraints: Constraints, *, alpha: float, max_cond_size: int | None
 ) -> Generator[Question, FloatVector, StableSkeleton]:
     """The skeleton that PC-stable finds; independent of the order of the variables.
 
     Args:
         source: Tests.
-        n_variables: Number of variables, p.
+        constraints: What is known of p variables. Pairs without or with an edge by it are not
+            tested, and only a possible parent of x or y is conditioned on.
         alpha: Independent iff p > alpha; NaN is dependent.
         max_cond_size: Largest conditioning set; None for no limit.
 
@@ -75,27 +77,32 @@ def stable_skeleton(
         tests takes several: each gives every remaining pair its next sets, and pairs that are
         separated need no more. The separating set of largest p is then that of one such round.
     """
-    kept = ~np.eye(n_variables, dtype=bool)
+    kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
     separations = Separations()
     layers: list[int] = []
     layer = 0
     limit = math.inf if max_cond_size is None else max_cond_size
     while layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer:
-        yield from _layer(source, kept, separations, layer, alpha)
+        yield from _layer(source, kept, separations, constraints, layer, alpha)
         layers.append(int(kept.sum()) // 2)
         layer += 1
     return StableSkeleton(kept, separations, tuple(layers))
 
 
 def _layer(
-    source: EvidenceSource, kept: BoolMatrix, separations: Separations, layer: int, alpha: float
+    source: EvidenceSource,
+    kept: BoolMatrix,
+    separations: Separations,
+    constraints: Constraints,
+    layer: int,
+    alpha: float,
 ) -> Generator[Question, FloatVector, None]:
     """Remove what sets of one size separate; neighbourhoods are those of the layer's start."""
-    pools = _Pools(kept.copy(), layer)
+    pools = _Pools(kept.copy(), constraints, layer)
     pending = pools.directions
     start = 0
     while pending:
-        stop = start + _width([pools.count(x) - start for x, _ in pending])
+        stop = start + _width([pools.count(x, y) - start for x, y in pending])
         rows = pools.tests(pending, start, stop)
         tests = [rows[:0, : 2 + size] for size in range(layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
@@ -104,7 +111,7 @@ def _layer(
             kept[x, y] = kept[y, x] = False
             separations.offer((min(x, y), max(x, y)), frozenset(given), float(p_value[test]))
         start = stop
-        pending = [(x, y) for x, y in pending if kept[x, y] and pools.count(x) > start]
+        pending = [(x, y) for x, y in pending if kept[x, y] and pools.count(x, y) > start]
 
 
 def _width(left: list[int]) -> int:
@@ -125,21 +132,23 @@ class _Pools:
 
     Args:
         start: Adjacency at the start of the layer.
+        constraints: What is known.
         layer: Size of the sets.
     """
 
-    def __init__(self, start: BoolMatrix, layer: int) -> None:
+    def __init__(self, start: BoolMatrix, constraints: Constraints, layer: int) -> None:
         self._layer = layer
-        self._neighbours = [np.flatnonzero(row) for row in start]
+        possible = start & ~constraints.forbidden.T  # [x, m]: m may be a parent of x
+        self._possible = possible
+        self._parents = [np.flatnonzero(row) for row in possible]
         self._chosen: dict[int, IndexArray] = {}
-        x, y = np.nonzero(start)
-        degree = start.sum(axis=1)
-        wanted = (degree[x] > layer) if layer else (x < y)
+        x, y = np.nonzero(start & ~constraints.joined)
+        wanted = (possible.sum(axis=1)[x] - possible[x, y] >= layer) if layer else (x < y)
         self.directions = list(zip(x[wanted].tolist(), y[wanted].tolist(), strict=True))
 
-    def count(self, x: int) -> int:
-        """Number of sets of x's neighbours without one of them."""
-        return math.comb(len(self._neighbours[x]) - 1, self._layer)
+    def count(self, x: int, y: int) -> int:
+        """Number of sets of neighbours of x, without y, that may be its parents."""
+        return math.comb(len(self._parents[x]) - int(self._possible[x, y]), self._layer)
 
     def tests(self, pairs: list[Pair], start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of every pair as rows (x, y, s1, ..., sl)."""
@@ -147,7 +156,7 @@ class _Pools:
 
     def _rows(self, pairs: list[Pair], start: int, stop: int) -> Iterator[IndexArray]:
         for x, y in pairs:
-            own = self._neighbours[x]
+            own = self._parents[x]
             pool = own[own != y]
             if len(pool) not in self._chosen:
                 self._chosen[len(pool)] = subsets(len(pool), self._layer)

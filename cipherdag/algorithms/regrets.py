@@ -44,10 +44,17 @@ class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
         learner: ``ges``: greedy equivalence search; ``hill-climbing``: over DAGs; ``exact``:
             dynamic programming, for at most 10 variables.
+        noise: Standard deviation in nats of Gaussian noise that every site adds to the regret of a
+            graph, once and for all; 0 for none. See `noise.guarantee`.
     """
 
     score: Literal["bic", "mdl"] = "bic"
     learner: Learner = "ges"
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.noise < float(1 << MAX_REGRET_BITS):
+            raise ValueError("noise must not be negative, and below the bound of a regret")
 
 
 def largest_on_grid(grid_bits: int) -> int:
@@ -255,9 +262,9 @@ def _thresholds(packed: bytes, rows: int) -> IndexArray:
         raise ValueError("packed thresholds are not whole numbers")
     count = int(unpack_integers(packed[:8], (1,))[0])
     numbers = (len(packed) - 8) // 8
-    if count < 0 or numbers not in (count, count * rows):
+    if count < 1 or numbers not in (count, count * rows):
         raise ValueError("packed thresholds are neither one row nor one row per group")
-    own = unpack_integers(packed[8:], (numbers // count if count else rows, count))
+    own = unpack_integers(packed[8:], (numbers // count, count))
     return np.broadcast_to(own, (rows, count)) if len(own) == 1 else own
 
 

@@ -31,6 +31,7 @@ from cipherdag.errors import ParameterError
 BoolMatrix = NDArray[np.bool_]
 
 MAX_EXACT = 10
+NOISE_LIMIT = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,9 @@ class RFcd:
             objective (the paper's future work).
         beam: Graphs kept by every step of the beam search, b.
         grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
+        noise: Standard deviation in nats of the Gaussian noise that every site adds to each
+            graph's regret, for discrete columns, the exact learner and the objective ``graph``;
+            0, the default, for none.
 
     Leaks:
         The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
@@ -97,6 +101,7 @@ class RFcd:
     search: Literal["beam", "ges"] = "beam"
     beam: int = 10
     grid_bits: int = 10
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.score in ("bic", "mdl"), "score must be bic or mdl")
@@ -112,6 +117,12 @@ class RFcd:
         _require(self.beam >= 1, "beam must be at least 1")
         _require(
             0 <= self.grid_bits <= REGRET_GRID_LIMIT, f"grid_bits must be 0..{REGRET_GRID_LIMIT}"
+        )
+        _require(0.0 <= self.noise < NOISE_LIMIT, "noise must not be negative, nor endless")
+        exact = (self.score, self.learner, self.objective) == ("bic", "exact", "graph")
+        _require(
+            self.noise == 0.0 or exact,
+            'noise guarantees something for score="bic", learner="exact", objective="graph" only',
         )
 
     @property
@@ -161,7 +172,7 @@ class RFcd:
         )
 
     def _objective(self, n_variables: int) -> Objective:
-        spec = ScoreSpec(score=self.score, learner=self.learner)
+        spec = ScoreSpec(score=self.score, learner=self.learner, noise=self.noise)
         if self.objective == "graph":
             return WorstGraphRegret(n_variables, spec, self.grid_bits)
         return SumOverFamilies(
@@ -203,7 +214,7 @@ class RFcd:
 
         BIC is the same for Markov-equivalent graphs, so one of each class is asked about.
         """
-        if self.score == "bic" and self.objective == "graph":
+        if self.score == "bic" and self.objective == "graph" and self.noise == 0.0:
             return extensions_by_class(dag)
         return ((other, other) for other in extensions(dag))
 

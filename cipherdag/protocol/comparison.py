@@ -138,7 +138,8 @@ def secure_lowest(
         if first:
             thresholds = _around(lowest, highest, near, count)[None]
         else:
-            thresholds = _thresholds(low[asked], high[asked], count + 1)
+            arity = _arity(int((high[asked] - low[asked]).max()) + 1, count + 1)
+            thresholds = _thresholds(low[asked], high[asked], arity)
         answers = yield from secure_any(ask(asked, thresholds))
         exceeded = answers.reshape(asked.size, -1).sum(axis=1)
         cuts = np.broadcast_to(thresholds, (asked.size, thresholds.shape[1]))
@@ -153,6 +154,17 @@ def secure_lowest(
         first = False
     kept = np.flatnonzero(alive)
     return kept, low[kept]
+
+
+def _arity(values: int, most: int) -> int:
+    """The fewest parts that resolve so many values in as many rounds as ``most`` parts need."""
+    rounds = 1
+    while most**rounds < values:
+        rounds += 1
+    arity = max(2, int(values ** (1.0 / rounds)))
+    while arity**rounds < values:
+        arity += 1
+    return arity
 
 
 def _enough(high: IndexArray, counts: IndexArray, keep: int) -> int:

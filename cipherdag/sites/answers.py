@@ -23,6 +23,7 @@ from cipherdag.algorithms.questions import (
     FamilyRegrets,
     FloatVector,
     GraphRegretExceeds,
+    LocalBeliefs,
     PooledQuestion,
     Question,
     RegressionSteps,
@@ -54,10 +55,12 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
-        scores: Makes the scores that a question names; `table_scores` for a site's own table, None
-            for a site that scores no graphs.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table,
+            None for a site that scores no graphs.
         pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
             site that answers tests only.
+        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
+            that does not train.
     """
 
     def __init__(
@@ -65,20 +68,24 @@ class Respondent:
         n_variables: int,
         make_test: Callable[[CITestSpec], CITest],
         *,
-        scores: Callable[[ScoreSpec], LocalScores] | None = None,
+        make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
         pool: PoolableData | None = None,
+        learn: Callable[[LocalBeliefs], FloatVector] | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
-        self._regrets = None if scores is None else Regrets(scores)
+        self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
+        self._learn = learn
+        self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
         self._answers: dict[type, Callable[[Any], FloatVector]] = {
             EdgeVotes: self._edge_votes,
-            WeightedEvidence: self._weighted_evidence,
-            CombinedEvidence: self._combined_evidence,
+            WeightedEvidence: self._triplets,
+            CombinedEvidence: self._triplets,
             **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
+            LocalBeliefs: self._local_beliefs,
             **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
         }
 
@@ -129,11 +136,22 @@ class Respondent:
         edges = question.skeleton.edges()
         return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
 
-    def _weighted_evidence(self, question: WeightedEvidence) -> FloatVector:
+    def _triplets(self, question: WeightedEvidence | CombinedEvidence) -> FloatVector:
+        from cipherdag.sites.compute.combining import combined_evidence
         from cipherdag.sites.compute.weighted import weighted_evidence
 
         self._check_variables(question.n_variables)
-        return weighted_evidence(self._test(question.test), question)
+        test = self._test(question.test)
+        if isinstance(question, WeightedEvidence):
+            return weighted_evidence(test, question)
+        tables = self._pool is not None and self._pool.discrete
+        levels = self._pool.levels if self._pool is not None and tables else None
+        return combined_evidence(test, question, levels)
+
+    def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
+        if self._pool is None:
+            raise PolicyRefusedError("the site answers tests, not counts or moments")
+        return self._pool.answer(question)
 
     def _regret(self, question: RegretQuestion) -> FloatVector:
         if self._regrets is None:
@@ -141,18 +159,13 @@ class Respondent:
         self._check_variables(question.n_variables)
         return self._regrets.answer(question)
 
-    def _combined_evidence(self, question: CombinedEvidence) -> FloatVector:
-        from cipherdag.sites.compute.combining import combined_evidence
-
+    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
+        if self._learn is None:
+            raise MalformedMessageError("this site does not train on its rows")
         self._check_variables(question.n_variables)
-        tables = self._pool is not None and self._pool.discrete
-        levels = self._pool.levels if self._pool is not None and tables else None
-        return combined_evidence(self._test(question.test), question, levels)
-
-    def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
-        if self._pool is None:
-            raise PolicyRefusedError("the site answers tests, not counts or moments")
-        return self._pool.answer(question)
+        if self._learnt is None or self._learnt[0] != question:
+            self._learnt = (question, self._learn(question))
+        return self._learnt[1]
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators
@@ -199,6 +212,11 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
 
             binary = np.array(table.cardinalities) > 0
             return LikelihoodRatioTest(_numbers(table, spec), binary, device=device)
+        if name == "regression":
+            from cipherdag.sites.compute.regressions import RegressionTest
+
+            columns = poolable(table, min_cell_size=0, device="cpu")
+            return RegressionTest(table.cardinalities, columns.column)
         raise MixedTypesError(f"the test '{spec.name}' cannot treat {table.kind} columns")
 
     return make

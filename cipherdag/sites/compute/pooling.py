@@ -163,7 +163,7 @@ class PoolableData:
         self._spend(len(models))
         if self._min_cell_size > 1:
             self._check_models(models)
-        return regression_steps(question, self._column)
+        return regression_steps(question, self.column)
 
     def _check_models(self, models: list[Regression]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
@@ -179,7 +179,7 @@ class PoolableData:
         kept_back: NDArray[np.bool_] = (counts > 0) & (counts < self._min_cell_size)
         return np.asarray(kept_back.any(axis=1))
 
-    def _column(self, variable: int) -> FloatVector:
+    def column(self, variable: int) -> FloatVector:
         """Codes or values of all rows, NaN where missing."""
         if self._categories[variable]:
             assert self._codes is not None, "a discrete variable has codes"
