@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
@@ -21,6 +22,7 @@ __all__ = [
     "CausalGraph",
     "CipherdagError",
     "FeatureResult",
+    "FedCD",
     "FedCMFS",
     "FedPC",
     "Federation",
@@ -36,6 +38,7 @@ _HOMES = {
     "CausalGraph": "cipherdag.algorithms.graphs",
     "CipherdagError": "cipherdag.errors",
     "FeatureResult": "cipherdag.feature_result",
+    "FedCD": "cipherdag.algorithms.fedcd",
     "FedCMFS": "cipherdag.algorithms.fedcmfs",
     "FedPC": "cipherdag.algorithms.fedpc",
     "Federation": "cipherdag.federation",

@@ -13,6 +13,7 @@ import click
 
 from cipherdag import errors
 from cipherdag.coordinator_cli import register
+from cipherdag.fedcd_cli import run_fedcd, simulate_fedcd
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
 from cipherdag.fedpc_cli import FEDPC_PARAMETERS, fedpc_options, fedpc_policy
 from cipherdag.resuming import resume_options, resume_or_command
@@ -117,20 +118,22 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
         "out": out,
         "as_json": as_json,
     }
+    simulate_it, run_it = {
+        "fedpc": (simulate_fedpc, run_fedpc),
+        "fedcmfs": (simulate_fedcmfs, run_fedcmfs),
+        "rfcd": (simulate_rfcd, run_rfcd),
+        "fedcd": (simulate_fedcd, run_fedcd),
+    }[source["algorithm"]]
     if source["algorithm"] == "fedcmfs":
-        simulate_it, run_it = simulate_fedcmfs, run_fedcmfs
         options["labels"] = ""  # the saved schema marks them
-    elif source["algorithm"] == "rfcd":
-        simulate_it, run_it = simulate_rfcd, run_rfcd
-        options["truth"] = Path(source["truth"]) if source.get("truth") else None
     else:
-        simulate_it, run_it = simulate_fedpc, run_fedpc
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
         options["min_cell_size"] = source.get("min_cell_size")
         options = {"evidence": "vote", "knowledge": "", **options}  # of runs before there were any
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
-        context.invoke(simulate_it, data=files[0], sites=source["sites"], **options)
+        more = {"deal": source["deal"]} if "deal" in source else {}
+        context.invoke(simulate_it, data=files[0], sites=source["sites"], **more, **options)
     else:
         context.invoke(run_it, files=files, **options)
 
@@ -322,7 +325,7 @@ def _run(
 
     if not as_json:
         click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
-    progress = progress_printer(as_json=as_json)
+    progress = progress_printer(as_json=as_json, names=federation.sites[0].table.names)
     return federation.run(algorithm, seed=seed, progress=progress, source=source)
 
 
@@ -342,6 +345,8 @@ def _edges(path: Path, names: Any) -> CausalGraph:
 
 run.add_command(run_fedcmfs)
 simulate.add_command(simulate_fedcmfs)
+run.add_command(run_fedcd)
+simulate.add_command(simulate_fedcd)
 run.add_command(run_rfcd)
 simulate.add_command(simulate_rfcd)
 register(

@@ -188,6 +188,7 @@ class ConnectedFederation:
                 n_sites=len(study.sites),
                 labels=session.labels,
                 names=identifiers,
+                seed=started.seed,
             )
         )
         closed = session.finish()

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -24,17 +24,17 @@ from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
-from cipherdag.sites.answers import Respondent, poolable, table_tests
+from cipherdag.sites.answering import table_respondent
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
-from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.rfcd import RFcd
@@ -102,6 +102,7 @@ class Federation:
         *,
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
+        interventions: str | None = None,
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
@@ -113,6 +114,7 @@ class Federation:
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do.
             labels: The labels of a multi-label study, in place of those the schema marks.
+            interventions: Column that names what was intervened on, in place of the schema's.
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
@@ -122,7 +124,7 @@ class Federation:
             ProtectionError: There is no such protection.
             CohortError: Two sites have the same name, or there is none.
         """
-        known = _schema(schema, list(data.values()), labels)
+        known = _schema(schema, list(data.values()), labels, interventions)
         own = policy or _default_policy(protection)
         sites = tuple(
             Site(name, load_table(source, known, site=name), own) for name, source in data.items()
@@ -138,26 +140,39 @@ class Federation:
         seed: int = 0,
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
+        interventions: str | None = None,
+        deal: Literal["uneven", "horizontal", "vertical"] = "uneven",
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
     ) -> Federation:
-        """Sites that each hold an uneven part of one table (FedPC, section 4.1.1).
+        """Sites that each hold a part of one table.
 
         Args:
             data: The whole table.
-            n_sites: Number of sites, each with at least n / (2 n_sites) rows.
+            n_sites: Number of sites.
             seed: Seed of the split.
             schema: As for `simulate`.
             labels: As for `simulate`.
+            interventions: As for `simulate`.
+            deal: ``uneven``: unevenly, at least n / (2 n_sites) rows each (FedPC, section 4.1.1);
+                or evenly with every regime of interventions divided (``horizontal``) or dealt out
+                whole (``vertical``; Fed-CD, section 3).
             protection: As for `simulate`.
             device: As for `simulate`.
             policy: As for `simulate`.
         """
-        from cipherdag.sites.splitting import split_rows
+        from cipherdag.sites.splitting import split_regimes, split_rows
 
-        table = load_table(data, _schema(schema, [data], labels), site=None)
-        rows = split_rows(table.rows, n_sites, rng=np.random.default_rng(seed))
+        table = load_table(data, _schema(schema, [data], labels, interventions), site=None)
+        rng = np.random.default_rng(seed)
+        if deal == "uneven":
+            rows = split_rows(table.rows, n_sites, rng=rng)
+        elif table.interventions is None:
+            raise SchemaError("no column names the interventions that are to be dealt out")
+        else:
+            whole = deal == "vertical"
+            rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
         width = len(str(n_sites))
         own = policy or _default_policy(protection)
         sites = tuple(
@@ -196,7 +211,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedPC | RFcd,
+        algorithm: FedPC | RFcd | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -215,7 +230,7 @@ class Federation:
 
     def run(
         self,
-        algorithm: FedPC | FedCMFS | RFcd,
+        algorithm: FedPC | FedCMFS | RFcd | FedCD,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -225,8 +240,8 @@ class Federation:
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm (FedPC, FedCMFS and
-                RFcd draw nothing).
+            seed: Seed of everything that draws at random in the algorithm: Fed-CD's training;
+                the others draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
@@ -257,13 +272,8 @@ class Federation:
                     rows=site.table.rows,
                     labels=site.table.schema.label_positions,
                 ),
-                Respondent(
-                    len(site.table.names),
-                    table_tests(site.table, device=self.device),
-                    table_scores(site.table, device=self.device),
-                    poolable(
-                        site.table, min_cell_size=site.policy.min_cell_size, device=self.device
-                    ),
+                table_respondent(
+                    site.table, min_cell_size=site.policy.min_cell_size, device=self.device
                 ),
                 site.policy,
                 ledgers[site.name],
@@ -286,6 +296,7 @@ class Federation:
                 n_sites=len(self.sites),
                 labels=session.labels,
                 names=schema.names,
+                seed=seed,
             )
         )
         closed = session.finish()
@@ -341,15 +352,20 @@ def _check_labels(sites: Sequence[Site]) -> None:
 
 
 def _schema(
-    schema: Schema | str | Path | None, data: Sequence[Data], labels: Sequence[str]
+    schema: Schema | str | Path | None,
+    data: Sequence[Data],
+    labels: Sequence[str],
+    interventions: str | None,
 ) -> Schema:
-    known = _known_schema(schema, data)
+    known = _known_schema(schema, data, interventions)
     return known.with_labels(labels) if labels else known
 
 
-def _known_schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> Schema:
+def _known_schema(
+    schema: Schema | str | Path | None, data: Sequence[Data], interventions: str | None
+) -> Schema:
     if schema is None:
-        inferred = Schema.infer(data)
+        inferred = Schema.infer(data).with_interventions(interventions)
         ignored = [column.name for column in inferred.columns if column.kind == "ignore"]
         if ignored:
             raise SchemaError(
@@ -360,7 +376,8 @@ def _known_schema(schema: Schema | str | Path | None, data: Sequence[Data]) -> S
                 "read it, and give it with --schema.",
             )
         return inferred
-    return schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    given = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    return given.with_interventions(interventions)
 
 
 def _default_policy(protection: Protection) -> Policy:

@@ -11,6 +11,7 @@ from cipherdag.result import Result
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from cipherdag.algorithms.fedcd import FedCD, FedCDOutcome
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
     from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
     from cipherdag.feature_result import FeatureResult
 
-    Algorithm = FedPC | FedCMFS | RFcd
-    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome
+    Algorithm = FedPC | FedCMFS | RFcd | FedCD
+    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome | FedCDOutcome
 
 MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
 
@@ -30,12 +31,18 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
     Raises:
         ParameterError: There is no such algorithm or parameter, or it is out of its range.
     """
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.knowledge import Knowledge
     from cipherdag.algorithms.rfcd import RFcd
 
-    known: dict[str, type[Algorithm]] = {"fedpc": FedPC, "fedcmfs": FedCMFS, "rfcd": RFcd}
+    known: dict[str, type[Algorithm]] = {
+        "fedpc": FedPC,
+        "fedcmfs": FedCMFS,
+        "rfcd": RFcd,
+        "fedcd": FedCD,
+    }
     if name not in known:
         raise ParameterError(f"there is no algorithm named '{name}'")
     chosen = dict(parameters)
@@ -54,6 +61,7 @@ def asking(
     n_sites: int,
     labels: tuple[int, ...],
     names: Sequence[str],
+    seed: int,
 ) -> Generator[Question, FloatVector, Outcome]:
     """The algorithm as a generator: yields questions, receives sums, returns its outcome.
 
@@ -63,13 +71,17 @@ def asking(
         n_sites: Size of the cohort.
         labels: Positions of the labels of a multi-label study.
         names: The variables in the order of their positions.
+        seed: Seed of what the algorithm draws.
 
     Raises:
         SchemaError: FedCMFS, and there is no label.
     """
+    from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.rfcd import RFcd
 
+    if isinstance(algorithm, FedCD):
+        return algorithm.ask(n_variables, n_sites, seed=seed)
     if isinstance(algorithm, FedCMFS):
         if not labels:
             raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
@@ -101,14 +113,19 @@ def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result
 
 
 def named_graphs(
-    outcome: FedPCOutcome | RFcdOutcome, names: Sequence[str]
+    outcome: FedPCOutcome | RFcdOutcome | FedCDOutcome, names: Sequence[str]
 ) -> tuple[CausalGraph, CausalGraph, str]:
-    """The CPDAG and its DAG by name, and what a DAG had to give up if it has no extension."""
+    """The learnt graph and its DAG by name, and what a DAG had to give up."""
     from cipherdag.algorithms.extension import acyclic_extension
+    from cipherdag.algorithms.fedcd import FedCDOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.rfcd import RFcdOutcome
 
     graph = CausalGraph.from_arcs(tuple(names), outcome.arcs)
+    if isinstance(outcome, FedCDOutcome):
+        cut = ", ".join(f"{names[e.source]} --> {names[e.target]}" for e in outcome.cut)
+        note = f"Left out, since it would close a cycle of stronger edges: {cut}" if cut else ""
+        return graph, graph, note
     if isinstance(outcome, RFcdOutcome):
         return graph, CausalGraph.from_arcs(tuple(names), outcome.dag), ""
     extension = acyclic_extension(outcome.arcs)
@@ -122,15 +139,20 @@ def named_graphs(
 
 
 def graph_report(
-    outcome: FedPCOutcome | RFcdOutcome,
+    outcome: FedPCOutcome | RFcdOutcome | FedCDOutcome,
     names: Sequence[str],
     *,
     parameters: Mapping[str, Any],
     n_sites: int,
 ) -> dict[str, Any]:
     """What an algorithm reports beside its graph: fields of `Result`."""
+    from cipherdag.algorithms.fedcd import FedCDOutcome
     from cipherdag.algorithms.rfcd import RFcdOutcome
 
+    if isinstance(outcome, FedCDOutcome):
+        from cipherdag.fedcd_report import report
+
+        return report(outcome, names)
     if isinstance(outcome, RFcdOutcome):
         from cipherdag.rfcd_report import details, panels
 

@@ -55,7 +55,8 @@ class Result:
         evidence: What speaks for the edges, as far as it was opened.
         panels: What else the algorithm has to show in the report.
         details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
-            its curve over the search and the grid of both.
+            its curve over the search and the grid of both, or Fed-CD's beliefs, edge entropy per
+            round and the edges that it left out.
     """
 
     algorithm: str
@@ -95,7 +96,8 @@ class Result:
         """Compare the CPDAG with the CPDAG of a true DAG."""
         from cipherdag.algorithms.metrics import compare
 
-        return compare(self.graph, truth.to_cpdag())
+        learnt = self.graph.to_cpdag() if self.graph == self.dag else self.graph
+        return compare(learnt, truth.to_cpdag())
 
     def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
         """All of `result.json`, with metrics where a true DAG is given."""
@@ -104,7 +106,6 @@ class Result:
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
             "evidence": asdict(self.evidence),
-            "panels": [asdict(panel) for panel in self.panels],
         }
         if self.details:
             report["details"] = dict(self.details)

@@ -34,6 +34,7 @@ KINDS = {
     "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
     "family-regret-exceeds": "does any site find a variable's parents worse than this?",
     "family-regrets": "how much worse than its own each site finds a variable's parents",
+    "local-beliefs": "beliefs of a local model in every edge, and their weights",
     "schema-digest": "a keyed digest of the schema",
     "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
@@ -113,7 +114,8 @@ def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
 
 def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     """Graph, note, accuracy and cost of a finished run."""
-    lines = ["", "Learnt graph (CPDAG):", *(f"  {line}" for line in graph_lines(result.graph))]
+    kind = "DAG" if result.graph == result.dag else "CPDAG"
+    lines = ["", f"Learnt graph ({kind}):", *(f"  {line}" for line in graph_lines(result.graph))]
     if "regret" in result.details:
         lines += ["", regret_line(result.details)]
     if result.dag_note:

@@ -22,6 +22,9 @@ class Queries:
     spec: CITestSpec = SPEC
     max_cells: int = 4096
     name: str = "fedpc"
+    evidence: str = "pooled"
+    sepset: str = "max"
+    reference: str = "paper"
     found: list = field(default_factory=list)
     tally: dict = field(default_factory=dict)
 

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.beliefs import LocalBeliefs
 from cipherdag.algorithms.combining import CombinedEvidence
 from cipherdag.algorithms.encodings import (
     MAX_VARIABLES,
@@ -51,6 +52,7 @@ __all__ = [
     "FloatVector",
     "GraphRegretExceeds",
     "IndexArray",
+    "LocalBeliefs",
     "PooledQuestion",
     "Question",
     "RegressionSteps",
@@ -371,6 +373,7 @@ SingleQuestion = (
     | GraphRegretExceeds
     | FamilyRegretExceeds
     | FamilyRegrets
+    | LocalBeliefs
 )
 
 

@@ -6,7 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -23,6 +23,7 @@ from cipherdag.algorithms.questions import (
     FamilyRegrets,
     FloatVector,
     GraphRegretExceeds,
+    LocalBeliefs,
     PooledQuestion,
     Question,
     RegressionSteps,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
 
+    _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
+
 
 class Respondent:
     """Answers questions about one site's variables; tests and searches are kept between rounds.
@@ -52,24 +55,39 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
-        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table,
+            None for a site that scores no graphs.
         pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
             site that answers tests only.
+        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
+            that does not train.
     """
 
     def __init__(
         self,
         n_variables: int,
         make_test: Callable[[CITestSpec], CITest],
+        *,
         make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
         pool: PoolableData | None = None,
+        learn: Callable[[LocalBeliefs], FloatVector] | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
+        self._learn = learn
+        self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
+        self._answers: dict[type, Callable[[Any], FloatVector]] = {
+            EdgeVotes: self._edge_votes,
+            WeightedEvidence: self._triplets,
+            CombinedEvidence: self._triplets,
+            **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
+            LocalBeliefs: self._local_beliefs,
+            **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
+        }
 
     @property
     def n_variables(self) -> int:
@@ -87,19 +105,9 @@ class Respondent:
         return np.concatenate([self._single(part) for part in parts])
 
     def _single(self, question: SingleQuestion) -> FloatVector:
-        if isinstance(question, PooledQuestion | RegressionSteps):
-            return self._pooled(question)
-        if isinstance(question, GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets):
-            return self._regret(question)
-        if isinstance(question, EdgeVotes):
-            return self._edge_votes(question)
-        if isinstance(question, WeightedEvidence | CombinedEvidence):
-            return self._triplets(question)
-        return self._separators(question)
+        return self._answers.get(type(question), self._separators)(question)
 
-    def _separators(
-        self, question: CandidateScores | BestScoreExceeds | BestIndexPrecedes
-    ) -> FloatVector:
+    def _separators(self, question: _SeparatorQuestion) -> FloatVector:
         from cipherdag.sites.compute.separators import candidate_scores
 
         self._check_variables(question.search.skeleton.n_variables)
@@ -150,6 +158,14 @@ class Respondent:
             raise MalformedMessageError("this site scores no graphs")
         self._check_variables(question.n_variables)
         return self._regrets.answer(question)
+
+    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
+        if self._learn is None:
+            raise MalformedMessageError("this site does not train on its rows")
+        self._check_variables(question.n_variables)
+        if self._learnt is None or self._learnt[0] != question:
+            self._learnt = (question, self._learn(question))
+        return self._learnt[1]
 
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators

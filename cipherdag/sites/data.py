@@ -33,6 +33,7 @@ RowIndex = NDArray[np.int64]
 MISSING_CODE = -1
 _UNKNOWN_CODE = -2
 _SHOWN_LENGTH = 40
+_SEPARATOR = ";"
 _TRUTH_VALUES = {"True": "1", "False": "0"}
 
 
@@ -48,6 +49,8 @@ class SiteTable:
             the columns of continuous variables; None if there is no discrete variable.
         values: Numbers, float64 of shape (n, p): NaN where missing and in the columns of discrete
             variables; None if there is no continuous variable.
+        interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
+            the schema names no column for it.
     """
 
     names: tuple[str, ...] = field(repr=False)
@@ -55,6 +58,7 @@ class SiteTable:
     rows: int
     codes: CodeArray | None = field(repr=False)
     values: ValueArray | None = field(repr=False)
+    interventions: NDArray[np.bool_] | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
         return f"SiteTable({self.rows} rows, {len(self.names)} variables, {self.kind})"
@@ -83,7 +87,14 @@ class SiteTable:
             rows=len(rows),
             codes=None if self.codes is None else self.codes[rows],
             values=None if self.values is None else self.values[rows],
+            interventions=None if self.interventions is None else self.interventions[rows],
         )
+
+    def observational(self) -> SiteTable:
+        """The rows without an intervention; what conditional-independence tests look at."""
+        if self.interventions is None:
+            return self
+        return self.take(np.flatnonzero(~self.interventions.any(axis=1)))
 
 
 def load_table(source: TableSource, schema: Schema, *, site: str | None = None) -> SiteTable:
@@ -114,11 +125,18 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
     """
     with open_table(source, site=site) as table:
         readers = _match_columns(table, schema, site)
-        blocks = [_read_chunk(readers, chunk) for chunk in table.chunks]
+        marks = _marks_reader(table, schema)
+        blocks = []
+        for chunk in table.chunks:
+            blocks.append(_read_chunk(readers, chunk))
+            if marks is not None:
+                marks.read(chunk[marks.position])
     rows = sum(reader_rows for reader_rows, _, _ in blocks)
     check_row_count(rows, file=table.file, site=site)
     for reader in readers:
         reader.raise_fault(file=table.file, rows=rows, site=site)
+    if marks is not None:
+        marks.raise_fault(file=table.file, rows=rows, site=site)
     discrete = any(column.cardinality for column in schema.variables)
     continuous = not all(column.cardinality for column in schema.variables)
     loaded = SiteTable(
@@ -127,6 +145,7 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         rows=rows,
         codes=np.concatenate([codes for _, codes, _ in blocks]) if discrete else None,
         values=np.concatenate([v for _, _, v in blocks]) if continuous else None,
+        interventions=None if marks is None else np.concatenate(marks.blocks),
     )
     _check_varies(loaded, file=table.file, site=site)
     return loaded
@@ -236,7 +255,8 @@ class _ColumnReader:
 def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[_ColumnReader]:
     """A reader for every variable in the order of the schema's names."""
     positions = {name: position for position, name in enumerate(table.names)}
-    missing = [name for name in schema.names if name not in positions]
+    marks = [] if schema.intervention is None else [schema.intervention.name]
+    missing = [name for name in (*schema.names, *marks) if name not in positions]
     extra = [name for name in table.names if name not in {column.name for column in schema.columns}]
     for error, columns, what in (
         (MissingColumnError, missing, "the file lacks"),
@@ -256,6 +276,72 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[_C
             remedy=f"Rename '{alike[0]}' or '{columns[0]}': case counts." if alike else "",
         )
     return [_ColumnReader(column, positions[column.name]) for column in schema.variables]
+
+
+class _MarksReader:
+    """Turns the cells that name interventions into marks and remembers the first bad one."""
+
+    def __init__(self, column: Column, position: int, names: tuple[str, ...]) -> None:
+        self.position = position
+        self.blocks: list[NDArray[np.bool_]] = []
+        self._column = column
+        self._places = {normalise_value(name): place for place, name in enumerate(names)}
+        self._width = len(names)
+        self._none = frozenset(("", *column.missing))
+        self._rows = 0
+        self._fault: tuple[int, str] | None = None
+
+    def read(self, cells: Cells) -> None:
+        """Append the marks of a block, bool of shape (rows, p)."""
+        cells = cells.as_text() if isinstance(cells, NumberCells) else cells
+        marks = np.zeros((len(cells.texts), self._width), dtype=bool)
+        bad: list[int] = []
+        for row, text in enumerate(cells.texts):
+            places = self._named(text)
+            if places is None:
+                bad.append(row)
+            else:
+                marks[row, places] = True
+        index = np.arange(len(marks)) if cells.index is None else cells.index
+        faults = np.flatnonzero(np.isin(index, bad))
+        if len(faults) and self._fault is None:
+            row = int(faults[0])
+            self._fault = (self._rows + row + 1, cells.texts[int(index[row])])
+        self._rows += len(index)
+        self.blocks.append(marks[index])
+
+    def raise_fault(self, *, file: str, rows: int, site: str | None) -> None:
+        """Raise the error for the first bad cell, if there was one."""
+        if self._fault is None:
+            return
+        row, text = self._fault
+        shown = repr(text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "...")
+        raise UnknownCategoryError(
+            f"{shown} in row {row} names an intervention on no variable of the study",
+            file=file,
+            column=self._column.name,
+            rows=rows,
+            site=site,
+            remedy="Name variables of the schema, several separated by ';', or declare the text "
+            "in `missing` if it stands for no intervention.",
+        )
+
+    def _named(self, text: str) -> list[int] | None:
+        """Places of the variables that a cell names; None where one is unknown."""
+        whole = normalise_value(text)
+        if whole in self._none:
+            return []
+        parts = [whole] if whole in self._places else whole.split(_SEPARATOR)
+        places = [self._places.get(normalise_value(part)) for part in parts]
+        known = [place for place in places if place is not None]
+        return known if len(known) == len(places) else None
+
+
+def _marks_reader(table: RawTable, schema: Schema) -> _MarksReader | None:
+    column = schema.intervention
+    if column is None:
+        return None
+    return _MarksReader(column, table.names.index(column.name), schema.names)
 
 
 def _read_chunk(

@@ -36,11 +36,10 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.sites.answers import Respondent, poolable, table_tests
+from cipherdag.sites.answering import table_respondent
 from cipherdag.sites.approvals import Approvals
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger, read_releases
-from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.site_folder import LOCK_WAIT_S, SiteFolder, lock
@@ -94,13 +93,8 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     sums = OpenedSums(schema.canonical(), site.sums_path)
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
-    tests = budget.counted(table_tests(table, device=settings.device))
-    scores = table_scores(table, device=settings.device, spend=budget.spend)
-    pool = poolable(
-        table,
-        min_cell_size=policy.min_cell_size,
-        device=settings.device,
-        spend=budget.spend,
+    respondent = table_respondent(
+        table, min_cell_size=policy.min_cell_size, device=settings.device, budget=budget
     )
     profile = SiteProfile(
         name=settings.name,
@@ -112,9 +106,7 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
         labels=schema.label_positions,
     )
     return GuardedSite(
-        runtime=SiteRuntime(
-            profile, Respondent(len(table.names), tests, scores, pool), policy, ledger, sums=sums
-        ),
+        runtime=SiteRuntime(profile, respondent, policy, ledger, sums=sums),
         profile=profile,
         policy=policy,
         revoked=frozenset(study.revoked),
@@ -241,6 +233,7 @@ class GuardedSite:
     daily: DailyReleases = field(repr=False)
     budget: TestBudget = field(repr=False)
     _asked: bytes = b""
+    _invited: bytes = b""
 
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message, or refuse it; see `SiteRuntime.handle`."""
@@ -271,7 +264,9 @@ class GuardedSite:
             if member.name in self.revoked:
                 raise CohortError(f"the cohort names '{member.name}', which is revoked")
         self._check_approval(session, invite)
-        self.budget.start_run()
+        if session != self._invited:  # the same invite again starts no new run
+            self._invited = session
+            self.budget.start_run()
 
     def _check_approval(self, session: bytes, invite: Invite) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""

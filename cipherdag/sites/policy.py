@@ -85,7 +85,7 @@ class Policy:
             than the sum over the others; it sets how few sites a sum may ever cover.
     """
 
-    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "rfcd"})
+    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "rfcd", "fedcd"})
     questions: frozenset[str] = field(default=QUESTION_KINDS - OPT_IN_KINDS)
     protections: frozenset[str] = PROTECTIONS
     allow_unprotected: bool = False

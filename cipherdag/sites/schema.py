@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.reading import TableSource
 
-ColumnKind = Literal["continuous", "discrete", "binned", "ignore"]
+ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "ignore"]
+NO_VARIABLE = ("intervention", "ignore")
 
 _COMMENT_WIDTH = 96
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
@@ -45,7 +46,9 @@ _PREAMBLE = """\
 #
 #   kind            "continuous": numbers; "discrete": one of `categories`;
 #                   "binned": numbers cut at `edges` [e1, e2, ...] into the bins
-#                   (-inf, e1], (e1, e2], ..., (last, inf); "ignore": not part of the study
+#                   (-inf, e1], (e1, e2], ..., (last, inf); "ignore": not part of the study;
+#                   "intervention": names the variable that was intervened on in each row,
+#                   several separated by ";"; an empty field means none
 #   categories      the values of a discrete column; 1, "1" and "1.0" are the same, "01" is not
 #   edges           the cuts of a binned column, increasing
 #   missing         what stands for a missing value besides the empty field, for instance
@@ -63,7 +66,8 @@ class Column:
 
     Attributes:
         name: Name in the file.
-        kind: "continuous", "discrete", "binned", or "ignore" for one that takes no part.
+        kind: "continuous", "discrete", "binned", "intervention" for the one that names the
+            intervened variables of each row, or "ignore" for one that takes no part.
         categories: Values of a discrete column; a value's code is its position.
         edges: Cuts e1 < e2 < ... of a binned column: bins (-inf, e1], (e1, e2], ..., (ek, inf).
         missing: Texts that stand for a missing value, besides the empty field.
@@ -135,6 +139,7 @@ class Column:
         rules = (
             (kind not in get_args(ColumnKind), f"kind '{kind}' is none of {_KIND_NAMES}"),
             (self.categories and kind not in {"discrete", "ignore"}, f"{kind} has no categories"),
+            (self.label and kind == "intervention", "a column of interventions is no label"),
             (edges and kind not in {"binned", "ignore"}, f"{kind} has no edges"),
             (
                 kind == "discrete" and len(self.categories) < fewest,
@@ -155,10 +160,12 @@ class Schema:
     """The columns of a study, in the order of the file.
 
     Attributes:
-        columns: All columns, ignored ones included; at least one takes part.
+        columns: All columns, ignored ones included; at least one is a variable, at most one names
+            interventions.
 
     Raises:
-        SchemaError: If two names are equal after normalisation or no column takes part.
+        SchemaError: If two names are equal after normalisation, no column is a variable or two
+            name interventions.
     """
 
     columns: tuple[Column, ...]
@@ -173,11 +180,19 @@ class Schema:
             )
         if not self.names:
             raise SchemaError("no column takes part in the study")
+        marks = [column.name for column in self.columns if column.kind == "intervention"]
+        if len(marks) > 1:
+            raise SchemaError(f"'{marks[0]}' already names the interventions", column=marks[1])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
         """Names of the variables, sorted by code point: position = identifier."""
-        return sort_names(column.name for column in self.columns if column.kind != "ignore")
+        return sort_names(column.name for column in self.columns if column.kind not in NO_VARIABLE)
+
+    @cached_property
+    def intervention(self) -> Column | None:
+        """The column that names the intervened variables of each row, if there is one."""
+        return next((column for column in self.columns if column.kind == "intervention"), None)
 
     @cached_property
     def variables(self) -> tuple[Column, ...]:
@@ -193,11 +208,28 @@ class Schema:
     def canonical(self) -> bytes:
         """What sites must agree on, as bytes that differ wherever two schemas differ.
 
-        One line per variable in the order of ``names``, each its ``Column.canonical``; ignored
+        One line per variable in the order of ``names``, each its ``Column.canonical``, and one for
+        the column of interventions if there is one; ignored
         columns, comments and the order of the file do not enter. It names the variables, so it
         never leaves a site in the clear: sites compare a digest under a key of their own.
         """
-        return b"\n".join((b"cipherdag schema 1", *(item.canonical() for item in self.variables)))
+        marks = () if self.intervention is None else (self.intervention,)
+        lines = (item.canonical() for item in (*self.variables, *marks))
+        return b"\n".join((b"cipherdag schema 1", *lines))
+
+    def with_interventions(self, name: str | None) -> Schema:
+        """The same schema with this column naming the interventions; None changes nothing.
+
+        Raises:
+            SchemaError: If there is no such column.
+        """
+        if name is None:
+            return self
+        own = next((c for c in self.columns if c.name == normalise_name(name)), None)
+        if own is None:
+            raise SchemaError("there is no such column", column=visible(name))
+        mark = Column(name=own.name, kind="intervention", missing=own.missing)
+        return Schema(tuple(mark if c is own else c for c in self.columns))
 
     def with_labels(self, labels: Iterable[str]) -> Schema:
         """The same schema with these columns, and no others, marked as labels.

@@ -53,3 +53,53 @@ def split_rows(
         left -= sizes[-1]
     order = rng.permutation(n_rows) if shuffle else np.arange(n_rows)
     return np.split(order.astype(np.int64), np.cumsum(sizes, dtype=np.int64))
+
+
+def split_regimes(
+    interventions: NDArray[np.bool_],
+    n_sites: int,
+    *,
+    vertical: bool,
+    rng: np.random.Generator,
+) -> list[RowIndex]:
+    """Divide observational and interventional rows over N sites, as Fed-CD's experiments do.
+
+    Args:
+        interventions: Whether a row's variable was intervened on, shape (n, p).
+        n_sites: Number of sites N.
+        vertical: Deal out whole regimes (rows with the same intervened variables), as evenly as
+            possible, so that no two sites intervened on the same; else divide every regime.
+        rng: Source of the order of rows and regimes.
+
+    Returns:
+        N index arrays that partition 0..n-1; the observational rows are divided evenly.
+
+    Raises:
+        ParameterError: If ``n_sites`` < 1, there are fewer than two observational rows per site,
+            or fewer regimes than sites where they are dealt out.
+
+    Source:
+        Abyaneh et al., "FED-CD" (2023), section 3 and appendix B.1.
+    """
+    kinds, which = np.unique(interventions, axis=0, return_inverse=True)
+    observed = ~kinds.any(axis=1)
+    regimes = [np.flatnonzero(which.ravel() == kind) for kind in range(len(kinds))]
+    free = np.concatenate([np.zeros(0, np.int64), *(regimes[k] for k in np.flatnonzero(observed))])
+    manipulated = [regimes[kind] for kind in np.flatnonzero(~observed)]
+    if n_sites < 1 or len(free) < 2 * n_sites:
+        raise ParameterError(f"{len(free)} observational rows are too few for {n_sites} sites")
+    if vertical and len(manipulated) < n_sites:
+        raise ParameterError(
+            f"{len(manipulated)} regimes cannot be dealt out over {n_sites} sites",
+            remedy="Use fewer sites, or divide every regime (horizontal).",
+        )
+    parts = [[rows] for rows in np.array_split(rng.permutation(free), n_sites)]
+    if vertical:
+        order = rng.permutation(len(manipulated))
+        for site, dealt in enumerate(np.array_split(order, n_sites)):
+            parts[site] += [manipulated[regime] for regime in dealt]
+    else:
+        for rows in manipulated:
+            for site, part in enumerate(np.array_split(rng.permutation(rows), n_sites)):
+                parts[site].append(part)
+    return [np.concatenate(own).astype(np.int64) for own in parts]

@@ -1,0 +1,80 @@
+"""Time and memory of one epoch of ENCO at a site: 1000 fit steps and 100 graph steps.
+
+    python benchmarks/enco_speed.py --out results/enco_speed.json
+
+Data: a random ER-2 model over 20 variables with 10 categories each. Times are wall and processor
+seconds; memory is the peak of the whole process, torch included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from categorical_models import INTERVENED, random_model
+from measuring import environment
+
+from cipherdag.algorithms.beliefs import Training
+from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.methods import learn_belief
+from cipherdag.sites.compute.regimes import Regimes
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(options.threads)
+    rng = np.random.default_rng(options.seed)
+    model = random_model("er-2", options.d, rng)
+    frame = model.frame(5000, 200, rng)
+    regimes = Regimes.of(
+        frame[list(model.names)].to_numpy().astype(np.int32),
+        None,
+        (model.categories,) * options.d,
+        frame[INTERVENED].to_numpy()[:, None] == np.array(model.names),
+        device=resolve_device(options.device),
+    )
+    runs = []
+    for _ in range(options.repeats):
+        generator = torch.Generator().manual_seed(options.seed)
+        wall, processor = time.perf_counter(), time.process_time()
+        learn_belief(
+            "enco", regimes, None, Training(epochs=1), generator, prior_weight=0.0, sampled=False
+        )
+        runs.append(
+            {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - processor}
+        )
+        print(json.dumps(runs[-1]), flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"peak memory {peak:.2f} GB")
+    if options.out is not None:
+        report = {
+            "benchmark": "enco_speed",
+            "d": options.d,
+            "threads": options.threads,
+            "seed": options.seed,
+            "device": str(resolve_device(options.device)),
+            "runs": runs,
+            "peak_gb": peak,
+            "environment": environment(),
+        }
+        options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--d", type=int, default=20)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""One site's rows as torch tensors, grouped by what was intervened on.
+
+A regime is a set of rows with the same intervened variables; the rows with none are observational.
+Rows with a missing value in any variable are left out: the networks take whole rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cipherdag.errors import TooFewRowsError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LEAST_SPREAD = 1e-8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Regimes:
+    """Rows of p variables, whole ones only, on one device.
+
+    Attributes:
+        places: Where each cell lies among the W one-hot features of a row, int64 of shape (n, p);
+            a continuous variable has one feature.
+        amounts: The feature's value, float32 of shape (n, p): 1 for a category, the standardised
+            number for a continuous variable.
+        first: First feature of every variable, shape (p,).
+        widths: Features of every variable: its categories, or 1 for a continuous one, shape (p,).
+        continuous: Which variables are continuous, shape (p,).
+        observational: Positions of the rows without an intervention.
+        targets: The intervened variables of every other regime, bool of shape (R, p).
+        rows: Positions of every such regime's rows.
+    """
+
+    places: Tensor
+    amounts: Tensor
+    first: Tensor
+    widths: Tensor
+    continuous: Tensor
+    observational: Tensor
+    targets: Tensor
+    rows: tuple[Tensor, ...]
+
+    @classmethod
+    def of(
+        cls,
+        codes: NDArray[np.int32] | None,
+        values: NDArray[np.float64] | None,
+        cardinalities: tuple[int, ...],
+        interventions: NDArray[np.bool_] | None,
+        *,
+        device: torch.device,
+    ) -> Regimes:
+        """The regimes of a table.
+
+        Args:
+            codes: Categories, shape (n, p), -1 where missing or continuous; None if none is
+                discrete.
+            values: Numbers, shape (n, p), NaN where missing or discrete; None if none is
+                continuous.
+            cardinalities: Categories of every variable; 0 for a continuous one.
+            interventions: Whether a row's variable was intervened on, shape (n, p); None if none.
+            device: Where to compute.
+
+        Raises:
+            TooFewRowsError: Fewer than two whole rows are observational.
+        """
+        cards = np.array(cardinalities, dtype=np.int64)
+        cells = _cells(codes, values, cards)
+        whole = ~np.isnan(cells).any(axis=1)
+        cells = cells[whole]
+        targets = np.zeros(cells.shape, dtype=bool)
+        if interventions is not None:
+            targets = interventions[whole]
+        free = ~targets.any(axis=1)
+        if free.sum() < 2:  # noqa: PLR2004
+            raise TooFewRowsError(
+                "fewer than two whole rows are observational; the networks learn from these",
+                rows=int(free.sum()),
+            )
+        continuous = cards == 0
+        centre, spread = cells[free].mean(axis=0), cells[free].std(axis=0)
+        standard = (cells - centre) / np.where(spread > LEAST_SPREAD, spread, 1.0)
+        widths = np.where(continuous, 1, cards)
+        first = np.cumsum(widths) - widths
+        kinds, which = np.unique(targets[~free], axis=0, return_inverse=True)
+        manipulated = np.flatnonzero(~free)
+        return cls(
+            places=_int64(first + np.where(continuous, 0, cells), device),
+            amounts=torch.from_numpy(np.where(continuous, standard, 1.0)).float().to(device),
+            first=_int64(first, device),
+            widths=_int64(widths, device),
+            continuous=torch.from_numpy(continuous).to(device),
+            observational=_int64(np.flatnonzero(free), device),
+            targets=torch.from_numpy(kinds).to(device),
+            rows=tuple(
+                _int64(manipulated[which.ravel() == kind], device) for kind in range(len(kinds))
+            ),
+        )
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, p."""
+        return self.places.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        """Number of one-hot features, W."""
+        return int(self.widths.sum())
+
+    @property
+    def n_outputs(self) -> int:
+        """Outputs of a network: the most categories, or mean and log deviation."""
+        return max(int(self.widths.max()), 2 if bool(self.continuous.any()) else 0)
+
+    @property
+    def intervened(self) -> Tensor:
+        """Which variables some row was intervened on, shape (p,)."""
+        return self.targets.any(dim=0)
+
+    def counts(self) -> Tensor:
+        """Rows in which each variable was intervened on, float64 of shape (p,)."""
+        counts = torch.zeros(self.n_variables, dtype=torch.float64)
+        for target, rows in zip(self.targets.cpu(), self.rows, strict=True):
+            counts[target] += len(rows)
+        return counts
+
+    def draw(self, rows: Tensor, size: int, generator: torch.Generator) -> Tensor:
+        """``size`` rows of ``rows`` with replacement, as positions."""
+        chosen = torch.randint(len(rows), (size,), generator=generator)
+        return rows[chosen.to(rows.device)]
+
+    def features(self, batch: Tensor) -> Tensor:
+        """The one-hot features of some rows, shape (B, W)."""
+        whole = torch.zeros((len(batch), self.n_features), device=self.amounts.device)
+        return whole.scatter_(1, self.places[batch], self.amounts[batch])
+
+    def nll(self, outputs: Tensor, batch: Tensor) -> Tensor:
+        """Negative log-likelihood of every variable's own value.
+
+        Args:
+            outputs: What every variable's network says, shape (p, M B, n_outputs), the batch
+                repeated M times.
+            batch: Positions of the rows, shape (B,).
+
+        Returns:
+            Shape (p, M B): of a category, or of a number under a normal distribution.
+        """
+        repeats = outputs.shape[1] // len(batch)
+        amounts = self.amounts[batch].T.repeat(1, repeats)
+        gaussian = torch.zeros_like(amounts)
+        if bool(self.continuous.any()):
+            log_sd = outputs[..., 1].clamp(-4.0, 4.0)
+            deviation = (amounts - outputs[..., 0]) * torch.exp(-log_sd)
+            gaussian = 0.5 * deviation**2 + log_sd + 0.5 * math.log(2 * math.pi)
+            if bool(self.continuous.all()):
+                return gaussian
+        codes = (self.places[batch] - self.first).T.repeat(1, repeats)
+        unused = torch.arange(outputs.shape[2], device=outputs.device) >= self.widths[:, None]
+        logits = outputs
+        if bool(unused.any()):
+            logits = outputs.masked_fill(unused[:, None, :], -torch.inf)
+        chosen = logits.gather(2, codes[..., None])[..., 0]
+        discrete = logits.logsumexp(dim=2) - chosen
+        if not bool(self.continuous.any()):
+            return discrete
+        return torch.where(self.continuous[:, None], gaussian, discrete)
+
+
+def _cells(
+    codes: NDArray[np.int32] | None,
+    values: NDArray[np.float64] | None,
+    cardinalities: NDArray[np.int64],
+) -> NDArray[np.float64]:
+    """All cells as numbers, NaN where missing, shape (n, p)."""
+    if codes is None:
+        assert values is not None, "a table has codes or values"
+        return values
+    numbers = np.where(codes >= 0, codes, np.nan)
+    return numbers if values is None else np.where(cardinalities > 0, numbers, values)
+
+
+def _int64(array: NDArray[np.float64] | NDArray[np.int64], device: torch.device) -> Tensor:
+    return torch.from_numpy(array.astype(np.int64)).to(device)

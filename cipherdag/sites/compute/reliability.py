@@ -1,0 +1,81 @@
+"""How far a site's belief about every edge is to be trusted, from what the site intervened on.
+
+Source: Abyaneh et al., "FED-CD" (2023), Proposition 4.2, Algorithm 1 and Eq. 7; the distance rule
+is that of the published program.
+
+Leaks:
+    Nothing: weights tell what a site intervened on, so they leave it as protected summands only.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatMatrix = NDArray[np.float64]
+FloatVector = NDArray[np.float64]
+BoolMatrix = NDArray[np.bool_]
+
+
+def mass_at(belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector) -> FloatVector:
+    """The largest mass that reaches every variable, shape (p,).
+
+    Mass flows along the edges of the graph without being divided, times the belief in each edge.
+
+    Args:
+        belief: psi, shape (p, p).
+        graph: The edges along which mass flows, shape (p, p).
+        mass: Mass injected at every variable, shape (p,); 0 where the site did not intervene.
+    """
+    flow = np.where(graph, belief, 0.0)
+    reached = mass.astype(np.float64)
+    for _ in range(len(mass)):  # a path that gains nothing by repeating has fewer than p edges
+        further = np.maximum(reached, (reached[:, None] * flow).max(axis=0))
+        if (further == reached).all():
+            break
+        reached = further
+    return reached
+
+
+def reliability(
+    belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector, *, elsewhere: str = "equal"
+) -> FloatMatrix:
+    """r_ij: the largest product of beliefs along a path that ends with i -> j, times its mass.
+
+    Args:
+        belief: psi, shape (p, p).
+        graph: Edges of the last round's graph, shape (p, p).
+        mass: Mass of every intervened variable, shape (p,), in [0, 1].
+        elsewhere: Pairs that are no edge: ``equal`` gives 0 at every site, which the paper leaves
+            open; ``tail`` treats them like edges, so that a site that intervened on i or upstream
+            of it is heard about i -> j being absent, too.
+
+    Returns:
+        Shape (p, p), in [0, belief_ij].
+    """
+    passing = mass_at(belief, graph, mass)[:, None] * belief
+    return passing if elsewhere == "tail" else np.where(graph, passing, 0.0)
+
+
+def softmax_weights(scores: FloatMatrix, offset: FloatMatrix, sharpness: float) -> FloatMatrix:
+    """exp(beta (r - c)) with a public offset c >= r, so that no weight exceeds 1 (Eq. 7).
+
+    The ratio of the sites' sums does not depend on c; the weights lie in [exp(-beta c), 1].
+    """
+    return np.exp(sharpness * np.minimum(scores - offset, 0.0))
+
+
+def distance_weights(
+    graph: BoolMatrix, intervened: NDArray[np.bool_], *, decay: float, least: float
+) -> FloatMatrix:
+    """The published program's weights, shape (p, p): decay**distance, at least ``least``.
+
+    The distance of an edge i -> j is the number of edges on the shortest directed path from an
+    intervened variable to i; pairs that are no edge of the graph weigh ``least``.
+    """
+    p = len(intervened)
+    distance = np.where(intervened, 0.0, np.inf)
+    for _ in range(p):
+        distance = np.minimum(distance, np.where(graph, distance[:, None] + 1, np.inf).min(axis=0))
+    weight = np.where(np.isfinite(distance), decay ** np.minimum(distance, p), 0.0)
+    return np.where(graph, np.maximum(weight[:, None], least), least)
