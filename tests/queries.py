@@ -33,7 +33,7 @@ class Queries:
         self.found = yield from source.p_values(self.tests)
         self.tally = dict(source.tally)
         empty = np.zeros((n_variables, n_variables), dtype=bool)
-        return FedPCOutcome(empty, empty, {}, {}, ())
+        return FedPCOutcome(empty, empty, {}, {}, (), tests=self.tally)
 
     def open(self, n_variables):
         return open_evidence(
