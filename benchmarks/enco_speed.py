@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import time
 from pathlib import Path
@@ -60,6 +61,7 @@ def main() -> None:
             "device": str(resolve_device(options.device)),
             "runs": runs,
             "peak_gb": peak,
+            "load_average": os.getloadavg(),
             "environment": environment(),
         }
         options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")

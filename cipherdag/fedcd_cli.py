@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FEDCD_PARAMETERS = (
     "aggregation", "reference", "method", "rounds", "epochs", "fit_steps", "graph_steps", "batch",
-    "graphs", "hidden", "sparsity", "prior_weight", "start", "sharpness", "full_mass", "elsewhere",
+    "graphs", "hidden", "sparsity", "prior_weight", "start", "sharpness", "full_mass", "reach",
     "consensus",
 )  # fmt: skip
 
@@ -55,7 +55,7 @@ OPTIONS = [
     _choice("start", ("expected", "sampled"), "Start from the last belief, or a draw of it."),
     _number("sharpness", 2.0, "Temperature of the proximity weights, beta."),
     _number("full-mass", 100, "Rows of an intervention that count in full."),
-    _choice("elsewhere", ("tail", "equal"), "Weights of pairs that are no edge yet."),
+    _choice("reach", ("ends", "tails", "edges"), "Pairs that an intervention tells about."),
     _number("consensus", 0.0, "Stop at this average edge entropy, in bits."),
 ]
 

@@ -78,17 +78,20 @@ def test_the_papers_worked_example():
     assert shares.round(3).tolist() == [0.446, 0.554]
 
 
-@given(st.integers(2, 6), st.integers(0, 2**31), st.sampled_from(["equal", "tail"]))
-def test_reliability_is_the_best_of_all_paths(p, seed, elsewhere):
+@given(st.integers(2, 6), st.integers(0, 2**31), st.sampled_from(["edges", "tails", "ends"]))
+def test_reliability_is_the_best_of_all_paths(p, seed, reach):
     rng = np.random.default_rng(seed)
     belief = beliefs(p, seed)
     graph = belief > rng.random()
     mass = np.where(rng.random(p) < 0.5, rng.random(p), 0.0)
-    found = reliability(belief, graph, mass, elsewhere=elsewhere)
+    found = reliability(belief, graph, mass, reach=reach)
     assert (found <= belief + 1e-12).all()  # so the public offset holds
     for i, j in itertools.permutations(range(p), 2):
         expected = best_path(belief, graph, mass, i, j)
-        expected = expected if graph[i, j] or elsewhere == "tail" else 0.0
+        if reach == "ends":
+            expected = max(expected, mass[j] * belief[i, j])
+        if reach == "edges" and not graph[i, j]:
+            expected = 0.0
         assert found[i, j] == pytest.approx(expected)
 
 
@@ -146,7 +149,7 @@ def test_the_ratio_of_two_sums_is_the_softmax_average(seed, sharpness):
     found, _ = aggregate(question, np.sum(rounded, axis=0))
     scores = np.array(
         [
-            reliability(last, last > 0.5, np.minimum(held / 100, 1.0), elsewhere="tail")
+            reliability(last, last > 0.5, np.minimum(held / 100, 1.0), reach="ends")
             for held in counts
         ]
     )
@@ -180,8 +183,12 @@ def test_in_the_first_round_mass_stays_where_it_is():
     """No aggregate says which edges carry it, and a site's own belief must not weigh itself."""
     p = 3
     counts = np.array([500.0, 50.0, 0.0])
-    for elsewhere, expected in (("tail", [1.0, 0.5, 0.0]), ("equal", [0.0, 0.0, 0.0])):
-        question = LocalBeliefs(n_variables=p, round=1, seed=0, sharpness=2.0, elsewhere=elsewhere)
+    for reach, expected in (
+        ("tails", [1.0, 0.5, 0.0]),
+        ("ends", [1.0, 1.0, 1.0]),
+        ("edges", [0.0] * 3),
+    ):
+        question = LocalBeliefs(n_variables=p, round=1, seed=0, sharpness=2.0, reach=reach)
         weights = [site_weights(question, beliefs(p, k)[None], counts, 10) for k in range(2)]
         assert np.array_equal(*weights)
         assert weights[0][:, 0] == pytest.approx(np.exp(2.0 * (np.array(expected) - 1.0)))

@@ -85,9 +85,9 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         prior_weight: lambda_prior of Eq. 2; 0 in ``code``.
         sharpness: beta of Eq. 7.
         full_mass: Rows of an intervention from which on its mass is 1.
-        elsewhere: Reliability of pairs that are no edge of the last round's graph: ``equal`` at all
-            sites, or the mass that reaches their ``tail`` times their belief. Before the first
-            aggregate no pair is an edge, and every belief counts as 1.
+        reach: Which pairs an intervention makes reliable: the ``edges`` that mass flows along, all
+            pairs whose ``tails`` it reaches, or also those at whose heads it starts (``ends``).
+            Before the first aggregate no pair is an edge, and every belief counts as 1.
         decay: ``code`` only: factor of the weight per edge of distance.
         least_weight: ``code`` only: weight where no intervention is upstream.
         max_rows: Declared bound of a site's rows.
@@ -105,7 +105,7 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     prior_weight: float = 0.0
     sharpness: float = 2.0
     full_mass: int = 100
-    elsewhere: Literal["equal", "tail"] = "tail"
+    reach: Literal["edges", "tails", "ends"] = "ends"
     decay: float = 0.5
     least_weight: float = 1e-5
     max_rows: int = 1 << 20

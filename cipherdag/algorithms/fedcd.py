@@ -89,8 +89,9 @@ class FedCD:
             (``sampled``, the paper's words).
         sharpness: beta of Eq. 7, which the paper finds by grid search; 2 is that of its example.
         full_mass: Rows of an intervention on one variable from which on its mass is 1.
-        elsewhere: Reliability of pairs that are no edge of the last graph, which the paper leaves
-            open: ``equal`` at all sites, or like that of edges (``tail``).
+        reach: Which pairs an intervention makes reliable: downstream ``edges`` (the paper, which
+            leaves other pairs open), all pairs whose ``tails`` its mass reaches, or also the pairs
+            whose heads were intervened on (``ends``): these sites see that the tail stays put.
         consensus: The run stops once the average edge entropy is at most this, in bits, and the
             aggregated graph did not change.
         max_rows: Declared bound of a site's rows.
@@ -117,7 +118,7 @@ class FedCD:
     start: Literal["expected", "sampled"] = "expected"
     sharpness: float = 2.0
     full_mass: int = 100
-    elsewhere: Literal["equal", "tail"] = "tail"
+    reach: Literal["edges", "tails", "ends"] = "ends"
     consensus: float = 0.0
     max_rows: int = 1 << 20
 
@@ -202,7 +203,7 @@ class FedCD:
             prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
             sharpness=self.sharpness,
             full_mass=self.full_mass,
-            elsewhere=self.elsewhere,
+            reach=self.reach,
             max_rows=self.max_rows,
         )
 

@@ -147,5 +147,5 @@ def site_weights(
     belief = np.ones((p, p)) if last is None else edge_probability(last)
     graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
     mass = np.minimum(counts / question.full_mass, 1.0)
-    scores = reliability(belief, graph, mass, elsewhere=question.elsewhere)
+    scores = reliability(belief, graph, mass, reach=question.reach)
     return softmax_weights(scores, belief, question.sharpness)

@@ -38,7 +38,7 @@ def mass_at(belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector) -> FloatV
 
 
 def reliability(
-    belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector, *, elsewhere: str = "equal"
+    belief: FloatMatrix, graph: BoolMatrix, mass: FloatVector, *, reach: str = "edges"
 ) -> FloatMatrix:
     """r_ij: the largest product of beliefs along a path that ends with i -> j, times its mass.
 
@@ -46,15 +46,18 @@ def reliability(
         belief: psi, shape (p, p).
         graph: Edges of the last round's graph, shape (p, p).
         mass: Mass of every intervened variable, shape (p,), in [0, 1].
-        elsewhere: Pairs that are no edge: ``equal`` gives 0 at every site, which the paper leaves
-            open; ``tail`` treats them like edges, so that a site that intervened on i or upstream
-            of it is heard about i -> j being absent, too.
+        reach: ``edges``: 0 for pairs that are no edge, of which the paper says nothing; ``tails``:
+            all pairs are treated like edges, so that a site that intervened on i or upstream of it
+            is heard about i -> j being absent, too; ``ends``: so is one that intervened on j.
 
     Returns:
         Shape (p, p), in [0, belief_ij].
     """
-    passing = mass_at(belief, graph, mass)[:, None] * belief
-    return passing if elsewhere == "tail" else np.where(graph, passing, 0.0)
+    arriving = mass_at(belief, graph, mass)[:, None]
+    if reach == "ends":
+        arriving = np.maximum(arriving, mass[None, :])
+    passing = arriving * belief
+    return np.where(graph, passing, 0.0) if reach == "edges" else passing
 
 
 def softmax_weights(scores: FloatMatrix, offset: FloatMatrix, sharpness: float) -> FloatMatrix:
