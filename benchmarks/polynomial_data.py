@@ -33,7 +33,7 @@ class Experiment:
     targets: list[int | None]
 
 
-def experiment(d, n_sites, rows, seed, *, noise, interventions):
+def experiment(d, n_sites, rows, seed, *, noise, interventions, neighbours=NEIGHBOURS):
     """Draw a graph, its mechanisms, and the rows of every site.
 
     Args:
@@ -43,10 +43,11 @@ def experiment(d, n_sites, rows, seed, *, noise, interventions):
         seed: Seed of everything.
         noise: ``gaussian`` or ``uniform``.
         interventions: A different intervention per site while there are variables left, else none.
+        neighbours: Mean number of neighbours of a variable.
     """
     rng = np.random.default_rng((seed, d, int(interventions), noise == "uniform"))
     order = rng.permutation(d)
-    above = np.triu(rng.random((d, d)) < min(1.0, NEIGHBOURS / (d - 1)), k=1)
+    above = np.triu(rng.random((d, d)) < min(1.0, neighbours / (d - 1)), k=1)
     dag = np.zeros((d, d), dtype=bool)
     dag[np.ix_(order, order)] = above
     coefficients = rng.random((d, d, 3))

@@ -263,8 +263,8 @@ def _figure(report, setting, title, d):
     if not own:
         return []
     text = ["", f"## {title}, d = {d}: mean (quartiles)", "",
-            "| method | " + " | ".join(f"{n} sites" for n in SITES) + " | edges (true) |",
-            "|---|" + "---|" * (len(SITES) + 1)]  # fmt: skip
+            "| method | " + " | ".join(f"{n} sites" for n in SITES) + " | edges (true) | runs |",
+            "|---|" + "---|" * (len(SITES) + 2)]  # fmt: skip
     for method in dict.fromkeys([*rfcd_methods(), *OTHERS]):
         by_sites = {r["sites"]: r for r in own if r["method"] == method}
         if not by_sites:
@@ -276,7 +276,8 @@ def _figure(report, setting, title, d):
                          f"({cell['quartiles'][0]:.2f}, {cell['quartiles'][1]:.2f})")  # fmt: skip
         last = by_sites[max(by_sites)]
         edges = f"{last['edges']:.1f} ({last['true_edges']:.1f})"
-        text.append(f"| {method} | " + " | ".join(shown) + f" | {edges} |")
+        runs = "/".join(str(cell["runs"]) for cell in by_sites.values())
+        text.append(f"| {method} | " + " | ".join(shown) + f" | {edges} | {runs} |")
     return text
 
 

@@ -1,0 +1,77 @@
+"""How RFcd-B's normalised SHD depends on the density of the true graph; the paper is silent on it.
+
+python benchmarks/rfcd_density.py --out benchmarks/results/rfcd_density.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from pathlib import Path
+
+from measuring import environment
+from polynomial_data import experiment
+from rfcd import against, driven, ges_union
+
+from cipherdag.algorithms.graphs import CausalGraph
+from cipherdag.algorithms.orientation import cpdag_of
+from cipherdag.algorithms.rfcd import RFcd
+from cipherdag.sites.answers import Respondent
+from cipherdag.sites.compute.scores import GaussianBic, LocalScores
+
+D, SITES, ROWS = 10, 5, 1000
+NEIGHBOURS = (1.0, 1.5, 2.0, 3.0)
+SEARCHES = {"beam 10": RFcd(), "ges": RFcd(search="ges")}
+
+
+def main() -> None:
+    arguments = parse()
+    rows = []
+    for neighbours in NEIGHBOURS:
+        found = {}
+        for seed in range(arguments.seeds):
+            for name, share in measured(neighbours, seed).items():
+                found.setdefault(name, []).append(share)
+        rows.append(
+            {"neighbours": neighbours}
+            | {name: statistics.mean(own) for name, own in found.items()}
+            | {"deviation": {name: statistics.stdev(own) for name, own in found.items()}}
+        )
+        shown = {k: round(v, 2) for k, v in rows[-1].items() if k != "deviation"}
+        print(shown, flush=True)
+    if arguments.out is not None:
+        report = {"benchmark": "rfcd_density", "d": D, "sites": SITES, "seeds": arguments.seeds}
+        text = json.dumps(report | {"runs": rows, "environment": environment()}, indent=1)
+        arguments.out.write_text(text + "\n", "utf-8")
+
+
+def measured(neighbours, seed):
+    """Normalised SHD of every method, and the share of pairs that have a true edge."""
+    noise = "gaussian" if seed % 2 == 0 else "uniform"
+    drawn = experiment(
+        D, SITES, ROWS, seed, noise=noise, interventions=False, neighbours=neighbours
+    )
+    names = [f"v{k}" for k in range(D)]
+    truth = CausalGraph.from_arcs(names, cpdag_of(drawn.dag))
+    scores = [LocalScores(GaussianBic(own, device="cpu")) for own in drawn.sites]
+    sites = [Respondent(D, None, lambda _spec, own=own: own) for own in scores]
+    pairs = D * (D - 1) / 2
+    found = {
+        name: against(truth, names, driven(search.ask(D, SITES), sites).arcs)[0] / pairs
+        for name, search in SEARCHES.items()
+    }
+    found["GES union"] = against(truth, names, ges_union(drawn.sites, scores, {}))[0] / pairs
+    found["true edges"] = float(drawn.dag.sum()) / pairs
+    return found
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
