@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -16,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from measuring import environment
 
 from cipherdag.protocol.engines.local import LocalEngine
 
@@ -52,7 +52,8 @@ def flare_rounds(folder, *, rounds, size):
     started = time.perf_counter()
     kits = loopback_kits(folder / "kits", sites, port=free_port(), executor=EXECUTOR)
     seconds = {"provision_s": time.perf_counter() - started}
-    environment = {**os.environ, "PYTHONPATH": TESTS}
+    found = [TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
     processes = []
     try:
         started = time.perf_counter()
@@ -76,6 +77,7 @@ def main():
     parser.add_argument("--bytes", type=int, default=100_000)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    load = [os.getloadavg()[0]]
     if given.engine == "local":
         handlers = {site: lambda _, m, s=site: s.encode() + b":" + m for site in SITES}
         figures = timed(LocalEngine(handlers), rounds=given.rounds, size=given.bytes)
@@ -84,11 +86,12 @@ def main():
             figures = flare_rounds(Path(folder), rounds=given.rounds, size=given.bytes)
         figures["nvflare"] = version("nvflare")
     result = {
+        **environment(),
+        # of the last minute, before and after: what else the machine did
+        "load": [*load, os.getloadavg()[0]],
         "engine": given.engine,
         "sites": len(SITES),
         **figures,
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
     }
     text = json.dumps(result, indent=2)
     sys.stdout.write(text + "\n")

@@ -2,6 +2,7 @@
 
     python benchmarks/fedcmfs.py run DATA_FOLDER --cells cells.jsonl
     python benchmarks/fedcmfs.py table --cells cells.jsonl --out benchmarks/results/fedcmfs
+    python benchmarks/fedcmfs.py variants --cells other.jsonl ... --out variants.json
 
 `run` appends one line per data set, number of sites and seed, and leaves out those that are there.
 Answers are summed without protection: masking and bfv give the same sums (tested, and checked on
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from fedcmfs_table import write_table
+from fedcmfs_table import write_table, write_variants
 from measuring import environment
 from mlknn import MLKNN
 from multilabel_data import LARGE, TRAIN, MultiLabelData, draw_sites, load
@@ -28,8 +29,7 @@ from cipherdag.algorithms.remembering import remember
 from cipherdag.sites.answers import Respondent, table_tests
 
 SITES = (3, 5, 10)
-PERCENTS = (0, 10, 20, 30)
-RETRIEVALS = ("interchangeable", "paper")
+PERCENTS = (0, 10, 30)
 FOLDS = 3
 BINS = 5
 
@@ -37,14 +37,16 @@ BINS = 5
 def main() -> None:
     arguments = parse()
     if arguments.command == "table":
-        cells = [json.loads(line) for line in arguments.cells.read_text("utf-8").splitlines()]
-        write_table(cells, arguments.out)
+        write_table(read(arguments.cells), arguments.out)
+        return
+    if arguments.command == "variants":
+        write_variants([read(path) for path in arguments.cells], arguments.out)
         return
     done = finished(arguments.cells)
     for seed in range(arguments.seeds):
         for name in arguments.data or TRAIN:
             missing = [n for n in SITES if (name, n, seed) not in done]
-            data = load(arguments.folder, name) if missing else None
+            data = load(arguments.folder, name, coded=arguments.coded) if missing else None
             for n_sites in missing:
                 cell = measure(data, n_sites, seed, arguments)
                 with arguments.cells.open("a", encoding="utf-8") as file:
@@ -57,11 +59,14 @@ def main() -> None:
                 )
 
 
+def read(path: Path) -> list[dict]:
+    """The cells of a file."""
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
 def finished(path: Path) -> set[tuple[str, int, int]]:
     """What the file of cells holds already."""
-    if not path.exists():
-        return set()
-    cells = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    cells = read(path) if path.exists() else []
     return {(cell["data"], cell["sites"], cell["seed"]) for cell in cells}
 
 
@@ -73,22 +78,26 @@ def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
     rows = draw_sites(train, n_sites, shares, np.random.default_rng([seed, 2, n_sites]))
     sites = [respondent(data, own) for own in rows]
     trial = Trial(data, train, test, np.random.default_rng([seed, 3]))
-    grid = search_grid(data, sites, trial)
+    grid = search_grid(data, sites, trial, arguments.alpha)
     methods = {}
-    for retrieval, method in zip(RETRIEVALS, ("fedcmfs", "fedcmfs_paper_retrieval"), strict=True):
-        own = [point for point in grid if point["retrieval"] == retrieval]
-        # the training rows alone choose; of equal points the smallest percentages
-        best = max(own, key=lambda point: (point["train"], -point["k1"], -point["k2"]))
-        methods[method] = trial.test(best["columns"]) | {"k1": best["k1"], "k2": best["k2"]}
-        fixed = next(point for point in own if (point["k1"], point["k2"]) == (10, 10))
-        methods[f"{method}_10_10"] = trial.test(fixed["columns"])
+    own = [point for point in grid if point["retrieval"] == "interchangeable"]
+    # the training rows alone choose; of equal points the smallest percentages
+    best = max(own, key=lambda point: (point["train"], -point["k1"], -point["k2"]))
+    methods["fedcmfs"] = trial.test(best["columns"]) | {"k1": best["k1"], "k2": best["k2"]}
+    for point in grid:
+        if (point["k1"], point["k2"]) == (10, 10):
+            paper = "_paper_retrieval" if point["retrieval"] == "paper" else ""
+            methods[f"fedcmfs{paper}_10_10"] = trial.test(point["columns"])
     methods["all_features"] = trial.test(range(data.features.shape[1]))
-    methods |= local_methods(data, sites, rows, trial, methods["fedcmfs"]["features"])
+    alone = FedCMFS(alpha=arguments.alpha, k1=0, k2=0)  # FedCFL of one site is HITON-PC
+    methods |= local_methods(data, sites, rows, trial, alone, methods["fedcmfs"]["features"])
     return {
         "data": data.name,
         "sites": n_sites,
         "seed": seed,
         "shares": list(shares),
+        "alpha": arguments.alpha,
+        "coded": arguments.coded,
         "seconds": time.perf_counter() - started,
         "methods": methods,
         "grid": [
@@ -147,18 +156,18 @@ def respondent(data: MultiLabelData, rows: np.ndarray) -> Respondent:
     return Respondent(len(data.table.names), tests)
 
 
-def search_grid(data: MultiLabelData, sites: list[Respondent], trial: Trial) -> list[dict]:
+def search_grid(
+    data: MultiLabelData, sites: list[Respondent], trial: Trial, alpha: float
+) -> list[dict]:
     """FedCMFS at every point of the grid; a triplet that several points need is asked once."""
     points = [
-        {"retrieval": retrieval, "k1": k1, "k2": k2}
-        for retrieval in RETRIEVALS
-        for k1 in PERCENTS
-        for k2 in PERCENTS
+        {"retrieval": "interchangeable", "k1": k1, "k2": k2} for k1 in PERCENTS for k2 in PERCENTS
     ]
+    points.append({"retrieval": "paper", "k1": 10, "k2": 10})
 
     def asking():
         for point in points:
-            algorithm = FedCMFS(**point)
+            algorithm = FedCMFS(alpha=alpha, **point)
             point["outcome"] = yield from algorithm.ask(len(data.table.names), labels_of(data))
 
     answer(remember(asking()), sites)
@@ -174,8 +183,8 @@ def answer(asking, sites: list[Respondent]):
     try:
         question = next(asking)
         while True:
-            bits = [e.resolution_bits for e in question.encodings for _ in range(e.length)]
-            grid = np.exp2(bits)
+            bits = [encoding.resolution_bits for encoding in question.encodings]
+            grid = np.exp2(np.repeat(bits, [encoding.length for encoding in question.encodings]))
             total = sum(np.rint(site.answer(question) * grid) for site in sites)
             question = asking.send(total / grid)
     except StopIteration as finish:
@@ -192,9 +201,8 @@ def labels_of(data: MultiLabelData) -> tuple[int, ...]:
     return tuple(data.label_positions.tolist())
 
 
-def local_methods(data, sites, rows, trial: Trial, n_features: int) -> dict:
+def local_methods(data, sites, rows, trial: Trial, alone: FedCMFS, n_features: int) -> dict:
     """What every site finds by itself: averaged, united and intersected label by label."""
-    alone = FedCMFS(k1=0, k2=0)  # FedCFL of one site is HITON-PC
     outcomes = [answer(alone.ask(len(data.table.names), labels_of(data)), [s]) for s in sites]
     sets = [
         {label: set(own.features) for label, own in outcome.by_label.items()}
@@ -249,11 +257,16 @@ def parse() -> argparse.Namespace:
     run.add_argument("--cells", type=Path, required=True)
     run.add_argument("--data", nargs="*", choices=list(TRAIN))
     run.add_argument("--seeds", type=int, default=10)
+    run.add_argument("--alpha", type=float, default=0.05)
+    run.add_argument("--coded", action="store_true", help="ML-KNN sees codes, not numbers")
     run.add_argument("--shares", type=float, nargs=2, default=(0.4, 0.8))
     run.add_argument("--large-shares", type=float, nargs=2, default=(0.2, 0.4))
     table = commands.add_parser("table")
     table.add_argument("--cells", type=Path, required=True)
     table.add_argument("--out", type=Path, required=True)
+    variants = commands.add_parser("variants")
+    variants.add_argument("--cells", type=Path, nargs="+", required=True)
+    variants.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
 
 

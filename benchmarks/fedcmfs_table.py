@@ -16,7 +16,6 @@ PAPER = Path(__file__).parent / "fedcmfs_paper.csv"
 TITLES = {
     "fedcmfs": "FedCMFS, k1 and k2 chosen on training rows",
     "fedcmfs_10_10": "FedCMFS, k1 = k2 = 10",
-    "fedcmfs_paper_retrieval": "the same with the paper's retrieval",
     "fedcmfs_paper_retrieval_10_10": "the paper's retrieval, k1 = k2 = 10",
     "all_features": "all features",
     "hiton_pc_per_site": "HITON-PC per site, averaged",
@@ -36,6 +35,7 @@ def write_table(cells: list[dict], out: Path) -> None:
     report = {
         "benchmark": "fedcmfs",
         "shares": {cell["data"]: cell["shares"] for cell in cells},
+        "alpha": cells[0].get("alpha", 0.05),
         "results": [summary(key, groups[key], paper[key]) for key in order],
         "seconds": sum(cell["seconds"] for cell in cells),
         "environment": cells[0]["environment"],
@@ -44,6 +44,26 @@ def write_table(cells: list[dict], out: Path) -> None:
     lines = markdown(report)
     out.with_suffix(".md").write_text("\n".join(lines) + "\n", "utf-8")
     print("\n".join(line for line in lines if "| **" in line or line.startswith("| data")))
+
+
+def write_variants(files: list[list[dict]], out: Path) -> None:
+    """Write and print mean average precision by data set and sites for other settings of a run."""
+    rows = []
+    for cells in files:
+        groups: dict[tuple[str, int], list[dict]] = defaultdict(list)
+        for cell in cells:
+            groups[cell["data"], cell["sites"]].append(cell)
+        for (data, sites), own in groups.items():
+            setting = {name: own[0].get(name) for name in ("alpha", "shares", "coded")}
+            found = {
+                name: float(np.mean([cell["methods"][name]["average_precision"] for cell in own]))
+                for name in ("fedcmfs", "all_features")
+            }
+            rows.append({"data": data, "sites": sites, "seeds": len(own), **setting, **found})
+            print("  ".join(f"{name} {value}" for name, value in rows[-1].items()))
+    report = {"benchmark": "fedcmfs_variants", "rows": rows}
+    report |= {"environment": files[0][0]["environment"]}
+    out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
 
 
 def paper_column() -> dict[tuple[str, int], dict[str, float]]:
@@ -81,9 +101,9 @@ def summary(key: tuple[str, int], cells: list[dict], paper: dict[str, float]) ->
     }
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    """Mean and sample deviation."""
-    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+def spread(values: list[float]) -> dict[str, float | None]:
+    """Mean, and sample deviation unless there is one value only."""
+    deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return {"mean": float(np.mean(values)), "deviation": deviation}
 
 
@@ -156,5 +176,6 @@ def methods_table(results: list[dict]) -> list[str]:
     return lines
 
 
-def shown(value: dict[str, float]) -> str:
-    return f"{value['mean']:.4f} ± {value['deviation']:.4f}"
+def shown(value: dict[str, float | None]) -> str:
+    mean = f"{value['mean']:.4f}"
+    return mean if value["deviation"] is None else f"{mean} ± {value['deviation']:.4f}"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -24,9 +25,8 @@ import numpy as np
 import pandas as pd
 from measuring import environment
 
-from cipherdag.algorithms.fedpc import FedPC
 from cipherdag.federation import Federation
-from cipherdag.networks import asia
+from cipherdag.outcomes import make_algorithm
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.splitting import split_rows
 
@@ -34,6 +34,7 @@ SITES = ("north", "south", "west")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
 RESULT_FILE = "result.signed.json"
 START_S = 60.0
+ALARM = Path(__file__).parent / "data" / "alarm_5000.csv.gz"
 
 
 @dataclass
@@ -53,6 +54,11 @@ class Hospitals:
     site_words: dict[str, tuple[str, ...]]
     python: Path = Path(sys.executable)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self):
+        # all parties share this machine: left alone, each would start a thread for every core
+        share = max(1, (os.cpu_count() or 1) // (len(SITES) + 1))
+        os.environ.setdefault("OMP_NUM_THREADS", str(share))
 
     @property
     def coordinator(self):
@@ -141,19 +147,19 @@ class Hospitals:
             checked = self.command("site", "check", "--dir", self.work / name)
             assert "fail" not in checked, checked
 
-    def compare_runs(self, expected):
-        """FedPC masked and encrypted, against the edges of the run in one process."""
+    def compare_runs(self, expected, algorithm="fedpc"):
+        """Masked and encrypted runs, against the edges of the run in one process."""
         for protection in ("masking", "bfv"):
-            found = self._learn(protection)
+            found = self._learn(protection, algorithm)
             if found != expected:
                 raise SystemExit(f"{protection}: {found ^ expected} differs")
             print(f"{protection}: the same {len(found)} edges as in one process")
 
-    def _learn(self, protection):
+    def _learn(self, protection, algorithm):
         out = self.work / f"result-{protection}"
         begun = time.perf_counter()
         chosen = ("--protection", protection, "--out", out)
-        self.command("coordinator", "run", "fedpc", "--dir", self.coordinator, *chosen)
+        self.command("coordinator", "run", algorithm, "--dir", self.coordinator, *chosen)
         self.seconds[protection] = round(time.perf_counter() - begun, 2)
         report = json.loads((out / "result.json").read_text("utf-8"))
         self.seconds[f"{protection}_rounds"] = report["rounds"]
@@ -206,9 +212,10 @@ class Hospitals:
         print(f"'{gone}' was revoked and is refused")
 
 
-def in_process(tables, schema):
+def in_process(tables, schema, algorithm="fedpc"):
     """The same run in this process, by identifier."""
-    result = Federation.simulate(dict(tables), schema=schema, device="cpu").run(FedPC())
+    federation = Federation.simulate(dict(tables), schema=schema, device="cpu")
+    result = federation.run(make_algorithm(algorithm, {}))
     return by_identifier(result.to_dict())
 
 
@@ -228,22 +235,26 @@ def wait_for(condition, what):
         time.sleep(0.5)
 
 
+def share_cores():
+    """All parties share this machine: left alone, each would start a thread for every core."""
+    share = max(1, (os.cpu_count() or 1) // (len(SITES) + 1))
+    os.environ.setdefault("OMP_NUM_THREADS", str(share))
+
+
 def parser(description):
     """The options that both scripts take."""
     made = argparse.ArgumentParser(description=description)
-    made.add_argument("table", nargs="?", type=Path, help="CSV; ASIA is sampled if absent")
+    made.add_argument("table", nargs="?", type=Path, default=ALARM, help="CSV; ALARM if absent")
     made.add_argument("--schema", type=Path)
-    made.add_argument("--rows", type=int, default=6000)
+    made.add_argument("--algorithm", choices=["fedpc", "rfcd"], default="fedpc")
+    made.add_argument("--rows", type=int, default=5000)
     made.add_argument("--out", type=Path, help="file for the figures, JSON")
     return made
 
 
 def tables_of(options):
     """Every site's part of the table, split unevenly with seed 0, and the schema of all."""
-    if options.table is None:
-        data = asia().sample(options.rows, np.random.default_rng(1))
-    else:
-        data = pd.read_csv(options.table, dtype=str).head(options.rows)
+    data = pd.read_csv(options.table, dtype=str).head(options.rows)
     schema = Schema.load(options.schema) if options.schema else Schema.infer(data)
     parts = split_rows(len(data), len(SITES), rng=np.random.default_rng(0))
     return {name: data.iloc[part] for name, part in zip(SITES, parts, strict=True)}, schema
@@ -251,8 +262,12 @@ def tables_of(options):
 
 def report(options, seconds, edges):
     """Print the figures, and write them where --out says."""
-    table = options.table.name if options.table else "asia, sampled with seed 1"
-    figures = {"table": table, "rows": options.rows, "edges": edges, "seconds": seconds}
+    figures = {
+        "table": options.table.name,
+        "rows": options.rows,
+        "edges": edges,
+        "seconds": seconds,
+    }
     print(json.dumps(figures))
     if options.out:
         text = json.dumps({**environment(), **figures}, indent=2)

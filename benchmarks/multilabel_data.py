@@ -82,18 +82,20 @@ class MultiLabelData:
         return np.flatnonzero(np.isin(self.feature_positions, list(positions)))
 
 
-def load(folder: Path, name: str) -> MultiLabelData:
-    """Read ``<name>.csv.gz`` and ``<name>.meta.json``."""
+def load(folder: Path, name: str, *, coded: bool = False) -> MultiLabelData:
+    """Read ``<name>.csv.gz`` and ``<name>.meta.json``; ``coded`` shows codes to the classifier."""
     frame = pd.read_csv(folder / f"{name}.csv.gz")
     meta = json.loads((folder / f"{name}.meta.json").read_text("utf-8"))
     labels = list(frame.columns[-meta["n_labels"] :])
     schema = schema_of(frame, labels, edges=FLAGS_EDGES if name == "flags" else {})
     marked = np.array([column.label for column in schema.variables])
     split = meta["split"]
+    table = load_table(frame, schema)
+    features = frame[[v.name for v in schema.variables if not v.label]].to_numpy(np.float64)
     return MultiLabelData(
         name=name,
-        table=load_table(frame, schema),
-        features=frame[[v.name for v in schema.variables if not v.label]].to_numpy(np.float64),
+        table=table,
+        features=table.codes[:, ~marked].astype(np.float64) if coded else features,
         labels=frame[[v.name for v in schema.variables if v.label]].to_numpy(np.int64),
         feature_positions=np.flatnonzero(~marked),
         label_positions=np.flatnonzero(marked),

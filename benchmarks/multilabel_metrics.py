@@ -1,4 +1,4 @@
-"""The six metrics of the FedCMFS paper (section 5.2, Eq. 3 to 8), from scikit-learn."""
+"""The six metrics of the FedCMFS paper (section 5.2, Eq. 3 to 8), as scikit-learn defines them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def six_metrics(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, floa
     some = labels.any(axis=1)
     steps = metrics.coverage_error(labels[some], probabilities[some]) - 1.0 if some.any() else 0.0
     return {
-        "average_precision": metrics.label_ranking_average_precision_score(labels, probabilities),
+        "average_precision": average_precision(labels, probabilities),
         "coverage": steps * some.mean() / labels.shape[1],
         "hamming_loss": metrics.hamming_loss(labels, predicted),
         "ranking_loss": metrics.label_ranking_loss(labels, probabilities),
@@ -41,7 +41,7 @@ def six_metrics(labels: np.ndarray, probabilities: np.ndarray) -> dict[str, floa
 
 
 def average_precision(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Scikit-learn's label_ranking_average_precision_score for many calls: all rows at once."""
+    """Scikit-learn's label_ranking_average_precision_score, all rows at once."""
     relevant = labels.astype(bool)
     ahead = scores[:, :, None] >= scores[:, None, :]  # (n, label, another label)
     rank = ahead.sum(axis=1)

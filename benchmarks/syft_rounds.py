@@ -1,7 +1,8 @@
 """Seconds per round of the PySyft engine: sites that echo, on the loopback interface.
 
 Run it in PySyft's own environment (docs/engines/pysyft.md):
-    python benchmarks/syft_rounds.py [--sites 2] [--rounds 50] [--out rounds.json]
+    python benchmarks/syft_rounds.py [--sites 2] [--rounds 50] [--long-rounds 3]
+        [--out rounds.json]
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def main() -> None:
             rounds = arguments.rounds if size < 1e7 else 5
             sizes[name] = report(name, timed(engine, sites, size, rounds))
         memory = {"after 10 MB": memory_mb(sites)}
-        for name, size in LONG.items():
-            sizes[name] = report(name, timed(engine, sites, size, 3))
+        for name, size in LONG.items() if arguments.long_rounds else ():
+            sizes[name] = report(name, timed(engine, sites, size, arguments.long_rounds))
             memory[f"after {name}"] = memory_mb(sites)
         print(f"memory of a Datasite, MB: {memory}")
     if arguments.out is not None:
@@ -103,6 +104,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--sites", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=50)
+    parser.add_argument("--long-rounds", type=int, default=3, help="of 100 MB; may be 0")
     parser.add_argument("--out", type=Path, help="file for the figures, JSON")
     return parser.parse_args()
 

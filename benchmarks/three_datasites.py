@@ -19,7 +19,17 @@ import time
 from pathlib import Path
 
 import psutil
-from hospitals import SITES, Hospitals, in_process, parser, report, tables_of, wait_for, work_folder
+from hospitals import (
+    SITES,
+    Hospitals,
+    in_process,
+    parser,
+    report,
+    share_cores,
+    tables_of,
+    wait_for,
+    work_folder,
+)
 
 from cipherdag.protocol.engines.nvflare_kit import free_port
 
@@ -92,6 +102,7 @@ def main():
     given = parser(__doc__.splitlines()[0])
     given.add_argument("--pysyft", type=Path, required=True, help="interpreter of its environment")
     options = given.parse_args()
+    share_cores()
     tables, schema = tables_of(options)
     expected = in_process(tables, schema)
     begun = time.perf_counter()

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
     from cipherdag.algorithms.graphs import CausalGraph
+    from cipherdag.algorithms.knowledge import Knowledge
     from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.errors import CipherdagError
     from cipherdag.feature_result import FeatureResult
@@ -25,6 +26,7 @@ __all__ = [
     "FedCMFS",
     "FedPC",
     "Federation",
+    "Knowledge",
     "Policy",
     "RFcd",
     "Result",
@@ -40,6 +42,7 @@ _HOMES = {
     "FedCMFS": "cipherdag.algorithms.fedcmfs",
     "FedPC": "cipherdag.algorithms.fedpc",
     "Federation": "cipherdag.federation",
+    "Knowledge": "cipherdag.algorithms.knowledge",
     "Policy": "cipherdag.sites.policy",
     "RFcd": "cipherdag.algorithms.rfcd",
     "Result": "cipherdag.result",

@@ -78,12 +78,7 @@ def check_certificate(archive: bytes, *, name: str, key: PublicKeyTypes, root: s
         SignatureError: The certificate is for another name or key, or of another root.
         MalformedMessageError: It is not such an archive.
     """
-    members = read_archive(archive)
-    try:
-        certificate = x509.load_pem_x509_certificate(members[f"{name}.crt"])
-        authority = x509.load_pem_x509_certificate(members["rootCA.pem"])
-    except (KeyError, ValueError):
-        raise SignatureError(f"the approval holds no certificate for '{name}'") from None
+    certificate, authority = certificates_of(archive, name)
     if not same_fingerprint(authority.fingerprint(hashes.SHA256()).hex(), root):
         raise SignatureError("the certificate's root is not the one of the study")
     if common_name(certificate) != name or _bytes_of(certificate.public_key()) != _bytes_of(key):
@@ -92,6 +87,22 @@ def check_certificate(archive: bytes, *, name: str, key: PublicKeyTypes, root: s
         certificate.verify_directly_issued_by(authority)
     except Exception:  # noqa: BLE001 - whatever does not verify is not issued by it
         raise SignatureError("the certificate is not issued by the study's root") from None
+
+
+def certificates_of(archive: bytes, name: str) -> tuple[x509.Certificate, x509.Certificate]:
+    """The certificate of a site and that of its authority, unchecked.
+
+    Raises:
+        SignatureError: The archive lacks one.
+        MalformedMessageError: It is not such an archive.
+    """
+    members = read_archive(archive)
+    try:
+        certificate = x509.load_pem_x509_certificate(members[f"{name}.crt"])
+        authority = x509.load_pem_x509_certificate(members["rootCA.pem"])
+    except (KeyError, ValueError):
+        raise SignatureError(f"the approval holds no certificate for '{name}'") from None
+    return certificate, authority
 
 
 def read_archive(archive: bytes) -> dict[str, bytes]:

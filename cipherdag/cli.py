@@ -15,13 +15,13 @@ from cipherdag import errors
 from cipherdag.coordinator_cli import register
 from cipherdag.fedcd_cli import run_fedcd, simulate_fedcd
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
+from cipherdag.fedpc_cli import FEDPC_PARAMETERS, fedpc_options, fedpc_policy
 from cipherdag.resuming import resume_options, resume_or_command
 from cipherdag.rfcd_cli import run_rfcd, simulate_rfcd
 from cipherdag.running import (
     FILE,
     as_parameters,
     progress_printer,
-    shared_options,
     show,
     site_names,
 )
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from cipherdag.federation import Federation
     from cipherdag.result import Result
 
-FEDPC_PARAMETERS = ("alpha", "sepset", "reference", "test", "max_cond_size")
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
@@ -45,35 +44,6 @@ def cli() -> None:
     Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
     5 a site does not answer, 6 data do not fit the schema.
     """
-
-
-fedpc_options = shared_options(
-    [
-        click.option("--alpha", type=float, default=0.01, show_default=True, help="Test level."),
-        click.option(
-            "--sepset",
-            type=click.Choice(["max", "mean", "vote"]),
-            default="max",
-            show_default=True,
-            help="How the sites' separating sets are combined.",
-        ),
-        click.option(
-            "--reference",
-            type=click.Choice(["paper", "code"]),
-            default="paper",
-            show_default=True,
-            help="Follow the paper, or its original program, where the two differ.",
-        ),
-        click.option(
-            "--test",
-            type=click.Choice(["auto", "g2", "pearson", "fisherz"]),
-            default="auto",
-            show_default=True,
-            help="CI test; auto follows the schema.",
-        ),
-        click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
-    ]
-)
 
 
 @cli.group(invoke_without_command=True)
@@ -102,6 +72,7 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
+        policy=fedpc_policy(options),
     )
     source = {"command": "run", "files": [str(file.resolve()) for file in files]}
     _execute(federation, source, options)
@@ -122,6 +93,7 @@ def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
         schema=options["schema"],
         protection=options["protection"],
         device=options["device"],
+        policy=fedpc_policy(options),
     )
     source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
     _execute(federation, source, options)
@@ -156,6 +128,8 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
         options["labels"] = ""  # the saved schema marks them
     else:
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
+        options["min_cell_size"] = source.get("min_cell_size")
+        options = {"evidence": "vote", "knowledge": "", **options}  # of runs before there were any
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
         more = {"deal": source["deal"]} if "deal" in source else {}
@@ -333,6 +307,8 @@ def _execute(federation: Federation, source: dict[str, Any], options: dict[str, 
         "truth": str(options["truth"].resolve()) if options["truth"] else "",
         "parameters": chosen,
     }
+    if options["min_cell_size"] is not None:
+        source["min_cell_size"] = options["min_cell_size"]
     algorithm = FedPC(**as_parameters(chosen))
     result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
     if out is not None:
@@ -349,7 +325,7 @@ def _run(
 
     if not as_json:
         click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
-    progress = progress_printer(as_json=as_json)
+    progress = progress_printer(as_json=as_json, names=federation.sites[0].table.names)
     return federation.run(algorithm, seed=seed, progress=progress, source=source)
 
 

@@ -180,17 +180,18 @@ class ConnectedFederation:
             journal=Journal(folder / JOURNAL_FILE),
         )
         n_variables = self._open(session)
+        identifiers = tuple(str(number) for number in range(1, n_variables + 1))
         outcome = session.run(
             asking(
                 algorithm,
                 n_variables=n_variables,
                 n_sites=len(study.sites),
                 labels=session.labels,
+                names=identifiers,
                 seed=started.seed,
             )
         )
         closed = session.finish()
-        identifiers = tuple(str(number) for number in range(1, n_variables + 1))
         result = named_result(
             outcome,
             identifiers,

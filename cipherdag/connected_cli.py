@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # options of runs in one process
-NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels", "interventions"})
+NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels", "min_cell_size", "interventions"})
 
 connect_options = with_options(
     [

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
     from cipherdag.protocol.engines.nvflare_kit import Kit
 
+VALID_DAYS = 90
 SERVER_LOCK = ".started"
 
 
@@ -231,11 +232,12 @@ class CoordinatorFolder:
                 )
         return request
 
-    def approve(self, paths: Sequence[Path]) -> dict[str, Path]:
-        """Enrol the sites of some requests, whose senders were checked by another way.
+    def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
+        """Enrol the sites of some requests; known ones renew certificates or move their Datasites.
 
         Args:
-            paths: Request files.
+            paths: Request files, whose senders were checked by another way.
+            valid_days: How long the sites' certificates are valid.
 
         Returns:
             The approval to send, for every site of the study: all of them change with it.
@@ -250,10 +252,9 @@ class CoordinatorFolder:
         with locked(self.path / ".lock"):
             study = self.study()
             new = [request for request in requests if request.name not in study.pinned]
-            # a site that is known may have moved its Datasite
-            for request in new if study.engine == "flare" else requests:
+            for request in requests:
                 if study.engine == "flare":
-                    self._certify(request)
+                    self._certify(request, valid_days)
                 write_file(self.path / "sites" / f"{request.name}.request", request)
             sites = (*study.sites, *(StudySite(r.name, r.identity) for r in new))
             if new:
@@ -373,13 +374,14 @@ class CoordinatorFolder:
         check_study(signed)
         write_file(self.study_path, signed)
 
-    def _certify(self, request: Request) -> None:
+    def _certify(self, request: Request, valid_days: int) -> None:
         from cipherdag.protocol.engines.nvflare_kit import approve_kit
 
         with tempfile.TemporaryDirectory(dir=self.path) as folder:
             archive = Path(folder) / f"{request.name}.request.zip"
             archive.write_bytes(request.certificate_request)
-            signed = approve_kit(self.path / "authority", archive).read_bytes()
+            authority = self.path / "authority"
+            signed = approve_kit(authority, archive, valid_days=valid_days).read_bytes()
         about = msgspec.json.decode(read_archive(signed)["signed.json"])
         if (about["name"], about["cert_type"]) != (request.name, "client"):
             raise SignatureError("FLARE signed another certificate than asked", site=request.name)

@@ -86,17 +86,24 @@ def coordinator_new(
     multiple=True,
     help="A site's, as read aloud to you; one for each request. You are asked if there is none.",
 )
+@click.option(
+    "--valid-days",
+    type=click.IntRange(1, 1095),
+    default=90,
+    show_default=True,
+    help="How long their certificates are valid.",
+)
 @in_folder
 def coordinator_approve(
-    requests: tuple[Path, ...], fingerprints: tuple[str, ...], folder: Path
+    requests: tuple[Path, ...], fingerprints: tuple[str, ...], folder: Path, *, valid_days: int
 ) -> None:
-    """Enrol the sites of some REQUESTS and write the approvals to send."""
+    """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
     from cipherdag.coordinating import CoordinatorFolder
 
     own = CoordinatorFolder(folder)
     for path in requests:
         _confirm(own.read_request(path), fingerprints)
-    _list_approvals(own.approve(requests))
+    _list_approvals(own.approve(requests, valid_days=valid_days))
     study = own.study()
     click.echo(f"The study has {len(study.sites)} sites; a run needs {study.min_sites}.")
 
@@ -208,6 +215,8 @@ def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:
         f"site '{request.name}' of '{request.organisation}', role client, versions:", nl=False
     )
     click.echo(" " + ", ".join(f"{k} {v}" for k, v in sorted(request.versions.items())))
+    if request.datasite:
+        click.echo(f"  its Datasite {request.datasite}")
     click.echo(f"  fingerprint  {own}")
     if fingerprints:
         if not any(same_fingerprint(own, given) for given in fingerprints):

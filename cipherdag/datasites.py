@@ -17,12 +17,14 @@ import subprocess
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from cipherdag.enrolment import START_LOCK
 from cipherdag.errors import SiteUnreachableError
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.syft_wire import SYFT_VERSION
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.finding import Finding
+from cipherdag.sites.site_folder import is_locked
 from cipherdag.sites.study import Request, read_file
 
 if TYPE_CHECKING:
@@ -144,11 +146,22 @@ def datasite_findings(site: SiteFolder) -> Iterator[Finding]:
         return
     yield _environment(site.path / datasite.python)
     yield Finding("address", "ok", f"the coordinator reaches this site at {datasite.url}")
+    yield _port(datasite.port, started=is_locked(site.path / START_LOCK))
+
+
+def _port(port: int, *, started: bool) -> Finding:
     try:
-        with socket.create_connection(("127.0.0.1", datasite.port), timeout=PORT_S):
-            yield Finding("Datasite", "ok", f"something listens on port {datasite.port}")
+        socket.create_connection(("127.0.0.1", port), timeout=PORT_S).close()
     except OSError:
-        yield Finding("Datasite", "ok", f"port {datasite.port} is free; it is not started")
+        return Finding("Datasite", "ok", f"not started; port {port} is free")
+    if started:
+        return Finding("Datasite", "ok", f"started, on port {port}")
+    return Finding(
+        "Datasite",
+        "fail",
+        f"not started, and another program listens on port {port}",
+        "End it, or choose another port in site.toml and in the proxy.",
+    )
 
 
 def _environment(python: Path) -> Finding:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import platform
+import shutil
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from cipherdag.certificates import check_certificate
+from cipherdag.certificates import certificates_of, check_certificate
 from cipherdag.errors import (
     ReplayError,
     SignatureError,
@@ -135,7 +137,8 @@ def activate(
         SignatureError: The approval is another coordinator's, for another site or altered, or
             its certificate is not for this site's key.
         ReplayError: The study is older than the active one.
-        SiteNotReadyError: Settings and study contradict each other, or a key is open to others.
+        SiteNotReadyError: Settings and study contradict each other, a key is open to others, or
+            the certificate is a new one and the site is started.
         MalformedMessageError: It is not an approval.
     """
     settings = site.settings()
@@ -173,6 +176,8 @@ def activate(
     before = _active(site, study)
     if own == "flare" and not site.kit.exists():
         _assemble(site, approval.certificate, study)
+    elif own == "flare" and _renews(site, approval.certificate):
+        _reassemble(site, approval.certificate, study)
     write_file(site.study_path, approval.signed)
     old = set(before.pinned) if before is not None else set()
     return Activation(
@@ -278,6 +283,27 @@ def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
         fingerprint=study.root,
         site_folder=site.path,
     )
+
+
+def _renews(site: SiteFolder, certificate: bytes) -> bool:
+    """Whether an approval's certificate is valid for longer than the one in use."""
+    given, _ = certificates_of(certificate, site.settings().name)
+    in_use = x509.load_pem_x509_certificate((site.kit / "startup" / "client.crt").read_bytes())
+    return given.not_valid_after_utc > in_use.not_valid_after_utc
+
+
+def _reassemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
+    """Make the kit anew around a new certificate for the same key; the old one stays until then."""
+    before = site.transport / "kit.before"
+    with locked(site.path / START_LOCK):
+        site.kit.rename(before)
+        try:
+            _assemble(site, certificate, study)
+        except BaseException:
+            shutil.rmtree(site.kit, ignore_errors=True)
+            before.rename(site.kit)
+            raise
+        shutil.rmtree(before)
 
 
 def _own_key(path: Path) -> PublicKeyTypes:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.fedcmfs import FedCMFSOutcome
     from cipherdag.protocol.reports import DropOut, RoundReport
-    from cipherdag.report.panel import Panel
     from cipherdag.sites.ledger import LedgerHead
 
 COLUMNS = ("label", "rank", "feature", "strength", "p_value", "retrieved")
@@ -67,7 +66,6 @@ class FeatureResult:
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
-        panels: What else the algorithm has to show in the report.
     """
 
     algorithm: str
@@ -88,7 +86,6 @@ class FeatureResult:
     heads: Mapping[str, LedgerHead] = field(repr=False)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
-    panels: tuple[Panel, ...] = field(repr=False, default=())
 
     @classmethod
     def of(cls, outcome: FedCMFSOutcome, names: Sequence[str], **facts: Any) -> FeatureResult:
@@ -155,7 +152,6 @@ class FeatureResult:
             "union": list(self.union),
             "related_labels": {label: list(names) for label, names in self.related_labels.items()},
             "untested": list(self.untested),
-            "panels": [asdict(panel) for panel in self.panels],
         }
 
     def save(self, folder: str | Path) -> Path:

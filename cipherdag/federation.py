@@ -24,12 +24,10 @@ from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
-from cipherdag.sites.answers import Respondent, table_tests
-from cipherdag.sites.beliefs import table_beliefs
+from cipherdag.sites.answering import table_respondent
 from cipherdag.sites.data import SiteTable, load_table
 from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
-from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 
@@ -274,11 +272,8 @@ class Federation:
                     rows=site.table.rows,
                     labels=site.table.schema.label_positions,
                 ),
-                Respondent(
-                    len(site.table.names),
-                    table_tests(site.table.observational(), device=self.device),
-                    table_scores(site.table.observational(), device=self.device),
-                    table_beliefs(site.table, device=self.device),
+                table_respondent(
+                    site.table, min_cell_size=site.policy.min_cell_size, device=self.device
                 ),
                 site.policy,
                 ledgers[site.name],
@@ -300,6 +295,7 @@ class Federation:
                 n_variables=n_variables,
                 n_sites=len(self.sites),
                 labels=session.labels,
+                names=schema.names,
                 seed=seed,
             )
         )

@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.encodings import IndexArray
     from cipherdag.algorithms.fedpc import FedPCOutcome
 
+MEASURE = "least share of sites that voted to keep the edge, over all layers"
 SUPPORTS = {
     "max": "highest p-value at any site, on the grid of the secure maximum",
     "mean": "mean p-value over the sites, weighted by rows",
     "vote": "sites that found the two independent given the set",
 }
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
+OVERALL_SUPPORT = "highest p-value of the test over all sites"
 
 
 def fedpc_evidence(
@@ -31,6 +33,7 @@ def fedpc_evidence(
     names: Sequence[str],
     *,
     n_sites: int,
+    evidence: str = "vote",
     sepset: str = "max",
     reference: str = "paper",
 ) -> GraphEvidence:
@@ -40,20 +43,39 @@ def fedpc_evidence(
         outcome: What FedPC concluded, by position.
         names: The variables in the order of their positions.
         n_sites: Size of the cohort, which the votes are counted against.
+        evidence: What decided the tests: ``vote``, or a kind of test over all sites.
         sepset: FedPC's parameter of that name.
         reference: FedPC's parameter of that name.
 
     Returns:
-        Strengths are the least share of sites that kept the edge in any layer.
+        Strengths are the least share of sites that kept the edge in any layer; there are none
+        where the sites did not vote.
     """
     code = reference == "code"
     reader = _Reader(outcome, names, n_sites, code=code)
+    voted = evidence == "vote"
+    support = CODE_SUPPORT if code and sepset == "max" else SUPPORTS.get(sepset, "")
     return GraphEvidence(
-        measure="least share of sites that voted to keep the edge, over all layers",
+        measure=MEASURE if voted else "",
         edges=reader.edges(),
-        support=CODE_SUPPORT if code and sepset == "max" else SUPPORTS[sepset],
+        support=support if voted else OVERALL_SUPPORT,
         separations=reader.separations(),
-        remarks=reader.remarks(),
+        remarks=reader.remarks() if voted else (),
+    )
+
+
+def tests_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
+    """The separating sets of a graph from tests over all sites, and how those were done.
+
+    Args:
+        outcome: What FedPC concluded with other evidence than votes, by position.
+        names: The variables in the order of their positions.
+    """
+    ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
+    return GraphEvidence(
+        support="p-value of the test over all sites",
+        separations=_Reader(outcome, names, n_sites=1, code=False).separations(),
+        remarks=(f"Tests over all sites: {ways}.",),
     )
 
 
@@ -96,7 +118,7 @@ class _Reader:
                     source=self._names[a],
                     target=self._names[b],
                     strength=least / self._n_sites,
-                    shown=f"{least}/{self._n_sites}",
+                    shown=f"{least}/{self._n_sites}" if votes else "",
                     facts=(*self._layers(votes), *direction),
                 )
             )

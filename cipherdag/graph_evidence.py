@@ -1,4 +1,4 @@
-"""Why the edges of a learnt graph stand: numbers that were opened as sums, and nothing else.
+"""Why the edges of a learnt graph stand: numbers that the run opened, and nothing else.
 
 Leaks:
     Nothing new: the coordinator computed the graph from these numbers.
@@ -54,7 +54,7 @@ class GraphEvidence:
         edges: The evidence of every edge.
         support: What the support of a separation is, as a phrase.
         separations: The separating sets that were chosen.
-        remarks: What else the opened sums say, in sentences.
+        remarks: What else the opened numbers say, in sentences.
     """
 
     measure: str = ""

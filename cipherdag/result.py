@@ -106,7 +106,6 @@ class Result:
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
             "evidence": asdict(self.evidence),
-            "panels": [asdict(panel) for panel in self.panels],
         }
         if self.details:
             report["details"] = dict(self.details)

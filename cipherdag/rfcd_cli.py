@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.federation import Federation
 
-RFCD_PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits")
+RFCD_PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits", "noise")
 
 own_options = [
     click.option(
@@ -59,6 +59,13 @@ own_options = [
         default=10,
         show_default=True,
         help="Regrets are compared on a grid of 2^-GRID_BITS.",
+    ),
+    click.option(
+        "--noise",
+        type=click.FloatRange(min=0.0),
+        default=0.0,
+        show_default=True,
+        help="Noise in nats on every regret; discrete columns and --learner exact only.",
     ),
     click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
 ]
@@ -135,7 +142,10 @@ def _run(
     source |= {name: options[name] for name in ("protection", "seed")}
     source |= {"algorithm": "rfcd", "parameters": {name: options[name] for name in RFCD_PARAMETERS}}
     result = federation.run(
-        algorithm, seed=options["seed"], progress=progress_printer(as_json=as_json), source=source
+        algorithm,
+        seed=options["seed"],
+        progress=progress_printer(as_json=as_json, names=federation.sites[0].table.names),
+        source=source,
     )
     truth = None
     if truth_file is not None:

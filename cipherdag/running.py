@@ -14,10 +14,33 @@ from cipherdag.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from cipherdag.live import LiveRun
     from cipherdag.protocol.reports import RoundReport
 
+LIVE = "cipherdag.live"
 ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Serve the live view until the command ends."""
+    if not wanted:
+        return
+    from cipherdag.live import LiveRun, LiveServer
+
+    run = LiveRun()
+    server = context.with_resource(LiveServer(run))
+    context.meta[LIVE] = run
+    click.echo(f"Live view: {server.address}", err=True)
+
+
+live_option = click.option(
+    "--live",
+    is_flag=True,
+    expose_value=False,
+    callback=_go_live,
+    help="Show the run in a browser, on this machine only; the address is printed.",
+)
 
 
 def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -63,15 +86,23 @@ def shared_options(
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+        live_option,
     ]
     return with_options([*before, *own, *after])
 
 
 def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
-    """An algorithm's parameters from its options: -1 stands for no limit on conditioning."""
+    """An algorithm's parameters from its options.
+
+    Of conditioning -1 stands for no limit; background knowledge is TOML, empty for none.
+    """
     chosen = dict(options)
     if chosen.get("max_cond_size") == -1:
         chosen["max_cond_size"] = None
+    if "knowledge" in chosen:
+        from cipherdag.algorithms.knowledge import Knowledge
+
+        chosen["knowledge"] = Knowledge.loads(chosen["knowledge"]) if chosen["knowledge"] else None
     return chosen
 
 
@@ -85,8 +116,13 @@ def site_names(files: Sequence[Path]) -> list[str]:
     return names
 
 
-def progress_printer(*, as_json: bool) -> Callable[[RoundReport], None]:
-    """Prints one line per round, and four for every site that left in it."""
+def progress_printer(*, as_json: bool, names: Sequence[str] = ()) -> Callable[[RoundReport], None]:
+    """Prints one line per round and four for every site that left, and tells the live view.
+
+    Args:
+        as_json: One JSON object in place of a line.
+        names: The variables in the order of their positions, for the live view.
+    """
     from cipherdag.terminal import dropout_lines, round_line
 
     def progress(report: RoundReport) -> None:
@@ -97,7 +133,9 @@ def progress_printer(*, as_json: bool) -> Callable[[RoundReport], None]:
         for left in report.left:
             click.echo("\n".join(dropout_lines(left)))
 
-    return progress
+    context = click.get_current_context(silent=True)
+    live: LiveRun | None = context.meta.get(LIVE) if context is not None else None
+    return progress if live is None else live.watching(progress, names)
 
 
 def show(

@@ -25,6 +25,12 @@ KINDS = {
     "best-index-precedes": "does a best separating set stand earlier in the list?",
     "scores": "scores of candidate separating sets",
     "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
+    "combined-evidence": "statistics of conditional-independence tests that add up over sites",
+    "columns": "kinds of columns, and about where continuous ones lie",
+    "small-cells": "does any site's table have a count below its min_cell_size?",
+    "tables": "contingency tables",
+    "moments": "rows, sums and products of continuous columns",
+    "regression-steps": "likelihoods, gradients and Hessians of regressions",
     "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
     "family-regret-exceeds": "does any site find a variable's parents worse than this?",
     "family-regrets": "how much worse than its own each site finds a variable's parents",
@@ -114,6 +120,9 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
         lines += ["", regret_line(result.details)]
     if result.dag_note:
         lines += ["", result.dag_note]
+    if "tests" in result.details:
+        ways = ", ".join(f"{count} {way}" for way, count in result.details["tests"].items())
+        lines += ["", f"Tests over all sites: {ways}"]
     if truth is not None:
         lines += [
             "",

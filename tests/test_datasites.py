@@ -16,7 +16,7 @@ from cipherdag.algorithms.fedpc import FedPC
 from cipherdag.cli import main
 from cipherdag.coordinating import CoordinatorFolder
 from cipherdag.datasites import datasite_findings, open_datasite_engine
-from cipherdag.enrolment import activate, request_enrolment, start
+from cipherdag.enrolment import START_LOCK, activate, request_enrolment, start
 from cipherdag.errors import (
     CohortError,
     ParameterError,
@@ -29,7 +29,7 @@ from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.sites.datasite import DatasiteSettings
 from cipherdag.sites.onboarding import KeptSite
-from cipherdag.sites.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.site_folder import SiteFolder, SiteSettings, locked
 from cipherdag.sites.study import Request, check_request, new_request, read_file, write_file
 
 PORTS = {"north": 8101, "south": 8102, "west": 8103}
@@ -254,9 +254,12 @@ def test_the_findings_name_environment_and_port(enrolled):
         moved = settings("north", port).dumps().replace(sys.executable, "/nowhere/python")
         sites["north"].settings_path.write_text(moved, encoding="utf-8")
         rows = {found.check: found for found in datasite_findings(sites["north"])}
-    assert "/nowhere/python cannot be run" in rows["PySyft"].finding
-    assert str(port) in rows["Datasite"].finding
-    assert "listens" in rows["Datasite"].finding
+        assert "/nowhere/python cannot be run" in rows["PySyft"].finding
+        assert rows["Datasite"].state == "fail"
+        assert f"another program listens on port {port}" in rows["Datasite"].finding
+        with locked(sites["north"].path / START_LOCK):
+            rows = {found.check: found for found in datasite_findings(sites["north"])}
+        assert (rows["Datasite"].state, "started" in rows["Datasite"].finding) == ("ok", True)
     rows = {found.check: found for found in datasite_findings(sites["north"])}
     assert "is free" in rows["Datasite"].finding
 

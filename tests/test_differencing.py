@@ -8,11 +8,13 @@ import json
 import hospital_folders
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.algorithms.fedpc import FedPC
 from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
+from cipherdag.cli import cli
 from cipherdag.errors import (
     DifferencingError,
     PolicyRefusedError,
@@ -124,6 +126,26 @@ def test_an_approval_holds_for_that_run_alone(hospitals):
     session.open()
     with pytest.raises(DifferencingError):
         hospitals.session(handlers, names=NAMES[:3]).open()
+
+
+def test_a_person_sees_what_two_runs_would_show_and_is_asked_once_more(hospitals):
+    handlers = hospitals.handlers()
+    run(hospitals, handlers)
+    session = hospitals.session(handlers, names=NAMES[:3])
+    with pytest.raises(DifferencingError):
+        session.open()
+    folder = str(hospitals.folders["hospital-0"].path)
+    shown = CliRunner().invoke(cli, ["site", "status", "--dir", folder]).output
+    assert "WAITS" in shown
+    assert "CONSIDER: with run" in shown
+    approve_it = ["site", "approve", session._session.hex()[:8], "--dir", folder]
+    refused = CliRunner().invoke(cli, approve_it, input="n\n")
+    assert refused.exit_code == 1
+    assert "the answers of 'hospital-3'" in refused.output
+    with pytest.raises(DifferencingError):
+        session.open()
+    assert CliRunner().invoke(cli, [*approve_it, "--yes"]).exit_code == 0
+    assert "approved" in CliRunner().invoke(cli, ["site", "status", "--dir", folder]).output
 
 
 def drop(handlers, operation, *gone):

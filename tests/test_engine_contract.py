@@ -40,7 +40,8 @@ class Deployment:
 
 
 def environment():
-    return {**os.environ, "PYTHONPATH": TESTS}
+    found = [TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
 
 
 def require_flare():

@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 from itertools import permutations
 from pathlib import Path
 
@@ -324,6 +325,20 @@ def test_a_share_of_another_question_site_or_run_is_noticed(segment):
     ):
         with pytest.raises(AggregateRangeError):
             coordinator.open(coordinator.combine(wrong, declaration), seeds, declaration)
+
+
+def test_a_million_values_are_masked_in_bounded_memory():
+    length = 1_000_000
+    declaration = declare(10, Segment(length, 1.0, 40))
+    site = masking_sites(10)[0]
+    answer = np.random.default_rng(0).uniform(-1, 1, length)
+    tracemalloc.start()
+    share = site.share(answer, declaration)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # one check word for every row of 4095 values
+    assert len(share) == 8 * (length + -(-length // 4095))
+    assert peak < 10 * len(share)
 
 
 def test_nothing_is_opened_by_a_site():

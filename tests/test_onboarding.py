@@ -773,7 +773,7 @@ def test_a_result_that_the_coordinator_did_not_sign_is_refused(hospitals, tmp_pa
     with pytest.raises(MalformedMessageError):
         read_result(path, hospitals.study)
     path = signed_result(hospitals, tmp_path, edges=(ResultEdge(0, 9, "-->"),))
-    with pytest.raises(MalformedMessageError, match="no variable"):
+    with pytest.raises(MalformedMessageError, match="variable that there is not"):
         named_edges(read_result(path, hospitals.study), "abcde")
 
 
@@ -897,6 +897,36 @@ def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
         coordinator.revoke("later")
     shut_out = coordinator.path / "server" / "kit" / "disabled_clients.json"
     assert msgspec.json.decode(shut_out.read_bytes()) == {"disabled_clients": ["later"]}
+
+
+def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enrolled):
+    from cipherdag.enrolment import START_LOCK, activate
+    from cipherdag.sites.site_folder import locked
+
+    coordinator, sites, _ = enrolled
+    south = sites["south"]
+    startup = south.kit / "startup"
+    study = coordinator.study()
+
+    def days():
+        issued = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+        return round((issued.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86_400)
+
+    key = (startup / "client.key").read_bytes()
+    about = (south.kit / "local" / "cipherdag.json").read_bytes()
+    assert days() == 90
+    renewed = coordinator.approve([south.path / "south.request"], valid_days=200)
+    assert coordinator.study() == study
+    with locked(south.path / START_LOCK), pytest.raises(SiteNotReadyError):
+        activate(south, renewed["south"], fingerprint=coordinator.fingerprint)
+    assert days() == 90
+    activate(south, renewed["south"], fingerprint=coordinator.fingerprint)
+    assert days() == 200
+    assert (startup / "client.key").read_bytes() == key
+    assert (south.kit / "local" / "cipherdag.json").read_bytes() == about
+    shorter = coordinator.approve([south.path / "south.request"], valid_days=9)
+    activate(south, shorter["south"], fingerprint=coordinator.fingerprint)
+    assert days() == 200
 
 
 def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):

@@ -7,11 +7,13 @@ from dataclasses import fields, replace
 
 import adversary
 import hospital_folders
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.algorithms.fedpc import FedPC
+from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
 from cipherdag.errors import (
     CohortError,
     PolicyRefusedError,
@@ -57,6 +59,8 @@ def set_policy(hospitals, name, **changes):
         min_sites=st.integers(2, 99),
         tolerated_colluders=st.integers(0, 9),
         allow_dropouts=st.booleans(),
+        approve_cohorts=st.sampled_from(["automatic", "manual"]),
+        min_cohort_difference=st.integers(0, 100),
         max_values=st.integers(0, 2**53),
         approve_runs=st.sampled_from(["automatic", "manual"]),
     )
@@ -238,6 +242,25 @@ def test_tests_are_counted_over_runs_of_one_day_and_forgotten_on_the_next(tmp_pa
     path.write_text("gone")
     with pytest.raises(SiteNotReadyError):
         TestBudget(policy, path, clock=lambda: days[-1]).spend(1)
+
+
+def test_the_same_invite_sent_again_does_not_count_the_run_s_tests_from_zero(hospitals):
+    set_policy(hospitals, "hospital-1", max_tests=15)
+    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
+    engine = adversary.RecordingEngine(handlers)
+    session = hospitals.session(handlers, engine=engine)
+    session.open()
+    full = Skeleton.from_matrix(~np.eye(5, dtype=bool))
+    questions = [
+        EdgeVotes(skeleton=full, layer=0, test=CITestSpec(alpha=0.01, min_rows_per_cell=rows))
+        for rows in (5.0, 6.0)
+    ]
+    session.ask(questions[0])
+    for operation, site, message in list(engine.sent):
+        if operation == "invite":
+            handlers[site](operation, message)
+    with pytest.raises(PolicyRefusedError, match="max_tests of"):
+        session.ask(questions[1])
 
 
 # approval by a person

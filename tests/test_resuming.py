@@ -10,10 +10,15 @@ from pathlib import Path
 import hospital_folders
 import pytest
 from adversary import RecordingEngine
+from click.testing import CliRunner
 
 from cipherdag.algorithms.fedpc import FedPC
+from cipherdag.cli import cli
+from cipherdag.connected import ConnectedFederation
+from cipherdag.coordinating import CoordinatorFolder
 from cipherdag.errors import (
     OutputError,
+    ParameterError,
     ReplayError,
     SessionLostError,
     SiteNotReadyError,
@@ -24,6 +29,7 @@ from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, Refusal, content_digest, decode, encode, read_envelope
+from cipherdag.started_run import StartedRun
 from cipherdag.terminal import dropout_lines
 
 FOUR = tuple(f"hospital-{k}" for k in range(4))
@@ -350,3 +356,65 @@ def test_a_caller_that_asks_again_waits_for_the_answer_under_way(hospitals):
             thread.join(30)
     assert len(replies) == 2
     assert replies[0] == replies[1]
+
+
+# the run's folder and the commands
+
+
+def started(folder, **changes):
+    about = {"algorithm": "fedpc", "parameters": {"alpha": 0.05}, "protection": "masking",
+             "seed": 0, "source": {}}  # fmt: skip
+    StartedRun(**(about | changes)).write(folder)
+    return StartedRun.read(folder)
+
+
+def test_a_started_run_reads_back_as_the_algorithm_it_began_with(tmp_path):
+    assert started(tmp_path).make_algorithm() == FedPC(alpha=0.05)
+    assert (tmp_path / "started.json").stat().st_mode & 0o777 == 0o600
+    for wrong in (
+        {"algorithm": "magic"},
+        {"parameters": {"beta": 1}},
+        {"parameters": {"alpha": 7}},
+    ):
+        with pytest.raises(OutputError, match="does not know"):
+            started(tmp_path, **wrong).make_algorithm()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"algorithm": "fedpc"}', b"\xff"])
+def test_a_folder_that_is_no_run_s_is_named(tmp_path, content):
+    if content is not None:
+        (tmp_path / "started.json").write_bytes(content)
+    with pytest.raises(OutputError, match="not the folder of a run"):
+        StartedRun.read(tmp_path)
+
+
+def test_a_run_that_has_ended_is_not_resumed(tmp_path):
+    started(tmp_path)
+    (tmp_path / "result.signed.json").write_text("{}")
+    with pytest.raises(OutputError, match="has ended"):
+        ConnectedFederation(CoordinatorFolder(tmp_path)).resume(tmp_path)
+
+
+@pytest.mark.parametrize("command", [["run"], ["coordinator", "run"]])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "name an algorithm"),
+        (["--resume", "x", "fedpc", "file.csv"], "name none"),
+        (["--json", "fedpc", "file.csv"], "stand after its name"),
+    ],
+)
+def test_resume_takes_the_place_of_an_algorithm(command, options, said):
+    done = CliRunner().invoke(cli, [*command, *options])
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+@pytest.mark.parametrize("command", [["run"], ["coordinator", "run"]])
+def test_resume_names_a_folder_under_runs(command, tmp_path):
+    with pytest.raises(ParameterError, match="not under runs"):
+        cli([*command, "--resume", str(tmp_path)], standalone_mode=False)
+    folder = tmp_path / "runs" / "one"
+    folder.mkdir(parents=True)
+    with pytest.raises(OutputError, match="not the folder of a run"):
+        cli([*command, "--resume", str(folder)], standalone_mode=False)

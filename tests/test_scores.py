@@ -17,6 +17,7 @@ from cipherdag.algorithms.dags import (
     ancestors,
     dag_of,
     extensions,
+    extensions_by_class,
     matrix_of,
     members,
     submasks,
@@ -148,6 +149,18 @@ def test_dags_as_masks(seed):
     free = [(u, v) for u, v in np.argwhere(~reach.T & ~matrix).tolist() if u != v]
     grown = [np.argwhere(matrix_of(g) & ~matrix).tolist() for g in extensions(dag)]
     assert sorted(grown) == sorted([[u, v]] for u, v in free)
+
+
+@given(seed=seeds)
+def test_extensions_share_a_key_where_they_are_markov_equivalent(seed):
+    matrix, rng = small_dag(seed, largest=7)
+    patterns = {}
+    for base in (dag_of(matrix), dag_of(random_dag(len(matrix), 1.0, rng))):
+        found = list(extensions_by_class(base))
+        assert [dag for dag, _ in found] == list(extensions(base))
+        for dag, key in found:
+            assert patterns.setdefault(key, pattern_of(dag)) == pattern_of(dag)
+    assert len(set(patterns.values())) == len(patterns)
 
 
 def test_a_directed_cycle_has_no_order():

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 BoolMatrix = NDArray[np.bool_]
 Dag = tuple[int, ...]
 Family = tuple[int, int]
+ClassKey = tuple[int, int]
 
 
 def empty_dag(n_variables: int) -> Dag:
@@ -87,6 +88,37 @@ def extensions(dag: Dag) -> Iterator[Dag]:
         for u in range(len(dag)):
             if u != v and not parents >> u & 1 and not above[u] >> v & 1:
                 yield (*dag[:v], parents | 1 << u, *dag[v + 1 :])
+
+
+def extensions_by_class(dag: Dag) -> Iterator[tuple[Dag, ClassKey]]:
+    """Every extension with its skeleton and unshielded colliders, as bit masks.
+
+    Graphs with equal keys are Markov equivalent and the others are not (Verma and Pearl, 1990).
+    """
+    p = len(dag)
+    children = [mask_of(v for v in range(p) if dag[v] >> u & 1) for u in range(p)]
+    beside = [parents | children[v] for v, parents in enumerate(dag)]
+    skeleton = sum(_pair(u, v, p) for v, parents in enumerate(dag) for u in members(parents))
+    colliders = 0
+    for v, parents in enumerate(dag):
+        for u in members(parents):
+            apart = parents & ~beside[u] & ~((2 << u) - 1)
+            colliders |= sum(_pair(u, w, p) << v * p * p for w in members(apart))
+    for other in extensions(dag):
+        v = next(v for v in range(p) if other[v] != dag[v])
+        u = (other[v] ^ dag[v]).bit_length() - 1
+        edge = _pair(u, v, p)
+        after = colliders
+        for x in members(children[u] & children[v]):
+            after &= ~(edge << x * p * p)
+        for w in members(dag[v] & ~beside[u]):
+            after |= _pair(u, w, p) << v * p * p
+        yield other, (skeleton | edge, after)
+
+
+def _pair(u: int, v: int, p: int) -> int:
+    """The bit of an unordered pair."""
+    return 1 << (u * p + v if u < v else v * p + u)
 
 
 def topological(dag: Dag) -> list[int]:

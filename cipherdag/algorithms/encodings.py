@@ -37,7 +37,8 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         name: ``auto`` lets the schema decide at the site: G2 for discrete, Fisher-z for continuous
             columns; ``by-type`` also takes both kinds together, by Fisher-z with the two
             categories of a discrete column as 0 and 1 (the point-biserial correlation);
-            ``likelihood-ratio`` tests nested linear or logistic regressions on the same columns.
+            ``likelihood-ratio`` tests nested linear or logistic regressions on the same columns;
+            ``regression`` takes any columns, with multinomial regressions where it must.
         dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
         min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
         constant: A variable with one value only at a site counts there as ``independent`` of all
@@ -45,7 +46,9 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     alpha: float
-    name: Literal["auto", "g2", "pearson", "fisherz", "by-type", "likelihood-ratio"] = "auto"
+    name: Literal[
+        "auto", "g2", "pearson", "fisherz", "by-type", "likelihood-ratio", "regression"
+    ] = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
     min_rows_per_cell: float = 5.0
     constant: Literal["independent", "untestable"] = "independent"

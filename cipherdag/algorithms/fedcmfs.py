@@ -93,9 +93,12 @@ class FedCMFS:
         max_rows: Declared bound of a site's rows.
 
     Leaks:
-        The coordinator learns, for every triplet asked, the weighted p-value and the rows behind
-        it summed over sites, and the weighted strength of the pairs. The site sizes stay hidden,
-        their sum does not. Sites learn which triplets are asked, hence each label's candidates.
+        The coordinator learns which positions are labels and, for every triplet asked, the weighted
+        p-value and the rows behind it summed over sites, and the weighted strength of the pairs.
+        Where every site can do every test, the rows are the same total each time and say nothing
+        of a site's size. Where some cannot, totals differ, and their differences are the rows of
+        the sites that could not: of one site, if it was one. Sites learn which triplets are asked,
+        hence each label's candidates.
     """
 
     alpha: float = 0.05

@@ -9,20 +9,24 @@ yields questions and receives sums; the sites' half is ``sites.compute.skeleton`
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.evidence import EvidenceKind, open_evidence
+from cipherdag.algorithms.knowledge import Constraints, Knowledge
 from cipherdag.algorithms.orientation import (
     meek,
     meek_in_code_order,
     orient_colliders,
     unshielded_pairs,
 )
+from cipherdag.algorithms.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.pooling import MAX_CELLS
 from cipherdag.algorithms.questions import (
     MAX_GRID_BITS,
     BestIndexPrecedes,
@@ -37,6 +41,7 @@ from cipherdag.algorithms.questions import (
     Skeleton,
     pack_integers,
 )
+from cipherdag.algorithms.testing import MAX_ROWS_LIMIT
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.comparison import secure_max, secure_min
 
@@ -70,6 +75,7 @@ class FedPCOutcome:
             found one.
         support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
         layers: Edges left after each layer.
+        tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
         votes: The votes of each layer.
     """
 
@@ -78,6 +84,7 @@ class FedPCOutcome:
     separators: dict[tuple[int, int], frozenset[int] | None]
     support: dict[tuple[int, int], float]
     layers: tuple[int, ...]
+    tests: dict[str, int] = field(default_factory=dict)
     votes: tuple[LayerVotes, ...] = ()
 
 
@@ -87,23 +94,36 @@ class FedPC:
 
     Attributes:
         alpha: Significance level of every test.
+        evidence: What decides a test: the sites' ``vote`` (the paper), or one test over all sites
+            of a kind that `cipherdag.algorithms.evidence` lists; the coordinator then runs
+            PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
-            maximum (the paper); ``mean``: highest mean p, weighted by rows; ``vote``: most votes
-            (both the paper's future work).
+            maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
+            by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
+            other evidence than ``vote``: the highest p of the round that separated the pair, for
+            which nothing more is asked.
         reference: ``paper``: order-independent layers, strictly more than ``vote_share`` of the
             sites, candidates from ne(x) or ne(z), no set found means no collider. ``code``: the
             original program: edits as it goes, at least round(vote_share N) votes, candidates from
             ne(x) and ne(z) together, no set found means a collider.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
-        test: CI test by name; ``auto`` follows the schema.
+        test: CI test by name; ``auto`` follows the schema. ``regression`` takes any mixture of
+            columns.
         dof: Degrees of freedom of the table tests.
         collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
             ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
             ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
+        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
+            back to ``statistic`` (see `FedPCOutcome.tests`).
+        max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
+        knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
+            with other evidence than ``vote``, neither is one that must, nor is conditioned on what
+            can be no parent of either.
 
     Leaks:
+        With other evidence than ``vote``: what that evidence says of every test asked. Else:
         The coordinator learns, per layer, how many sites keep each edge; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
         mean p of every candidate and the rows behind it; with ``vote`` the votes of every
@@ -111,14 +131,18 @@ class FedPC:
     """
 
     alpha: float = 0.01
-    sepset: Literal["max", "mean", "vote"] = "max"
+    evidence: EvidenceKind = "vote"
+    sepset: Literal["max", "mean", "vote", "search"] = "max"
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = 3
     vote_share: float = 0.3
-    test: Literal["auto", "g2", "pearson", "fisherz"] = "auto"
+    test: Literal["auto", "g2", "pearson", "fisherz", "regression"] = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = 20
+    max_cells: int = 4096
+    max_rows: int = 1 << 20
+    knowledge: Knowledge | None = None
 
     def __post_init__(self) -> None:
         _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
@@ -128,9 +152,28 @@ class FedPC:
             self.max_cond_size is None or self.max_cond_size >= 0,
             "max_cond_size must not be negative",
         )
-        _require(self.sepset in ("max", "mean", "vote"), "sepset must be max, mean or vote")
+        kinds = get_args(EvidenceKind)
+        _require(self.evidence in kinds, f"evidence must be one of {', '.join(kinds)}")
+        choices = ("max", "mean", "vote") if self.evidence == "vote" else ("max", "search")
+        _require(
+            self.sepset in choices,
+            f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
+        )
         _require(self.reference in ("paper", "code"), "reference must be paper or code")
-        _require(self.test in ("auto", "g2", "pearson", "fisherz"), f"no test named {self.test!r}")
+        _require(
+            self.evidence == "vote" or self.reference == "paper",
+            "reference code is the original program, whose evidence is the vote",
+        )
+        _require(
+            self.knowledge is None or self.reference == "paper",
+            "reference code is the original program, which takes no knowledge",
+        )
+        _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
+        _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
+        _require(
+            self.test in ("auto", "g2", "pearson", "fisherz", "regression"),
+            f"no test named {self.test!r}",
+        )
         _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
         _require(
             self.collider_conflicts in ("auto", "strongest", "keep", "overwrite"),
@@ -142,21 +185,31 @@ class FedPC:
         """Name of the algorithm in questions, policies and results."""
         return "fedpc"
 
-    def ask(self, n_variables: int, n_sites: int) -> Asking:
+    def ask(self, n_variables: int, n_sites: int, names: Sequence[str] = ()) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
 
         Args:
             n_variables: Number of aligned variables, p.
             n_sites: Size of the cohort, N.
+            names: The variables in the order of their positions, for `knowledge`.
+
+        Raises:
+            ParameterError: The knowledge contradicts itself or names other variables.
 
         Returns:
             The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
-            number of candidates) / 4, else one per 250,000 candidates.
+            number of candidates) / 4, else one per 250,000 candidates. With other evidence than
+            ``vote``: those of `open_evidence`, `stable_skeleton` and `strongest_separators`.
 
         Leaks:
             See the class.
         """
-        skeleton, layers, votes = yield from self._skeleton(n_variables, n_sites)
+        known = Constraints.none(n_variables)
+        if self.knowledge is not None:
+            known = self.knowledge.over(names)
+        if self.evidence != "vote":
+            return (yield from self._ask_evidence(n_variables, known))
+        skeleton, layers, votes = yield from self._skeleton(known, n_sites)
         search = self._search(skeleton)
         choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
         index, support = yield from choose[self.sepset](search)
@@ -169,20 +222,48 @@ class FedPC:
         strengths = {pair: float(support[group]) for group, pair in enumerate(pairs)}
         return FedPCOutcome(
             skeleton=skeleton,
-            arcs=self._orient(skeleton, separators, strengths),
+            arcs=self._orient(skeleton, separators, strengths, known),
             separators=separators,
             support=strengths,
             layers=layers,
             votes=votes,
         )
 
+    def _ask_evidence(self, n_variables: int, known: Constraints) -> Asking:
+        """PC-stable on one test over all sites."""
+        source = yield from open_evidence(
+            self.evidence,
+            self._spec,
+            n_variables=n_variables,
+            max_cells=self.max_cells,
+            max_rows=self.max_rows,
+        )
+        found = yield from stable_skeleton(
+            source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
+        )
+        search = self._search(found.skeleton)
+        chosen = found.separations
+        if self.sepset == "max":
+            chosen = yield from strongest_separators(source, search)
+        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+        separators = {pair: chosen.sets.get(pair) for pair in pairs}
+        support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        return FedPCOutcome(
+            skeleton=found.skeleton,
+            arcs=self._orient(found.skeleton, separators, support, known),
+            separators=separators,
+            support=support,
+            layers=found.layers,
+            tests=dict(source.tally),
+        )
+
     def _skeleton(
-        self, n_variables: int, n_sites: int
+        self, known: Constraints, n_sites: int
     ) -> Generator[
         Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
     ]:
         """FedSkele (section 3.2.1)."""
-        kept = ~np.eye(n_variables, dtype=bool)
+        kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
         edges_left: list[int] = []
         cast: list[LayerVotes] = []
         order: Literal["stable", "sequential"] = (
@@ -194,7 +275,8 @@ class FedPC:
             votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
             edges = packed.edges()
             cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64)))
-            dropped = edges[votes < self._votes_needed(n_sites)]
+            free = ~known.joined[edges[:, 0], edges[:, 1]]
+            dropped = edges[free & (votes < self._votes_needed(n_sites))]
             kept[dropped[:, 0], dropped[:, 1]] = False
             kept[dropped[:, 1], dropped[:, 0]] = False
             edges_left.append(packed.n_edges - len(dropped))
@@ -286,8 +368,9 @@ class FedPC:
         skeleton: BoolMatrix,
         separators: dict[tuple[int, int], frozenset[int] | None],
         support: dict[tuple[int, int], float],
+        constraints: Constraints,
     ) -> BoolMatrix:
-        """Colliders (phase 4), then Meek's rules (phase 5)."""
+        """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
         code = self.reference == "code"
         conflicts = self.collider_conflicts
         if conflicts == "auto":
@@ -296,8 +379,16 @@ class FedPC:
             pair: frozenset[int]() if code and chosen is None else chosen
             for pair, chosen in separators.items()
         }
-        arcs = orient_colliders(skeleton, known, conflicts=conflicts, strength=support)
-        return meek_in_code_order(arcs) if code else meek(arcs)
+        arcs = orient_colliders(
+            skeleton,
+            known,
+            conflicts=conflicts,
+            strength=support,
+            known=constraints.directed(skeleton),
+        )
+        if code:
+            return meek_in_code_order(arcs)
+        return meek(arcs, rules=(1, 2, 3) if self.knowledge is None else (1, 2, 3, 4))
 
 
 def _require(condition: bool, message: str) -> None:

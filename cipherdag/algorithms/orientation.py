@@ -75,6 +75,7 @@ def orient_colliders(
     *,
     conflicts: Conflicts = "keep",
     strength: Mapping[tuple[int, int], float] | None = None,
+    known: BoolMatrix | None = None,
 ) -> BoolMatrix:
     """Direct x -> y <- z for every unshielded triple x - y - z whose separating set lacks y.
 
@@ -90,6 +91,7 @@ def orient_colliders(
             turn one is skipped whole. ``strongest``: as ``keep``, but triples come in descending
             strength; ties in visit order.
         strength: Strength of every unshielded pair, for ``strongest``.
+        known: The skeleton with directions known before, shape (p, p), which no triple turns.
 
     Returns:
         The partially directed graph, shape (p, p).
@@ -106,8 +108,11 @@ def orient_colliders(
         triples.sort(key=lambda triple: -_strength(strength, triple))
     elif conflicts not in ("overwrite", "keep"):
         raise ParameterError(f"conflicts must be overwrite, keep or strongest, not {conflicts!r}")
+    if known is not None:
+        arcs &= known
     for x, y, z in triples:
-        if conflicts == "overwrite" or (arcs[x, y] and arcs[z, y]):
+        allowed = known is None or (known[x, y] and known[z, y])
+        if allowed and (conflicts == "overwrite" or (arcs[x, y] and arcs[z, y])):
             arcs[x, y] = arcs[z, y] = True
             arcs[y, x] = arcs[y, z] = False
     return arcs

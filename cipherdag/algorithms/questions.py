@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.beliefs import LocalBeliefs
+from cipherdag.algorithms.combining import CombinedEvidence
 from cipherdag.algorithms.encodings import (
     MAX_VARIABLES,
     BoolMatrix,
@@ -29,6 +30,8 @@ from cipherdag.algorithms.encodings import (
     subsets,
     unpack_integers,
 )
+from cipherdag.algorithms.pooling import PooledQuestion
+from cipherdag.algorithms.regressions import RegressionSteps
 from cipherdag.algorithms.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.algorithms.testing import WeightedEvidence
 
@@ -41,6 +44,7 @@ __all__ = [
     "CITestSpec",
     "CandidateScores",
     "Candidates",
+    "CombinedEvidence",
     "EdgeVotes",
     "Encoding",
     "FamilyRegretExceeds",
@@ -49,7 +53,9 @@ __all__ = [
     "GraphRegretExceeds",
     "IndexArray",
     "LocalBeliefs",
+    "PooledQuestion",
     "Question",
+    "RegressionSteps",
     "SeparatorSearch",
     "SingleQuestion",
     "Skeleton",
@@ -361,6 +367,9 @@ SingleQuestion = (
     | BestIndexPrecedes
     | CandidateScores
     | WeightedEvidence
+    | CombinedEvidence
+    | PooledQuestion
+    | RegressionSteps
     | GraphRegretExceeds
     | FamilyRegretExceeds
     | FamilyRegrets

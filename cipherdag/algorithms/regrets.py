@@ -44,10 +44,17 @@ class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
         learner: ``ges``: greedy equivalence search; ``hill-climbing``: over DAGs; ``exact``:
             dynamic programming, for at most 10 variables.
+        noise: Standard deviation in nats of Gaussian noise that every site adds to the regret of a
+            graph, once and for all; 0 for none. See `noise.guarantee`.
     """
 
     score: Literal["bic", "mdl"] = "bic"
     learner: Learner = "ges"
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.noise < float(1 << MAX_REGRET_BITS):
+            raise ValueError("noise must not be negative, and below the bound of a regret")
 
 
 def largest_on_grid(grid_bits: int) -> int:
@@ -64,7 +71,7 @@ class GraphRegretExceeds(
         n_variables: Number of aligned variables, p.
         spec: Score and local algorithm.
         families: Packed families that the graphs are made of.
-        graphs: Packed graphs, each as its difference from the one before.
+        graphs: Packed graphs: how many families change from one to the next, then which ones.
         n_graphs: Number of graphs, K.
         thresholds: Packed whole multiples of 2**-grid_bits: m for all graphs alike, or m for each.
         grid_bits: The grid of the regrets.
@@ -206,18 +213,20 @@ def unpack_families(packed: bytes, n_variables: int) -> list[Family]:
 def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
     """Families and graphs of a `GraphRegretExceeds`."""
     places: dict[Family, int] = {}
-    flat: list[int] = []
+    counts: list[int] = []
+    changed: list[int] = []
     before: Dag = ()
     for dag in graphs:
-        changed = [
+        start = len(changed)
+        changed += [
             places.setdefault((v, own), len(places))
             for v, own in enumerate(dag)
             if not before or own != before[v]
         ]
-        flat += [len(changed), *changed]
+        counts.append(len(changed) - start)
         before = dag
     n_variables = len(graphs[0]) if graphs else 0
-    packed = np.array(flat, dtype="<u4").tobytes()
+    packed = np.array([*counts, *changed], dtype="<u4").tobytes()
     return pack_families(list(places), n_variables), packed
 
 
@@ -230,26 +239,22 @@ def pack_thresholds(thresholds: IndexArray) -> bytes:
 def _unpack_graphs(
     packed: bytes, n_graphs: int, families: list[Family], n_variables: int
 ) -> IndexArray:
-    if len(packed) % 4:
-        raise ValueError("packed graphs are not whole numbers")
-    flat = np.frombuffer(packed, dtype="<u4").astype(np.int64)
-    variable = np.array([v for v, _ in families], dtype=np.int64)
-    rows = np.empty((n_graphs, n_variables), dtype=np.int64)
-    row = np.full(n_variables, -1, dtype=np.int64)
-    start = 0
-    for number in range(n_graphs):
-        if start >= len(flat) or flat[start] > n_variables:
-            raise ValueError("a packed graph is cut off or changes more families than there are")
-        stop = start + 1 + int(flat[start])
-        changed = flat[start + 1 : stop]
-        if len(changed) != flat[start] or (changed >= len(families)).any():
-            raise ValueError("a packed graph has a family that is not listed")
-        row[variable[changed]] = changed
-        rows[number] = row
-        start = stop
-    if start != len(flat) or (n_graphs and (rows[0] < 0).any()):
-        raise ValueError("packed graphs end elsewhere, or the first one lacks a variable")
-    return rows
+    if len(packed) % 4 or len(packed) < 4 * n_graphs:
+        raise ValueError("packed graphs are not whole numbers, or are cut off")
+    numbers = np.frombuffer(packed, dtype="<u4").astype(np.int64)
+    counts, changed = numbers[:n_graphs], numbers[n_graphs:]
+    if counts.sum() != len(changed) or (changed >= len(families)).any():
+        raise ValueError("packed graphs end elsewhere, or have a family that is not listed")
+    variable = np.array([v for v, _ in families], dtype=np.int64)[changed]
+    graph = np.repeat(np.arange(n_graphs), counts)
+    rows = np.full((n_graphs, n_variables), -1, dtype=np.int64)
+    rows[graph, variable] = changed
+    if n_graphs and (rows[0] < 0).any():
+        raise ValueError("the first packed graph lacks a variable")
+    # where a graph has no entry, the one before it holds
+    latest = np.where(rows >= 0, np.arange(n_graphs)[:, None], 0)
+    np.maximum.accumulate(latest, axis=0, out=latest)
+    return rows[latest, np.arange(n_variables)]
 
 
 def _thresholds(packed: bytes, rows: int) -> IndexArray:
@@ -257,9 +262,9 @@ def _thresholds(packed: bytes, rows: int) -> IndexArray:
         raise ValueError("packed thresholds are not whole numbers")
     count = int(unpack_integers(packed[:8], (1,))[0])
     numbers = (len(packed) - 8) // 8
-    if count < 0 or numbers not in (count, count * rows):
+    if count < 1 or numbers not in (count, count * rows):
         raise ValueError("packed thresholds are neither one row nor one row per group")
-    own = unpack_integers(packed[8:], (numbers // count if count else rows, count))
+    own = unpack_integers(packed[8:], (numbers // count, count))
     return np.broadcast_to(own, (rows, count)) if len(own) == 1 else own
 
 

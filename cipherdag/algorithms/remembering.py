@@ -14,7 +14,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.questions import Bundle, FloatVector, Question, WeightedEvidence
+from cipherdag.algorithms.questions import (
+    Bundle,
+    FloatVector,
+    IndexArray,
+    Question,
+    WeightedEvidence,
+)
 from cipherdag.algorithms.testing import TripletRows, pack_triplets
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ def remember(
         The outcome of ``asking``. A round whose triplets are all known is not held; one with more
         than 2,000,000 new triplets is held in slices.
     """
-    memories: dict[int, _Memory] = {}
+    memories: dict[int, Memory] = {}
     try:
         question = next(asking)
         while True:
@@ -56,13 +62,13 @@ def remember(
 
 
 def _complete(
-    parts: list[WeightedEvidence], memories: dict[int, _Memory]
+    parts: list[WeightedEvidence], memories: dict[int, Memory]
 ) -> Generator[Question, FloatVector, FloatVector]:
     """The sums of all parts, laid out as each part's encodings say."""
     largest = max(len(part.counts) for part in parts)
     rows = [part.rows() for part in parts]
     keys = [
-        _keys(np.concatenate([own[size] for own in rows if size < len(own)]))
+        triplet_keys(np.concatenate([own[size] for own in rows if size < len(own)]))
         for size in range(largest)
     ]
     yield from _learn(parts[0], keys, memories)
@@ -83,12 +89,12 @@ def _complete(
 
 
 def _learn(
-    template: WeightedEvidence, keys: list[Keys], memories: dict[int, _Memory]
+    template: WeightedEvidence, keys: list[Keys], memories: dict[int, Memory]
 ) -> Generator[Question, FloatVector, None]:
     """Ask for the distinct triplets that are not known yet."""
     unknown = []
     for size, own in enumerate(keys):
-        memory = memories.setdefault(size, _Memory())
+        memory = memories.setdefault(size, Memory(N_SUMS))
         distinct = np.unique(own)
         unknown.append(distinct[~memory.find(distinct)[1]])
     ends = np.cumsum([0, *(len(own) for own in unknown)])
@@ -98,7 +104,7 @@ def _learn(
             own[max(start - first, 0) : max(min(stop, last) - first, 0)]
             for own, (first, last) in zip(unknown, pairwise(ends.tolist()), strict=True)
         ]
-        counts, members = pack_triplets([_rows(own, size) for size, own in enumerate(part)])
+        counts, members = pack_triplets([key_rows(own, size) for size, own in enumerate(part)])
         question = msgspec.structs.replace(template, counts=counts, members=members)
         sums = yield question
         total, marginal = sum(counts), counts[0]
@@ -111,7 +117,7 @@ def _learn(
             done += len(own)
 
 
-def _keys(rows: TripletRows) -> Keys:
+def triplet_keys(rows: TripletRows | IndexArray) -> Keys:
     """One byte string per triplet, the same whichever way round x and y or S stand."""
     pair = np.sort(rows[:, :2], axis=1)
     given = np.sort(rows[:, 2:], axis=1)
@@ -119,20 +125,25 @@ def _keys(rows: TripletRows) -> Keys:
     return ordered.view(f"S{2 * rows.shape[1]}").ravel()
 
 
-def _rows(keys: Keys, size: int) -> TripletRows:
-    """Inverse of `_keys`, shape (B, 2 + size)."""
+def key_rows(keys: Keys, size: int) -> TripletRows:
+    """Inverse of `triplet_keys`, shape (B, 2 + size)."""
     return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, 2 + size)
 
 
-class _Memory:
-    """Sums by triplet: sorted runs that are merged as they grow, for one size of S."""
+class Memory:
+    """Numbers by triplet: sorted runs that are merged as they grow, for one size of S.
 
-    def __init__(self) -> None:
+    Args:
+        columns: How many numbers every triplet has, C.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
         self._runs: list[tuple[Keys, Sums]] = []
 
     def find(self, keys: Keys) -> tuple[Sums, NDArray[np.bool_]]:
-        """Sums of every key, shape (B, 3), and whether it is known, shape (B,)."""
-        sums = np.zeros((len(keys), N_SUMS))
+        """Numbers of every key, shape (B, C), and whether it is known, shape (B,)."""
+        sums = np.zeros((len(keys), self._columns))
         known = np.zeros(len(keys), dtype=bool)
         for own, table in self._runs:
             place = np.minimum(np.searchsorted(own, keys), len(own) - 1)

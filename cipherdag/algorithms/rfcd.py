@@ -7,14 +7,20 @@ coordinator learns the largest one only. The sites' half is ``sites.regrets``.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.dags import Dag, empty_dag, extensions, matrix_of
+from cipherdag.algorithms.dags import (
+    Dag,
+    empty_dag,
+    extensions,
+    extensions_by_class,
+    matrix_of,
+)
 from cipherdag.algorithms.equivalence import PHASES, Phase, allowed, applied, moves, pattern_of
 from cipherdag.algorithms.orientation import cpdag_of
 from cipherdag.algorithms.questions import FloatVector, Question
@@ -25,6 +31,7 @@ from cipherdag.errors import ParameterError
 BoolMatrix = NDArray[np.bool_]
 
 MAX_EXACT = 10
+NOISE_LIMIT = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,8 @@ class RFcdOutcome:
         regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
         curve: The smallest objective after every step of the search, the empty graph's first.
         grid: Distance of two values on the grid.
-        candidates: How many graphs were asked about.
+        candidates: How many graphs were compared; of Markov-equivalent ones under BIC one is
+            asked about.
     """
 
     dag: BoolMatrix
@@ -74,6 +82,9 @@ class RFcd:
             objective (the paper's future work).
         beam: Graphs kept by every step of the beam search, b.
         grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
+        noise: Standard deviation in nats of the Gaussian noise that every site adds to each
+            graph's regret, for discrete columns, the exact learner and the objective ``graph``;
+            0, the default, for none.
 
     Leaks:
         The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
@@ -90,6 +101,7 @@ class RFcd:
     search: Literal["beam", "ges"] = "beam"
     beam: int = 10
     grid_bits: int = 10
+    noise: float = 0.0
 
     def __post_init__(self) -> None:
         _require(self.score in ("bic", "mdl"), "score must be bic or mdl")
@@ -105,6 +117,12 @@ class RFcd:
         _require(self.beam >= 1, "beam must be at least 1")
         _require(
             0 <= self.grid_bits <= REGRET_GRID_LIMIT, f"grid_bits must be 0..{REGRET_GRID_LIMIT}"
+        )
+        _require(0.0 <= self.noise < NOISE_LIMIT, "noise must not be negative, nor endless")
+        exact = (self.score, self.learner, self.objective) == ("bic", "exact", "graph")
+        _require(
+            self.noise == 0.0 or exact,
+            'noise guarantees something for score="bic", learner="exact", objective="graph" only',
         )
 
     @property
@@ -139,7 +157,7 @@ class RFcd:
     def _run(self, n_variables: int) -> Searching:
         objective = self._objective(n_variables)
         empty = empty_dag(n_variables)
-        start = yield from objective.best([empty], keep=1, near=0, worst=None)
+        start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
         progress = _Progress([start[0].value])
         search = self._beam_search if self.search == "beam" else self._equivalence_search
         found = yield from search(objective, start[0], progress)
@@ -154,7 +172,7 @@ class RFcd:
         )
 
     def _objective(self, n_variables: int) -> Objective:
-        spec = ScoreSpec(score=self.score, learner=self.learner)
+        spec = ScoreSpec(score=self.score, learner=self.learner, noise=self.noise)
         if self.objective == "graph":
             return WorstGraphRegret(n_variables, spec, self.grid_bits)
         return SumOverFamilies(
@@ -170,7 +188,12 @@ class RFcd:
         while True:
             # a graph asked before is in the beam already, or was worse than what is in it now
             fresh = [own.dag for own in beam if own.dag not in extended]
-            new = dict.fromkeys(g for dag in fresh for g in extensions(dag) if g not in asked)
+            new = {
+                other: mark
+                for dag in fresh
+                for other, mark in self._extensions(dag)
+                if other not in asked
+            }
             extended.update(fresh)
             if not new:
                 return beam[0]
@@ -178,13 +201,22 @@ class RFcd:
             progress.candidates += len(new)
             full = len(beam) >= self.beam
             found = yield from objective.best(
-                list(new),
+                new,
                 keep=self.beam,
                 near=beam[0].value,
                 worst=beam[-1].value if full else None,
             )
             beam = sorted([*beam, *found], key=lambda own: own.rank)[: self.beam]
             progress.curve.append(beam[0].value)
+
+    def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
+        """Extensions with a mark that those of one objective share.
+
+        BIC is the same for Markov-equivalent graphs, so one of each class is asked about.
+        """
+        if self.score == "bic" and self.objective == "graph" and self.noise == 0.0:
+            return extensions_by_class(dag)
+        return ((other, other) for other in extensions(dag))
 
     def _equivalence_search(
         self, objective: Objective, start: Valued, progress: _Progress
@@ -205,12 +237,12 @@ class RFcd:
         return current
 
 
-def _neighbouring(dag: Dag, phase: Phase) -> list[Dag]:
-    """One DAG of every class that a move of this phase leads to."""
+def _neighbouring(dag: Dag, phase: Phase) -> dict[Dag, Dag]:
+    """One DAG, as its own mark, of every class that a move of this phase leads to."""
     pattern = pattern_of(dag)
     reached = (applied(pattern, move) for move in moves(pattern, phase) if allowed(pattern, move))
     classes = {pattern_of(other): other for other in reached if other is not None}
-    return list(classes.values())
+    return {other: other for other in classes.values()}
 
 
 def _require(condition: bool, message: str) -> None:

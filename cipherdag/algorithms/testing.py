@@ -62,17 +62,7 @@ class WeightedEvidence(
             raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
         if not 2 <= self.max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
             raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
-        if len(self.counts) >= self.n_variables or min(self.counts, default=0) < 0:
-            raise ValueError("counts must not be negative, nor S larger than the study")
-        width = sum(count * (2 + size) for size, count in enumerate(self.counts))
-        if len(self.members) != 2 * width:
-            raise ValueError("the packed triplets do not have the length that counts implies")
-        for rows in self.rows():
-            if rows.size and int(rows.max()) >= self.n_variables:
-                raise ValueError("a position lies beyond n_variables")
-            ordered = np.sort(rows, axis=1)
-            if (ordered[:, 1:] == ordered[:, :-1]).any():
-                raise ValueError("a triplet names one variable twice")
+        check_triplets(self.counts, self.members, self.n_variables)
 
     @property
     def label(self) -> str:
@@ -100,14 +90,32 @@ class WeightedEvidence(
 
     def rows(self) -> list[TripletRows]:
         """The triplets by size of S: row (x, y, s1, ..., sl) of an array of shape (B_l, 2 + l)."""
-        blocks, start = [], 0
-        for size, count in enumerate(self.counts):
-            block = np.frombuffer(
-                self.members, dtype="<u2", count=count * (2 + size), offset=2 * start
-            )
-            blocks.append(block.astype(np.uint16, copy=False).reshape(count, 2 + size))
-            start += count * (2 + size)
-        return blocks
+        return triplet_rows(self.counts, self.members)
+
+
+def check_triplets(counts: tuple[int, ...], members: bytes, n_variables: int) -> None:
+    """Raise ValueError unless these are packed triplets of distinct positions."""
+    if len(counts) >= n_variables or min(counts, default=0) < 0:
+        raise ValueError("counts must not be negative, nor S larger than the study")
+    width = sum(count * (2 + size) for size, count in enumerate(counts))
+    if len(members) != 2 * width:
+        raise ValueError("the packed triplets do not have the length that counts implies")
+    for rows in triplet_rows(counts, members):
+        if rows.size and int(rows.max()) >= n_variables:
+            raise ValueError("a position lies beyond n_variables")
+        ordered = np.sort(rows, axis=1)
+        if (ordered[:, 1:] == ordered[:, :-1]).any():
+            raise ValueError("a triplet names one variable twice")
+
+
+def triplet_rows(counts: tuple[int, ...], members: bytes) -> list[TripletRows]:
+    """Packed triplets by size of S: row (x, y, s1, ..., sl) of an array of shape (B_l, 2 + l)."""
+    blocks, start = [], 0
+    for size, count in enumerate(counts):
+        block = np.frombuffer(members, dtype="<u2", count=count * (2 + size), offset=2 * start)
+        blocks.append(block.astype(np.uint16, copy=False).reshape(count, 2 + size))
+        start += count * (2 + size)
+    return blocks
 
 
 def pack_triplets(blocks: Sequence[TripletRows]) -> tuple[tuple[int, ...], bytes]:

@@ -15,7 +15,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,11 +55,13 @@ Found = Generator[Question, FloatVector, list[Valued]]
 class Objective(Protocol):
     """Finds the best of some graphs."""
 
-    def best(self, graphs: Sequence[Dag], *, keep: int, near: int, worst: int | None) -> Found:
+    def best(
+        self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
+    ) -> Found:
         """The ``keep`` best graphs, best first.
 
         Args:
-            graphs: Candidates, all different.
+            graphs: Candidates, and a mark of each; candidates of one mark have one objective.
             keep: How many are wanted.
             near: An objective that the best ones are expected close to.
             worst: Graphs with a larger objective are of no interest; None for no limit.
@@ -75,22 +77,30 @@ class WorstGraphRegret:
     spec: ScoreSpec
     grid_bits: int
 
-    def best(self, graphs: Sequence[Dag], *, keep: int, near: int, worst: int | None) -> Found:
-        """As `Objective.best`; one secure search over all graphs."""
+    def best(
+        self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
+    ) -> Found:
+        """As `Objective.best`; one secure search over one graph of every mark."""
         if not graphs:
             return []
         limit = largest_on_grid(self.grid_bits)
+        alike: dict[Hashable, list[Dag]] = {}
+        for dag, mark in graphs.items():
+            alike.setdefault(mark, []).append(dag)
+        groups = list(alike.values())
         places, values = yield from secure_lowest(
-            lambda asked, t: self._question([graphs[k] for k in asked.tolist()], t),
-            len(graphs),
+            lambda asked, t: self._question([groups[k][0] for k in asked.tolist()], t),
+            len(groups),
+            sizes=np.array([len(own) for own in groups], dtype=np.int64),
             lowest=-limit,
             highest=limit if worst is None else worst,
             near=near,
             keep=keep,
         )
         found = [
-            Valued(value, graphs[place])
+            Valued(value, dag)
             for place, value in zip(places.tolist(), values.tolist(), strict=True)
+            for dag in groups[place]
         ]
         return sorted(found, key=lambda own: own.rank)[:keep]
 
@@ -126,7 +136,9 @@ class SumOverFamilies:
         self._worst_case = worst_case
         self._known: dict[Family, int] = {}
 
-    def best(self, graphs: Sequence[Dag], *, keep: int, near: int, worst: int | None) -> Found:
+    def best(
+        self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
+    ) -> Found:
         """As `Objective.best`; asks for the families that are not known yet."""
         del near
         asked = dict.fromkeys(family for dag in graphs for family in enumerate(dag))

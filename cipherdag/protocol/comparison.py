@@ -23,6 +23,8 @@ from cipherdag.algorithms.questions import FloatVector, IndexArray, Question
 BoolVector = NDArray[np.bool_]
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]
+MOST_THRESHOLDS = 4095  # of one group in one round
+
 Asked = TypeVar("Asked", bound=Question)
 
 
@@ -99,7 +101,8 @@ def secure_lowest(
     highest: int,
     near: int,
     keep: int,
-    words: int = 1 << 15,
+    sizes: IndexArray | None = None,
+    words: int = 1 << 14,
 ) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
     """The groups with the ``keep`` smallest maxima over sites, and these maxima.
 
@@ -114,6 +117,7 @@ def secure_lowest(
         highest: Largest value of interest; a group whose maximum is larger is dropped.
         near: Where the smallest maxima are expected; the first thresholds lie close to it.
         keep: How many groups are wanted; those that tie with the last of them come on top.
+        sizes: How many each group counts for, shape (K,); 1 by default.
         words: About how many words a round may take; at least 4 thresholds a group are asked.
 
     Returns:
@@ -127,13 +131,15 @@ def secure_lowest(
     low = np.full(n_groups, lowest, dtype=np.int64)
     high = np.full(n_groups, highest, dtype=np.int64)
     alive = np.ones(n_groups, dtype=np.bool_)
+    counts = np.ones(n_groups, dtype=np.int64) if sizes is None else sizes
     first = True
     while (asked := np.flatnonzero(alive & ((low < high) | first))).size:
-        count = min(1023, max(4, words // asked.size))
+        count = min(MOST_THRESHOLDS, max(4, words // asked.size))
         if first:
             thresholds = _around(lowest, highest, near, count)[None]
         else:
-            thresholds = _thresholds(low[asked], high[asked], count + 1)
+            arity = _arity(int((high[asked] - low[asked]).max()) + 1, count + 1)
+            thresholds = _thresholds(low[asked], high[asked], arity)
         answers = yield from secure_any(ask(asked, thresholds))
         exceeded = answers.reshape(asked.size, -1).sum(axis=1)
         cuts = np.broadcast_to(thresholds, (asked.size, thresholds.shape[1]))
@@ -144,11 +150,28 @@ def secure_lowest(
             alive = exceeded < thresholds.shape[1]
             exceeded = np.minimum(exceeded, thresholds.shape[1] - 1)
         low[asked], high[asked] = bounds[rows, exceeded] + 1, bounds[rows, exceeded + 1]
-        if alive.sum() > keep:
-            alive &= low <= np.partition(high[alive], keep - 1)[keep - 1]
+        alive &= low <= _enough(high[alive], counts[alive], keep)
         first = False
     kept = np.flatnonzero(alive)
     return kept, low[kept]
+
+
+def _arity(values: int, most: int) -> int:
+    """The fewest parts that resolve so many values in as many rounds as ``most`` parts need."""
+    rounds = 1
+    while most**rounds < values:
+        rounds += 1
+    arity = max(2, int(values ** (1.0 / rounds)))
+    while arity**rounds < values:
+        arity += 1
+    return arity
+
+
+def _enough(high: IndexArray, counts: IndexArray, keep: int) -> int:
+    """The smallest bound that ``keep`` are known not to exceed; any where there are fewer."""
+    order = np.argsort(high, kind="stable")
+    place = int(np.searchsorted(np.cumsum(counts[order]), keep))
+    return int(high[order[place]]) if place < len(order) else np.iinfo(np.int64).max
 
 
 def _around(lowest: int, highest: int, near: int, count: int) -> IndexArray:

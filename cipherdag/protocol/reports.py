@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - the journal reads these fields' types
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.questions import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +46,14 @@ class RoundReport:
     n_cohort: int
     aggregate: str
     left: tuple[DropOut, ...] = ()
+
+
+@runtime_checkable
+class Watcher(Protocol):
+    """A progress callback that also wants to know when a round begins."""
+
+    def __call__(self, report: RoundReport) -> None:
+        """A round is finished."""
+
+    def asked(self, number: int, question: Question) -> None:
+        """A round begins: its number and what every site is asked."""

@@ -54,7 +54,7 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.opening import Opening
-from cipherdag.protocol.reports import DropOut, RoundReport
+from cipherdag.protocol.reports import DropOut, RoundReport, Watcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -78,7 +78,7 @@ class Session:
         algorithm: Name of the algorithm, which policies refer to.
         colluders: Sites that may collude with the coordinator without learning more than sums.
         timeout_s: Seconds to wait for the slowest site.
-        progress: Called after every round.
+        progress: Called after every round; a `Watcher` also before.
         journal: Where the session is written down, and taken up again if it is not empty.
     """
 
@@ -215,6 +215,8 @@ class Session:
         if stored is not None:
             return stored
         started, before = time.perf_counter(), self._courier.bytes_received
+        if isinstance(self._progress, Watcher):
+            self._progress.asked(self._number + 1, question)
         values: FloatVector | None = None
         while values is None:
             values = self._attempt(question)

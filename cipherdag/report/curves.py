@@ -67,7 +67,8 @@ class Curves:
     @property
     def x_ticks(self) -> tuple[Tick, ...]:
         """Numbers along the horizontal axis."""
-        return tuple(Tick(self._x(value), value) for value in _ticks(*self._x_range))
+        whole = all(x.is_integer() for x, _ in self._points)
+        return tuple(Tick(self._x(value), value) for value in _ticks(*self._x_range, whole=whole))
 
     @property
     def y_ticks(self) -> tuple[Tick, ...]:
@@ -115,10 +116,11 @@ def _range(values: list[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two others, about five of them."""
-    raw = (high - low) / TICKS
+def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+    """Round numbers between two others, about five of them; whole numbers if asked for."""
+    raw = max(1.0, (high - low) / TICKS) if whole else (high - low) / TICKS
     size = 10.0 ** math.floor(math.log10(raw))
-    step = next(size * factor for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if size * factor >= raw)
+    factors = (1.0, 2.0, 5.0, 10.0) if whole else (1.0, 2.0, 2.5, 5.0, 10.0)
+    step = next(size * factor for factor in factors if size * factor >= raw)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [float(f"{k * step:.12g}") for k in range(first, last + 1)]

@@ -14,19 +14,46 @@ if TYPE_CHECKING:
 
 FEWEST_SITES = 3
 
-# by algorithm, then by the parameter `sepset` where the algorithm has it
+# by algorithm, then by the value of a parameter; the empty one always holds
 LEARNT = {
     "fedpc": {
-        "": "For every layer, how many sites keep each edge.",
-        "max": "For every pair with a common neighbour, the highest p-value at any site, but not "
-        "at which, and the separating set that has it.",
-        "mean": "For every candidate separating set, the mean p-value weighted by rows, and the "
-        "rows of all sites together.",
-        "vote": "For every candidate separating set, how many sites find the pair independent.",
+        "evidence=vote": "For every layer, how many sites keep each edge.",
+        "sepset=max": "For every pair with a common neighbour, the highest p-value at any site, "
+        "but not at which, and the separating set that has it.",
+        "sepset=mean": "For every candidate separating set, the mean p-value weighted by rows, and "
+        "the rows of all sites together.",
+        "sepset=vote": "For every candidate separating set, how many sites find the pair "
+        "independent.",
+    },
+    "fedpc over all sites": {
+        "evidence=statistic": "For every test, the sums of the sites' statistics and of their "
+        "degrees of freedom.",
+        "evidence=fisher": "For every test, the sum of -2 ln p over the sites, and how many did "
+        "it.",
+        "evidence=stouffer": "For every test, the sums of the sites' weighted z and of the squared "
+        "weights.",
+        "evidence=weighted_p": "For every test, the mean p-value over the sites, weighted by rows, "
+        "and the rows of all sites together.",
+        "evidence=pooled": "The contingency tables of the tests, or the moments, of all sites "
+        "together: as much as the pooled data would show of them.",
     },
     "fedcmfs": {
         "": "For every test, the mean p-value over the sites, weighted by rows, and the rows of "
         "all sites together; for every pair also the weighted mean strength.",
+    },
+    "rfcd": {
+        "objective=graph": "The largest regret over the sites of the best candidate graphs of "
+        "every step, and lower bounds of the others; not at which site.",
+        "objective=nodewise": "For every variable and candidate set of parents, the largest regret "
+        "over the sites; not at which site.",
+        "objective=sum": "For every variable and candidate set of parents, the sum of all sites' "
+        "regrets.",
+    },
+    "fedcd": {
+        "": "In every round and for every edge, the aggregated belief, and how many sites believe "
+        "in it.",
+        "aggregation=proximity": "How many sites intervened near an edge, but not which.",
+        "aggregation=naive": "The rows of all sites together.",
     },
 }
 PROTECTIONS = {
@@ -41,9 +68,12 @@ PROTECTIONS = {
 
 def learnt_sentences(result: Result | FeatureResult) -> list[str]:
     """What the opened sums told the coordinator."""
-    known = LEARNT.get(result.algorithm, {})
-    wanted = ("", str(result.parameters.get("sepset", "")))
-    said = [known[key] for key in wanted if key in known]
+    parameters = {"evidence": "vote"} | dict(result.parameters)
+    algorithm = result.algorithm
+    if algorithm == "fedpc" and parameters["evidence"] != "vote":
+        algorithm = "fedpc over all sites"
+    chosen = {f"{name}={value}" for name, value in parameters.items()} | {""}
+    said = [text for key, text in LEARNT.get(algorithm, {}).items() if key in chosen]
     return said or ["The sums that the algorithm asks for; its documentation lists them."]
 
 
@@ -56,8 +86,8 @@ def _limits(result: Result | FeatureResult, *, has_truth: bool) -> Iterator[str]
     if result.protection == "none":
         yield PROTECTIONS["none"]
     yield (
-        "An arrow is a cause only if no unmeasured variable causes both of its ends, and if all "
-        "sites have the same causal structure."
+        "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
+        "all sites have the same causal structure."
     )
     alpha, size = result.parameters.get("alpha"), result.parameters.get("max_cond_size")
     if alpha is not None:
@@ -72,7 +102,7 @@ def _limits(result: Result | FeatureResult, *, has_truth: bool) -> Iterator[str]
         )
     yield from _own_limits(result)
     if not has_truth:
-        yield "No true graph was given, so nothing here says how accurate the result is."
+        yield "No truth was given, so nothing here says how accurate the result is."
     for dropout in result.dropouts:
         yield dropout_line(dropout)
     if len(result.sites) < FEWEST_SITES:

@@ -94,7 +94,7 @@ def graph_picture(
             if edge.mark == "-->"
             else f"{edge.source} and {edge.target}, direction not determined"
         )
-        if own is None:
+        if own is None or not own.shown:
             return words, PLAIN, "", rows[edge]
         width = THINNEST + (WIDEST - THINNEST) * min(1.0, max(0.0, own.strength))
         return f"{words}; strength {own.shown}", width, own.shown, rows[edge]
@@ -147,6 +147,7 @@ def _picture(
         words, width, strength, row = note(edge)
         directed = edge.mark == "-->"
         head = _head(course[-1], 1.0) if down else _head(course[0], -1.0)
+        strength = strength if len(graph.edges) <= MOST_LABELLED else ""
         x, y = _label_spot(course, spots) if strength else (0.0, 0.0)
         spots += [(x - MARGIN, y - MARGIN)] if strength else []
         lines.append(
@@ -157,7 +158,7 @@ def _picture(
                 path=_path(_shortened(course, at_end=down) if directed else course),
                 head=" ".join(f"{x:.1f},{y:.1f}" for x, y in head) if directed else "",
                 width=round(width, 2),
-                strength=strength if len(graph.edges) <= MOST_LABELLED else "",
+                strength=strength,
                 x=x,
                 y=y,
                 note=words,

@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
-def render(template: str, **content: Any) -> str:
+def render(template: str, *, script: str = "page.js", **content: Any) -> str:
     """A page; every value is escaped, and a value that is missing is an error.
 
     Args:
         template: File in ``templates``, such as ``run.html.j2``.
+        script: The page's own script, a file in ``templates``.
         content: What the template shows.
     """
-    picture, script = _asset("picture.css"), _asset("page.js")
+    picture, own = _asset("picture.css"), _asset(script)
     style = picture + _asset("page.css")
     return (
         _environment()
@@ -30,9 +31,9 @@ def render(template: str, **content: Any) -> str:
         .render(
             style=style,
             picture_style=picture,
-            script=script,
+            script=own,
             style_hash=_integrity(style),
-            script_hash=_integrity(script),
+            script_hash=_integrity(own),
             **content,
         )
     )

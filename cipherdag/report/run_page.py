@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from cipherdag.feature_result import FeatureResult
     from cipherdag.graph_evidence import EdgeEvidence
     from cipherdag.protocol.reports import RoundReport
+    from cipherdag.report.panel import Panel
     from cipherdag.result import Result
     from cipherdag.terminal import Leaving
 
 ARROWS = {"-->": "→", "---": "—"}
+MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
 
 
@@ -92,6 +94,7 @@ def run_page(
     *,
     truth: CausalGraph | None = None,
     written: datetime | None = None,
+    panels: Sequence[Panel] = (),
 ) -> str:
     """The report as one HTML page.
 
@@ -99,6 +102,7 @@ def run_page(
         result: The result of a run.
         truth: A true DAG, to say how accurate the graph is.
         written: When the page is written, in UTC; not shown if None.
+        panels: What to show beside the algorithm's own panels.
 
     Returns:
         The page; it needs no other file and asks no other machine for anything.
@@ -123,6 +127,7 @@ def run_page(
         protected=PROTECTIONS[result.protection],
         learnt=learnt_sentences(result),
         limits=limit_sentences(result, has_truth=truth is not None),
+        panels=(*own.pop("panels"), *panels),
         **own,
     )
 
@@ -134,17 +139,25 @@ def report_bytes(report: RoundReport) -> int:
 
 def _graph_content(result: Result, truth: CausalGraph | None) -> dict[str, Any]:
     from cipherdag.communities import overview
+    from cipherdag.report.beliefs import belief_evidence, belief_panels
     from cipherdag.report.picture import graph_picture, overview_picture
 
-    known = {(edge.source, edge.target): edge for edge in result.evidence.edges}
+    evidence = result.evidence
+    if not evidence.edges:
+        evidence = belief_evidence(result.details, result.graph)
+    known = {(edge.source, edge.target): edge for edge in evidence.edges}
+    true = _comparable(result, truth)
     shown = overview(result.graph)
+    whole = len(result.graph.nodes) <= MOST_DRAWN
     return {
         "kind": "graph",
-        "picture": graph_picture(result.graph, known),
+        "picture": graph_picture(result.graph, known) if whole else None,
         "overview": overview_picture(shown) if shown.collapsed else None,
         "arrows": ARROWS,
-        "edges": _edge_rows(result, known, truth),
-        "missing": _missing(result, truth),
+        "evidence": evidence,
+        "panels": (*result.panels, *belief_panels(result.details)),
+        "edges": _edge_rows(result, known, true),
+        "missing": _missing(result, true),
         "metrics": _metrics(result, truth),
     }
 
@@ -153,15 +166,15 @@ def _features(result: FeatureResult) -> dict[str, Any]:
     strengths = [own.strength for chosen in result.features.values() for own in chosen]
     return {
         "kind": "features",
+        "panels": (),
         "strongest": max(strengths, default=0.0),
         "n_features": len(result.identifiers) - len(result.features),
     }
 
 
 def _edge_rows(
-    result: Result, known: dict[tuple[str, str], EdgeEvidence], truth: CausalGraph | None
+    result: Result, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
 ) -> list[EdgeRow]:
-    true = truth.to_cpdag() if truth is not None else None
     return [
         EdgeRow(
             number=number,
@@ -184,12 +197,20 @@ def _verdict(edge: Edge, true: CausalGraph) -> str:
     return f"truth: {source} {ARROWS['---' if there and back else '-->']} {target}"
 
 
-def _missing(result: Result, truth: CausalGraph | None) -> list[Edge]:
-    """Edges of the true CPDAG between variables that the learnt graph does not join."""
+def _comparable(result: Result, truth: CausalGraph | None) -> CausalGraph | None:
+    """The true DAG where the learnt graph tells more than a CPDAG can, else the true CPDAG."""
     if truth is None:
+        return None
+    graph = result.graph
+    return truth if graph.is_dag and graph.to_cpdag() != graph else truth.to_cpdag()
+
+
+def _missing(result: Result, true: CausalGraph | None) -> list[Edge]:
+    """Edges of the truth between variables that the learnt graph does not join."""
+    if true is None:
         return []
     joined = {frozenset((edge.source, edge.target)) for edge in result.graph.edges}
-    return [e for e in truth.to_cpdag().edges if frozenset((e.source, e.target)) not in joined]
+    return [edge for edge in true.edges if frozenset((edge.source, edge.target)) not in joined]
 
 
 def _metrics(result: Result, truth: CausalGraph | None) -> dict[str, GraphMetrics]:

@@ -6,28 +6,32 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 import numpy as np
 
 from cipherdag.algorithms.questions import (
+    BestIndexPrecedes,
     BestScoreExceeds,
     Bundle,
     CandidateScores,
     CITestSpec,
+    CombinedEvidence,
     EdgeVotes,
     FamilyRegretExceeds,
     FamilyRegrets,
     FloatVector,
     GraphRegretExceeds,
     LocalBeliefs,
+    PooledQuestion,
     Question,
+    RegressionSteps,
     SeparatorSearch,
     SingleQuestion,
     WeightedEvidence,
 )
-from cipherdag.errors import MalformedMessageError, MixedTypesError
+from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
 from cipherdag.sites.regrets import RegretQuestion, Regrets
 
 if TYPE_CHECKING:
@@ -37,9 +41,12 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.regrets import ScoreSpec
     from cipherdag.sites.compute.evidence import CITest
+    from cipherdag.sites.compute.pooling import PoolableData
     from cipherdag.sites.compute.scores import LocalScores
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
+
+    _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
 
 
 class Respondent:
@@ -48,24 +55,39 @@ class Respondent:
     Args:
         n_variables: Number of aligned variables.
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
-        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
-        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table,
+            None for a site that scores no graphs.
+        pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
+            site that answers tests only.
+        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
+            that does not train.
     """
 
     def __init__(
         self,
         n_variables: int,
         make_test: Callable[[CITestSpec], CITest],
+        *,
         make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
+        pool: PoolableData | None = None,
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
+        self._pool = pool
         self._learn = learn
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
+        self._answers: dict[type, Callable[[Any], FloatVector]] = {
+            EdgeVotes: self._edge_votes,
+            WeightedEvidence: self._triplets,
+            CombinedEvidence: self._triplets,
+            **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
+            LocalBeliefs: self._local_beliefs,
+            **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
+        }
 
     @property
     def n_variables(self) -> int:
@@ -83,16 +105,11 @@ class Respondent:
         return np.concatenate([self._single(part) for part in parts])
 
     def _single(self, question: SingleQuestion) -> FloatVector:
+        return self._answers.get(type(question), self._separators)(question)
+
+    def _separators(self, question: _SeparatorQuestion) -> FloatVector:
         from cipherdag.sites.compute.separators import candidate_scores
 
-        if isinstance(question, EdgeVotes):
-            return self._edge_votes(question)
-        if isinstance(question, WeightedEvidence):
-            return self._weighted_evidence(question)
-        if isinstance(question, GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets):
-            return self._regret(question)
-        if isinstance(question, LocalBeliefs):
-            return self._local_beliefs(question)
         self._check_variables(question.search.skeleton.n_variables)
         if isinstance(question, CandidateScores):
             return candidate_scores(self._test(question.search.test), question)
@@ -119,11 +136,22 @@ class Respondent:
         edges = question.skeleton.edges()
         return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
 
-    def _weighted_evidence(self, question: WeightedEvidence) -> FloatVector:
+    def _triplets(self, question: WeightedEvidence | CombinedEvidence) -> FloatVector:
+        from cipherdag.sites.compute.combining import combined_evidence
         from cipherdag.sites.compute.weighted import weighted_evidence
 
         self._check_variables(question.n_variables)
-        return weighted_evidence(self._test(question.test), question)
+        test = self._test(question.test)
+        if isinstance(question, WeightedEvidence):
+            return weighted_evidence(test, question)
+        tables = self._pool is not None and self._pool.discrete
+        levels = self._pool.levels if self._pool is not None and tables else None
+        return combined_evidence(test, question, levels)
+
+    def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
+        if self._pool is None:
+            raise PolicyRefusedError("the site answers tests, not counts or moments")
+        return self._pool.answer(question)
 
     def _regret(self, question: RegretQuestion) -> FloatVector:
         if self._regrets is None:
@@ -184,9 +212,41 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
 
             binary = np.array(table.cardinalities) > 0
             return LikelihoodRatioTest(_numbers(table, spec), binary, device=device)
+        if name == "regression":
+            from cipherdag.sites.compute.regressions import RegressionTest
+
+            columns = poolable(table, min_cell_size=0, device="cpu")
+            return RegressionTest(table.cardinalities, columns.column)
         raise MixedTypesError(f"the test '{spec.name}' cannot treat {table.kind} columns")
 
     return make
+
+
+def poolable(
+    table: SiteTable,
+    *,
+    min_cell_size: int,
+    device: str = "auto",
+    spend: Callable[[int], None] | None = None,
+) -> PoolableData:
+    """What pooled evidence is summed from, over one site's table.
+
+    Args:
+        table: The site's aligned data.
+        min_cell_size: Smallest count of the site that a sum may contain, but for 0.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        spend: Called with the number of tables before they are counted.
+    """
+    from cipherdag.sites.compute.pooling import PoolableData, free
+
+    return PoolableData(
+        table.codes,
+        table.values,
+        table.cardinalities,
+        min_cell_size=min_cell_size,
+        device=device,
+        spend=spend or free,
+    )
 
 
 def _table_test(

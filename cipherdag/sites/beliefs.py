@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def table_beliefs(
-    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] = lambda _: None
+    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] | None = None
 ) -> Callable[[LocalBeliefs], FloatVector]:
     """Trains local methods on one site's table.
 
@@ -55,7 +55,8 @@ def table_beliefs(
         from cipherdag.sites.compute.regimes import Regimes
 
         training = question.training
-        spend(training.epochs * (training.fit_steps + training.graph_steps))
+        if spend is not None:
+            spend(training.epochs * (training.fit_steps + training.graph_steps))
         if not prepared:
             regimes = Regimes.of(
                 table.codes,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 5.0
-MIN_DAYS = 14
+MIN_DAYS = 30
 TLS_CAUSES = (
     ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the study's root", "wrong root"),
     ("WRONG_VERSION_NUMBER", "what answers does not speak TLS", "proxy"),
@@ -88,7 +88,10 @@ def certificate_findings(certificate: Path, now: datetime) -> Iterator[Finding]:
         return
     left = (loaded.not_valid_after_utc - now).days
     until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
-    fix = "Ask the coordinator for a new certificate: revoke this site and enrol a new one."
+    fix = (
+        "Send the file of `cipherdag site request` again; stop the site, then run `cipherdag site "
+        "activate` with the answer. The key stays."
+    )
     if now < loaded.not_valid_before_utc:
         yield Finding(
             "certificate", "fail", "it is not valid yet", "Set this machine's clock right."

@@ -36,12 +36,10 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.sites.answering import table_respondent
 from cipherdag.sites.approvals import Approvals
-from cipherdag.sites.beliefs import table_beliefs
 from cipherdag.sites.data import load_table
 from cipherdag.sites.ledger import Ledger, read_releases
-from cipherdag.sites.regrets import table_scores
 from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 from cipherdag.sites.site_folder import LOCK_WAIT_S, SiteFolder, lock
@@ -95,12 +93,8 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Guar
     sums = OpenedSums(schema.canonical(), site.sums_path)
     sums.check_complete(read_releases(ledger.lines))
     budget = TestBudget(policy, site.usage_path)
-    observed = table.observational()
-    respondent = Respondent(
-        len(table.names),
-        budget.counted(table_tests(observed, device=settings.device)),
-        table_scores(observed, device=settings.device, spend=budget.spend),
-        table_beliefs(table, device=settings.device, spend=budget.spend),
+    respondent = table_respondent(
+        table, min_cell_size=policy.min_cell_size, device=settings.device, budget=budget
     )
     profile = SiteProfile(
         name=settings.name,
@@ -239,6 +233,7 @@ class GuardedSite:
     daily: DailyReleases = field(repr=False)
     budget: TestBudget = field(repr=False)
     _asked: bytes = b""
+    _invited: bytes = b""
 
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message, or refuse it; see `SiteRuntime.handle`."""
@@ -269,7 +264,9 @@ class GuardedSite:
             if member.name in self.revoked:
                 raise CohortError(f"the cohort names '{member.name}', which is revoked")
         self._check_approval(session, invite)
-        self.budget.start_run()
+        if session != self._invited:  # the same invite again starts no new run
+            self._invited = session
+            self.budget.start_run()
 
     def _check_approval(self, session: bytes, invite: Invite) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""

@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 
 MAX_POLICY_BYTES = 64 * 1024
 QUESTION_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(SingleQuestion))
+OPT_IN_KINDS = frozenset({"regression-steps"})
+"""Kinds that a site answers only if its policy names them.
+
+A coordinator that chooses the coefficients of regressions freely can narrow their sums down to a
+few rows; honest Newton steps do not.
+"""
 PROTECTIONS = frozenset({"masking", "bfv"})
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
 _COMMENTS = {
     "algorithms": "Algorithms this site takes part in.",
-    "questions": "Kinds of questions it answers; remove one to refuse it.",
+    "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
+    "columns) needs a coordinator that is trusted to follow the protocol.",
     "protections": "How its answers may be protected.",
     "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
     "min_sites": "Smallest number of sites in a run.",
@@ -79,7 +86,7 @@ class Policy:
     """
 
     algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "rfcd", "fedcd"})
-    questions: frozenset[str] = field(default=QUESTION_KINDS)
+    questions: frozenset[str] = field(default=QUESTION_KINDS - OPT_IN_KINDS)
     protections: frozenset[str] = PROTECTIONS
     allow_unprotected: bool = False
     min_sites: int = 3

@@ -56,8 +56,8 @@ class FlareEngine:
     """Carries messages to the sites of a FLARE project; a context manager for one thread.
 
     One server job serves one engine. A site that died and came back is reached again by a fresh
-    job, which the other sites meet with fresh state too: a session does not outlive the loss of
-    one of its sites.
+    job. What the sites hold of a session lies in their own processes and outlives the job; a site
+    whose own process ended holds nothing any more.
 
     Args:
         kit: The coordinator's own kit.
@@ -131,9 +131,12 @@ class FlareEngine:
         return {site: replies[site] for site in messages}
 
     def close(self) -> None:
-        """End the job and the session; the server and the sites stay up."""
+        """Have the job end and close the session; the server and the sites stay up.
+
+        It is not waited for: a site's own process serves the next job while the last one ends.
+        """
         with contextlib.suppress(Exception):
-            self._end_job()
+            self._end_job(wait=False)
         with contextlib.suppress(Exception):
             self._session.close()
 
@@ -282,13 +285,13 @@ class FlareEngine:
         seen = self._last_seen()
         return any(seen.get(site, 0.0) > self._lost.get(site, 0.0) for site in sites)
 
-    def _end_job(self) -> None:
+    def _end_job(self, *, wait: bool = True) -> None:
         if not self._job:
             return
         job, self._job = self._job, ""
         self._session.abort_job(job)
         deadline = time.monotonic() + self._start_s
-        while time.monotonic() < deadline:
+        while wait and time.monotonic() < deadline:
             if (self._session.get_job_status(job) or "FINISHED").startswith("FINISHED"):
                 return
             time.sleep(PAUSE_S)

@@ -125,26 +125,16 @@ def request_kit(folder: Path, party: Party, *, project: str) -> Path:
     return Path(_nvflare(folder, "cert", "request", *arguments)["request_zip"])
 
 
-def approve_kit(authority: Path, request: Path) -> Path:
+def approve_kit(authority: Path, request: Path, *, valid_days: int = 1095) -> Path:
     """Sign a request whose sender the coordinator has checked; the answer holds no secret.
 
     Raises:
         SiteNotReadyError: The request is altered or of another project.
     """
     signed = request.with_name(request.name.replace(".request.zip", ".signed.zip"))
-    said = _nvflare(
-        authority,
-        "cert",
-        "approve",
-        str(request),
-        "--ca-dir",
-        str(authority),
-        "--profile",
-        str(authority / "profile.yaml"),
-        "--out",
-        str(signed),
-    )
-    return Path(said["signed_zip"])
+    arguments = [str(request), "--ca-dir", str(authority), "--valid-days", str(valid_days)]
+    arguments += ["--profile", str(authority / "profile.yaml"), "--out", str(signed)]
+    return Path(_nvflare(authority, "cert", "approve", *arguments)["signed_zip"])
 
 
 def assemble_kit(

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from cipherdag.algorithms.contingency import SparseTable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -86,64 +88,6 @@ def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Margins:
-    """Margins of a batch of tables.
-
-    Attributes:
-        x: Sums over y, shape (configurations, rows, B).
-        y: Sums over x, shape (configurations, columns, B).
-        slices: Sums over both, shape (configurations, B).
-    """
-
-    x: torch.Tensor
-    y: torch.Tensor
-    slices: torch.Tensor
-
-    @classmethod
-    def of(cls, tables: torch.Tensor) -> Margins:
-        """Margins of tables of shape (configurations, rows, columns, B)."""
-        x = tables.sum(dim=2)
-        return cls(x=x, y=tables.sum(dim=1), slices=x.sum(dim=1))
-
-    def dof(self) -> torch.Tensor:
-        """Degrees of freedom without the empty rows and columns of every slice, shape (B,)."""
-        x_levels = (self.x > 0).sum(dim=1) - 1
-        y_levels = (self.y > 0).sum(dim=1) - 1
-        return (x_levels.clamp_(min=0) * y_levels.clamp_(min=0)).sum(dim=0)
-
-
-@dataclass(frozen=True, slots=True)
-class SparseTable:
-    """The non-empty cells of one table and the margins that they lie in.
-
-    Attributes:
-        cells: Counts of the non-empty cells, shape (C,).
-        x_margin: Count of every cell's (x, S) margin, shape (C,).
-        y_margin: Count of every cell's (y, S) margin, shape (C,).
-        slice_total: Count of every cell's configuration of S, shape (C,).
-        x_margins: The distinct non-empty (x, S) margins, shape (X,).
-        y_margins: The distinct non-empty (y, S) margins, shape (Y,).
-        slice_totals: Counts of the non-empty configurations, shape (Q,).
-        x_levels: Number of non-empty rows in every configuration, shape (Q,).
-        y_levels: Number of non-empty columns in every configuration, shape (Q,).
-    """
-
-    cells: torch.Tensor
-    x_margin: torch.Tensor
-    y_margin: torch.Tensor
-    slice_total: torch.Tensor
-    x_margins: torch.Tensor
-    y_margins: torch.Tensor
-    slice_totals: torch.Tensor
-    x_levels: torch.Tensor
-    y_levels: torch.Tensor
-
-    def dof(self) -> int:
-        """Degrees of freedom without the empty rows and columns of every slice."""
-        return int(((self.x_levels - 1) * (self.y_levels - 1)).sum())
-
-
-@dataclass(frozen=True, slots=True)
 class PairCounts:
     """Counts of all pairs of levels of some variables, as blocks of one matrix.
 
@@ -163,19 +107,26 @@ class DiscreteColumns:
         codes: Codes, shape (n, p); negative where missing.
         device: Where to count.
         memory_bytes: Bound on what counting needs at a time, unless one table needs more.
+        levels: Fewest levels of every variable, shape (p,).
 
     Attributes:
-        levels: Highest code + 1 of every variable, at least 1, shape (p,).
+        levels: Highest code + 1 of every variable, at least 1 or what was given, shape (p,).
         n_rows: Number of rows, n.
     """
 
     def __init__(
-        self, codes: NDArray[np.integer], device: torch.device, *, memory_bytes: int
+        self,
+        codes: NDArray[np.integer],
+        device: torch.device,
+        *,
+        memory_bytes: int,
+        levels: IndexArray | None = None,
     ) -> None:
         self.device = device
         self._memory = memory_bytes
         self.n_rows = len(codes)
-        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 1)
+        least = 1 if levels is None else np.maximum(levels, 1)
+        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, least)
         missing = codes.T < 0
         columns = np.array(codes.T, dtype=np.int32, order="C")
         self._words: torch.Tensor | None = None

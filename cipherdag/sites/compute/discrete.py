@@ -8,11 +8,17 @@ and with x and y or the conditioning set in any order.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import torch
 
+from cipherdag.algorithms.contingency import (
+    GSquared,
+    Margins,
+    PearsonChiSquare,
+    TableStatistic,
+    chi_square_tail,
+)
 from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
@@ -26,9 +32,7 @@ from cipherdag.sites.compute.counts import (
     MAX_CELLS,
     MAX_CODE,
     DiscreteColumns,
-    Margins,
     PairCounts,
-    SparseTable,
     buckets,
 )
 from cipherdag.sites.compute.device import resolve_device
@@ -36,6 +40,7 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
     from numpy.typing import NDArray
 
     from cipherdag.sites.compute.evidence import Evidence, FloatVector, IndexArray
@@ -51,71 +56,6 @@ PRODUCT_START_ROWS = 1_000_000
 SPARSE_CELLS_PER_ROW = 32
 BYTES_PER_CELL = 64
 BYTES_PER_LEVEL_PAIR = 16
-
-
-class _FixedPoint(Protocol):
-    """A statistic as an integer multiple of ``1 / scale``."""
-
-    scale: float
-
-    def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
-        """Statistics of tables of shape (Q, r, c, B), int64 of shape (B,)."""
-
-    def sparse(self, table: SparseTable) -> int:
-        """Statistic of one table."""
-
-
-class _GSquared:
-    """G2 = 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
-
-    def __init__(self, n_rows: int, device: torch.device) -> None:
-        counts = np.arange(n_rows + 1, dtype=np.float64)
-        k_ln_k = counts * np.log(np.maximum(counts, 1.0))
-        # four sums, each at most n ln n, stay within 63 bits
-        unit = 2.0 ** (60 - math.ceil(math.log2(max(k_ln_k[-1], 1.0))))
-        self._k_ln_k = torch.from_numpy(np.rint(k_ln_k * unit).astype(np.int64)).to(device)
-        self.scale = unit / 2
-
-    def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
-        return (self._sum(tables) - self._sum(margins.x) - self._sum(margins.y)) + self._sum(
-            margins.slices
-        )
-
-    def sparse(self, table: SparseTable) -> int:
-        cells, x, y, slices = (
-            int(self._k_ln_k[counts].sum())
-            for counts in (table.cells, table.x_margins, table.y_margins, table.slice_totals)
-        )
-        return cells - x - y + slices
-
-    def _sum(self, counts: torch.Tensor) -> torch.Tensor:
-        terms = self._k_ln_k.index_select(0, counts.reshape(-1))
-        return terms.view(-1, counts.shape[-1]).sum(dim=0)
-
-
-class _Pearson:
-    """Pearson's chi-square, sum over non-empty cells of k**2 t / (r c), less the rows."""
-
-    def __init__(self, n_rows: int, max_levels: int) -> None:
-        # k**2 t / (r c) sums to at most t min(levels) in a slice
-        largest = n_rows * min(max(max_levels, 2), max(n_rows, 2))
-        self.scale = 2.0 ** (61 - largest.bit_length())
-
-    def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
-        x, y = margins.x[:, :, None], margins.y[:, None]
-        terms = self._terms(tables, x, y, margins.slices[:, None, None])
-        return terms.sum(dim=(0, 1, 2)) - margins.slices.sum(dim=0) * int(self.scale)
-
-    def sparse(self, table: SparseTable) -> int:
-        terms = self._terms(table.cells, table.x_margin, table.y_margin, table.slice_total)
-        return int(terms.sum()) - int(table.cells.sum()) * int(self.scale)
-
-    def _terms(
-        self, cells: torch.Tensor, x: torch.Tensor, y: torch.Tensor, total: torch.Tensor
-    ) -> torch.Tensor:
-        squares = cells.double().square_().mul_(total)
-        squares.div_((x.double() * y).clamp_(min=1.0))
-        return squares.mul_(self.scale).round_().long()
 
 
 class DiscreteTest:
@@ -163,10 +103,10 @@ class DiscreteTest:
         self._min_rows_per_cell = min_rows_per_cell
         self._cache = EvidenceCache(memory_bytes=self._memory)
         n_rows = self._columns.n_rows
-        self._statistic: _FixedPoint = (
-            _GSquared(n_rows, self._columns.device)
+        self._statistic: TableStatistic = (
+            GSquared(n_rows, self._columns.device)
             if statistic == "g2"
-            else _Pearson(n_rows, int(self._columns.levels.max()))
+            else PearsonChiSquare(n_rows, int(self._columns.levels.max()))
         )
 
     @property
@@ -212,7 +152,7 @@ class DiscreteTest:
         statistic, dof = self._statistics(tests.take(done), levels[done])
         if not self._adjusted:
             dof = (levels[done, 0] - 1) * (levels[done, 1] - 1) * levels[done, 2:].prod(axis=1)
-        outcomes[done, 0] = _p_value(statistic, dof)
+        outcomes[done, 0] = chi_square_tail(statistic, dof)
         outcomes[done, 1] = outcomes[done, 3] = statistic
         outcomes[done, 2] = dof
         return outcomes
@@ -270,14 +210,6 @@ class DiscreteTest:
         if product > rows * dense.size or BYTES_PER_LEVEL_PAIR * total * total > self._memory:
             return None
         return self._columns.pair_counts(variables)
-
-
-def _p_value(statistic: FloatVector, dof: FloatVector) -> FloatVector:
-    """Upper tail of the chi-square distribution; 1 without degrees of freedom."""
-    # torch.special.gammaincc is off by up to 4e-10
-    from scipy.special import gammaincc
-
-    return np.where(dof > 0, np.clip(gammaincc(dof / 2, statistic / 2), 0.0, 1.0), 1.0)
 
 
 def _check(

@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from cipherdag.algorithms.partial_correlation import (
+    correlation_matrices,
+    fisher_z,
+    partial_correlation,
+)
 from cipherdag.errors import NotNumericError, ParameterError
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
@@ -31,12 +36,8 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.compute.evidence import Evidence, FloatVector, IndexArray
 
-# A variable of which less than this share of the variance is left is a linear combination of the
-# conditioning set: rounding, about 1e-16, would decide the correlation of the rest.
-PIVOT_TOLERANCE = 1e-10
 # A column is constant if its deviation is within this many roundings of its largest value.
-CONSTANT_ROUNDINGS = 64.0
-LARGEST_CORRELATION = float(np.nextafter(1.0, 0.0))
+LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
 BYTES_PER_ELEMENT = 40
 ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memory there is
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
@@ -154,7 +155,9 @@ class FisherZTest:
             moments += centred.T @ centred
         rows = torch.full((1,), self._n_rows, device=self._device)
         places = torch.from_numpy(kept).to(self._device)
-        whole[places[:, None], places] = _normalise(moments[None], rows)[0]
+        whole[places[:, None], places] = correlation_matrices(
+            moments[None], rows, least_deviation=LEAST_DEVIATION
+        )[0]
         return whole.view(-1)
 
     def _from_all_rows(self, order: IndexArray) -> FloatVector:
@@ -182,7 +185,9 @@ class FisherZTest:
             begin, end = np.searchsorted(which[by_set], [start, start + chunk])
             tests = by_set[begin:end]
             group = torch.from_numpy(which[tests] - start).to(self._device)
-            matrices = _normalise(moments, counts).view(-1)
+            matrices = correlation_matrices(moments, counts, least_deviation=LEAST_DEVIATION).view(
+                -1
+            )
             correlation[tests] = self._partial(matrices, group * size**2, size, rank[tests])
             rows[tests] = counts.index_select(0, group).cpu().numpy()
         return correlation, rows
@@ -230,7 +235,7 @@ class FisherZTest:
             place = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
             index = place[:, None] * side + (place + base[start : start + chunk])
             entries = correlations.index_select(0, index.view(-1)).view(size, size, -1)
-            result[start : start + chunk] = _eliminate(entries).cpu().numpy()
+            result[start : start + chunk] = partial_correlation(entries).cpu().numpy()
         return result
 
     def _chunk(self, elements: int) -> int:
@@ -239,36 +244,13 @@ class FisherZTest:
         return max(min(self._memory // (BYTES_PER_ELEMENT * elements), swift), 1)
 
 
-def _eliminate(entries: torch.Tensor) -> torch.Tensor:
-    """Partial correlation of the last two variables given those before, shape (B,).
-
-    Args:
-        entries: Correlation matrices with the batch last, shape (k, k, B).
-
-    Returns:
-        In [-1, 1] up to rounding; NaN where a pivot is within the tolerance of 0.
-    """
-    smallest = torch.ones_like(entries[0, 0])
-    for _ in range(len(entries) - 2):
-        pivot, row = entries[0, 0], entries[0, 1:]
-        smallest = torch.minimum(smallest, pivot)
-        entries = entries[1:, 1:] - row[:, None] * (row / pivot)
-    smallest = torch.minimum(smallest, torch.minimum(entries[0, 0], entries[1, 1]))
-    correlation = entries[0, 1] / (entries[0, 0] * entries[1, 1]).sqrt_()
-    return torch.where(smallest > PIVOT_TOLERANCE, correlation, torch.nan)
-
-
 def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMatrix:
     """Outcomes of tests with conditioning sets of one size, shape (B, N_COLUMNS)."""
-    from scipy.special import erfc
-
-    spread = rows - size - 3
-    done = spread > 0
-    r = np.where(done, np.clip(correlation, -LARGEST_CORRELATION, LARGEST_CORRELATION), np.nan)
-    outcomes = np.full((len(r), N_COLUMNS), np.nan)
-    outcomes[:, 1] = statistic = np.sqrt(np.where(done, spread, 1)) * np.arctanh(r)
-    outcomes[:, 0] = erfc(np.abs(statistic) / np.sqrt(2.0))
-    outcomes[:, 3] = np.abs(r)
+    tested = fisher_z(correlation, rows, size)
+    outcomes = np.full((len(rows), N_COLUMNS), np.nan)
+    outcomes[:, 0] = tested.p_value
+    outcomes[:, 1] = tested.statistic
+    outcomes[:, 3] = np.abs(tested.correlation)
     outcomes[:, 4] = rows
     return outcomes
 
@@ -284,16 +266,3 @@ def _scale_and_origin(
     scale = np.where(scale > 0, scale, 1.0)
     first = values[np.argmin(missing, axis=0), np.arange(values.shape[1])]
     return scale, np.nan_to_num(first) / scale
-
-
-def _normalise(moments: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Correlations from centred second moments (G, k, k); NaN at constant columns."""
-    squares = moments.diagonal(dim1=1, dim2=2)
-    smallest = CONSTANT_ROUNDINGS * torch.finfo(torch.float64).eps
-    varies = squares > rows[:, None] * smallest**2
-    deviation = torch.where(varies, squares, torch.nan).sqrt()
-    correlations = moments / (deviation[:, :, None] * deviation[:, None, :])
-    correlations.clamp_(-1.0, 1.0)
-    diagonal = correlations.diagonal(dim1=1, dim2=2)
-    diagonal.copy_(torch.where(varies, 1.0, torch.nan))
-    return correlations

@@ -1,0 +1,295 @@
+"""RFcd's Table 1 and Figures 1 and 2 again: normalised SHD beside comparators, over many seeds.
+
+    python benchmarks/rfcd.py --lines rfcd.jsonl --out benchmarks/results/rfcd.json
+
+Every finished cell is one line of ``--lines``; a second start goes on where the first one ended.
+The statistics are measured: the sites' answers are summed in the clear, which gives the same graphs
+as every protection (tests/test_rfcd_runs.py). DirectLiNGAM needs the `lingam` package, which wants
+an older scipy than this project's tests; without it its cells are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from measuring import environment
+from polynomial_data import experiment
+
+from cipherdag.algorithms.dags import matrix_of
+from cipherdag.algorithms.graphs import CausalGraph
+from cipherdag.algorithms.metrics import compare
+from cipherdag.algorithms.orientation import cpdag_of
+from cipherdag.algorithms.rfcd import RFcd
+from cipherdag.sites.answers import Respondent
+from cipherdag.sites.compute.learners import best_graph
+from cipherdag.sites.compute.scores import GaussianBic, LocalScores
+from cipherdag.sites.compute.spline_mdl import SplineMdl
+
+SITES = (3, 5, 7)
+SIZES = (5, 10)
+ROWS = 1000
+# Mian, Kaltenpoth and Kamp (2022), Table 1: average SHD by (beam, variables)
+PUBLISHED = {
+    "RFcd-M": {(1, 5): 0.44, (5, 5): 0.46, (10, 5): 0.46,
+               (1, 10): 0.28, (5, 10): 0.27, (10, 10): 0.28},
+    "RFcd-B": {(1, 5): 0.51, (5, 5): 0.51, (10, 5): 0.50,
+               (1, 10): 0.35, (5, 10): 0.37, (10, 10): 0.37},
+}  # fmt: skip
+BEAMS = (1, 5, 10)
+SCORES = {"B": "bic", "M": "mdl"}
+
+
+def rfcd_methods():
+    """Name and parameters of every variant of RFcd."""
+    found = {}
+    for letter, score in SCORES.items():
+        for beam in BEAMS:
+            found[f"RFcd-{letter} b={beam}"] = RFcd(score=score, beam=beam)
+        found[f"RFcd-{letter} ges"] = RFcd(score=score, search="ges")
+        found[f"RFcd-{letter} nodewise"] = RFcd(score=score, objective="nodewise")
+        found[f"RFcd-{letter} sum"] = RFcd(score=score, objective="sum")
+    return found
+
+
+def main() -> None:
+    arguments = parse()
+    lines = arguments.lines
+    done = read(lines)
+    cells = [
+        (seed, setting, d)
+        for d in SIZES
+        for seed in range(arguments.seeds)
+        for setting in ("homogeneous", "interventions")
+    ]
+    for seed, setting, d in cells:
+        noise = "gaussian" if seed % 2 == 0 else "uniform"
+        wanted = [m for m in (*rfcd_methods(), *OTHERS) if not (arguments.fast and "-M" in m)]
+        keys = [(setting, d, n, seed, m) for n in SITES for m in wanted]
+        if all(key in done for key in keys) or arguments.report:
+            continue
+        drawn = experiment(
+            d, max(SITES), ROWS, seed, noise=noise, interventions=setting == "interventions"
+        )
+        for n_sites, method, shd, edges, seconds in measured(drawn, d, wanted):
+            row = {
+                "setting": setting, "d": d, "sites": n_sites, "seed": seed, "noise": noise,
+                "method": method, "shd": shd, "normalised": shd / (d * (d - 1) / 2),
+                "edges": edges, "true_edges": int(drawn.dag.sum()), "seconds": round(seconds, 3),
+            }  # fmt: skip
+            key = (setting, d, n_sites, seed, method)
+            if key not in done:
+                done[key] = row
+                with lines.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+    report = summary(list(done.values()), arguments.seeds)
+    print(table(report))
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+        arguments.out.with_suffix(".md").write_text(table(report) + "\n", "utf-8")
+
+
+def read(lines):
+    """The cells of an earlier start."""
+    if not lines.exists():
+        return {}
+    rows = [json.loads(line) for line in lines.read_text("utf-8").splitlines() if line.strip()]
+    return {(r["setting"], r["d"], r["sites"], r["seed"], r["method"]): r for r in rows}
+
+
+def measured(drawn, d, wanted):
+    """Every method on the first 3, 5 and 7 sites; the sites' scores are shared between them."""
+    names = [f"v{k}" for k in range(d)]
+    truth = CausalGraph.from_arcs(names, cpdag_of(drawn.dag))
+    known = {
+        "bic": [LocalScores(GaussianBic(own, device="cpu")) for own in drawn.sites],
+        "mdl": [LocalScores(SplineMdl(own, device="cpu")) for own in drawn.sites],
+    }
+    local = {}
+    for n_sites in SITES:
+        for method, algorithm in rfcd_methods().items():
+            if method not in wanted:
+                continue
+            sites = [
+                Respondent(d, None, make_scores=lambda _spec, own=own: own)
+                for own in known[algorithm.score][:n_sites]
+            ]
+            started = time.process_time()
+            outcome = driven(algorithm.ask(d, n_sites), sites)
+            yield n_sites, method, *against(truth, names, outcome.arcs), seconds(started)
+        for method, learn in OTHERS.items():
+            started = time.process_time()
+            arcs = learn(drawn.sites[:n_sites], known["bic"][:n_sites], local)
+            if arcs is not None:
+                yield n_sites, method, *against(truth, names, arcs), seconds(started)
+
+
+def driven(asking, sites):
+    """Run a search on plain sums; in a comparison only whether any site exceeds."""
+    try:
+        question = next(asking)
+        while True:
+            total = sum(site.answer(question) for site in sites)
+            if question.encodings[0].comparison:
+                total = (total > 0).astype(float)
+            question = asking.send(total)
+    except StopIteration as finished:
+        return finished.value
+
+
+def against(truth, names, arcs):
+    """SHD between CPDAGs, and the edges found."""
+    found = CausalGraph.from_arcs(names, arcs)
+    return compare(found, truth).shd, len(found.edges)
+
+
+def seconds(started):
+    return time.process_time() - started
+
+
+def ges_union(sites, scores, local):
+    """Every site's own GES, all edges put together; this shows the local graphs."""
+    del sites
+    return np.logical_or.reduce(
+        [
+            local.setdefault(("ges", k), cpdag_of(matrix_of(best_graph(own, "ges"))))
+            for k, own in enumerate(scores)
+        ]
+    )
+
+
+def pc_union(sites, scores, local):
+    """Every site's own PC (Fisher-z, level 0.01), all edges put together."""
+    del scores
+    from causallearn.search.ConstraintBased.PC import pc
+
+    for k, own in enumerate(sites):
+        if ("pc", k) not in local:
+            graph = pc(own, alpha=0.01, show_progress=False).G.graph
+            local["pc", k] = (graph.T == 1) | ((graph == -1) & (graph.T == -1))
+    return np.logical_or.reduce([local["pc", k] for k in range(len(sites))])
+
+
+def direct_lingam(sites, scores, local):
+    """Multi-group DirectLiNGAM (Shimizu, 2012), an edge where any site's coefficient is not 0."""
+    del scores, local
+    try:
+        import lingam
+    except ImportError:
+        return None
+    model = lingam.MultiGroupDirectLiNGAM()
+    model.fit([own.copy() for own in sites])
+    edges = np.logical_or.reduce([own.T != 0.0 for own in model.adjacency_matrices_])
+    return cpdag_of(edges)
+
+
+OTHERS = {"GES union": ges_union, "PC union": pc_union, "DirectLiNGAM": direct_lingam}
+
+
+def summary(rows, seeds):
+    """Median, mean and spread of every cell, and Table 1 beside the published one."""
+    cells = {}
+    for row in rows:
+        if row["seed"] < seeds:
+            cells.setdefault((row["setting"], row["d"], row["sites"], row["method"]), []).append(
+                row
+            )
+    figures = [
+        {"setting": s, "d": d, "sites": n, "method": m, **spread([r["normalised"] for r in own]),
+         "edges": statistics.mean(r["edges"] for r in own),
+         "true_edges": statistics.mean(r["true_edges"] for r in own)}
+        for (s, d, n, m), own in sorted(cells.items())
+    ]  # fmt: skip
+    first = []
+    for letter, by_cell in PUBLISHED.items():
+        for (beam, d), published in by_cell.items():
+            cell = ("homogeneous", d, f"{letter} b={beam}")
+            own = [
+                row["normalised"]
+                for row in rows
+                if row["seed"] < seeds and (row["setting"], row["d"], row["method"]) == cell
+            ]
+            if own:
+                first.append({"method": letter, "beam": beam, "d": d, "published": published,
+                              **spread(own)})  # fmt: skip
+    return {
+        "benchmark": "rfcd", "rows": ROWS, "seeds": seeds, "table_1": first, "figures": figures,
+        "environment": environment(),
+    }  # fmt: skip
+
+
+def spread(values):
+    quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    return {
+        "runs": len(values),
+        "mean": statistics.mean(values),
+        "median": statistics.median(values),
+        "quartiles": [quarters[0], quarters[2]],
+    }
+
+
+def table(report):
+    """The report as Markdown."""
+    text = [
+        "# RFcd: normalised SHD of CPDAGs, smaller is better", "",
+        f"{report['seeds']} seeds, half with Gaussian noise, {report['rows']} rows a site.",
+        "Printed by `benchmarks/rfcd.py`.", "",
+        "## Table 1: mean over 3, 5 and 7 sites, homogeneous", "",
+        "| method | b | d | published | here, mean | median | quartiles | runs |",
+        "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for row in report["table_1"]:
+        low, high = row["quartiles"]
+        text.append(
+            f"| {row['method']} | {row['beam']} | {row['d']} | {row['published']:.2f} "
+            f"| {row['mean']:.2f} | {row['median']:.2f} | {low:.2f} to {high:.2f} | {row['runs']} |"
+        )
+    for setting, title in (
+        ("homogeneous", "Figure 1 and Figure 2 (left): homogeneous"),
+        ("interventions", "Figure 2 (right): a different intervention per site"),
+    ):
+        for d in SIZES:
+            text += _figure(report, setting, title, d)
+    return "\n".join(text)
+
+
+def _figure(report, setting, title, d):
+    own = [r for r in report["figures"] if r["setting"] == setting and r["d"] == d]
+    if not own:
+        return []
+    text = ["", f"## {title}, d = {d}: mean (quartiles)", "",
+            "| method | " + " | ".join(f"{n} sites" for n in SITES) + " | edges (true) |",
+            "|---|" + "---|" * (len(SITES) + 1)]  # fmt: skip
+    for method in dict.fromkeys([*rfcd_methods(), *OTHERS]):
+        by_sites = {r["sites"]: r for r in own if r["method"] == method}
+        if not by_sites:
+            continue
+        shown = []
+        for n in SITES:
+            cell = by_sites.get(n)
+            shown.append("" if cell is None else f"{cell['mean']:.2f} "
+                         f"({cell['quartiles'][0]:.2f}, {cell['quartiles'][1]:.2f})")  # fmt: skip
+        last = by_sites[max(by_sites)]
+        edges = f"{last['edges']:.1f} ({last['true_edges']:.1f})"
+        text.append(f"| {method} | " + " | ".join(shown) + f" | {edges} |")
+    return text
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lines", type=Path, required=True)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--fast", action="store_true", help="Leave the spline score for later.")
+    parser.add_argument("--report", action="store_true", help="Print what is there, run nothing.")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    main()

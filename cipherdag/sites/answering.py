@@ -1,0 +1,40 @@
+"""All that a site can answer from its own table, put together.
+
+Leaks:
+    Nothing: answers stay inside the site until they are protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.sites.answers import Respondent, poolable, table_tests
+from cipherdag.sites.beliefs import table_beliefs
+from cipherdag.sites.regrets import table_scores
+
+if TYPE_CHECKING:
+    from cipherdag.sites.data import SiteTable
+    from cipherdag.sites.usage import TestBudget
+
+
+def table_respondent(
+    table: SiteTable, *, min_cell_size: int, device: str = "auto", budget: TestBudget | None = None
+) -> Respondent:
+    """Answers every kind of question about a site's table.
+
+    Args:
+        table: The site's aligned data; rows with interventions train beliefs and nothing else.
+        min_cell_size: Smallest count that a pooled count may come from.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        budget: Counts what is computed against the site's policy.
+    """
+    observed = table.observational()
+    tests = table_tests(observed, device=device)
+    spend = None if budget is None else budget.spend
+    return Respondent(
+        len(table.names),
+        tests if budget is None else budget.counted(tests),
+        make_scores=table_scores(observed, device=device, spend=spend),
+        pool=poolable(observed, min_cell_size=min_cell_size, device=device, spend=spend),
+        learn=table_beliefs(table, device=device, spend=spend),
+    )

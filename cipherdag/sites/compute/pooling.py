@@ -1,0 +1,263 @@
+"""A site's half of pooled evidence: its own tables and moments, which leave only in a sum.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.pooling import (
+    PLACE_EXPONENT,
+    Columns,
+    Moments,
+    SmallCells,
+    Tables,
+)
+from cipherdag.algorithms.regressions import RegressionSteps
+from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.sites.compute.cache import DEFAULT_MEMORY
+from cipherdag.sites.compute.counts import DiscreteColumns, TableShape
+from cipherdag.sites.compute.device import resolve_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.algorithms.pooling import PooledQuestion
+    from cipherdag.algorithms.regressions import Regression
+    from cipherdag.sites.compute.evidence import FloatVector, IndexArray
+
+LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
+LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
+ROW_BLOCK = 8192
+
+
+def free(_tests: int) -> None:
+    """Spends of no budget."""
+
+
+class PoolableData:
+    """One site's codes and values, and the smallest count that may leave in a sum.
+
+    Args:
+        codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
+            no variable is discrete.
+        values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
+            variable is continuous.
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        min_cell_size: Smallest count of this site that a sum may contain, but for 0.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        spend: Called with the number of tables before they are counted.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64] | None,
+        categories: tuple[int, ...],
+        *,
+        min_cell_size: int = 0,
+        device: str = "cpu",
+        spend: Callable[[int], None] = free,
+    ) -> None:
+        self._codes, self._values = codes, values
+        self._categories = np.array(categories, dtype=np.int64)
+        self._min_cell_size = min_cell_size
+        self._spend = spend
+        self._device = resolve_device(device)
+        self._counted: DiscreteColumns | None = None
+
+    @property
+    def levels(self) -> IndexArray:
+        """Highest code + 1 of every variable, at least 1, shape (p,); 1 for a continuous one."""
+        if self._codes is None:
+            return np.ones(len(self._categories), dtype=np.int64)
+        highest: IndexArray = self._codes.max(axis=0).astype(np.int64)
+        return np.maximum(highest + 1, 1)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether all variables are discrete."""
+        return self._values is None
+
+    def answer(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
+        """The site's answer, before it is protected.
+
+        Raises:
+            PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``.
+            MalformedMessageError: The question is about other columns than the site has.
+        """
+        if isinstance(question, Columns):
+            return self._kinds()
+        if isinstance(question, Moments):
+            return self._moments(question)
+        if isinstance(question, RegressionSteps):
+            return self._regressions(question)
+        return self._tables(question)
+
+    def _kinds(self) -> FloatVector:
+        p, rows = len(self._categories), self._rows
+        place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
+        missing = np.zeros(p, dtype=bool)
+        for variable in range(p):
+            present = self._present(variable)
+            missing[variable] = len(present) < rows
+            if self._categories[variable] == 0 and len(present):
+                marks = _marks(present.astype(np.float64))
+                place[variable], spread[:, variable], size[:, variable] = marks
+        restricts = self._min_cell_size > 1
+        header = [1.0, float(rows)]
+        flags = np.append(missing, restricts)
+        parts = (header, self._categories, place, *spread, *size, flags)
+        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+
+    def _present(self, variable: int) -> NDArray[np.integer] | FloatVector:
+        if self._categories[variable] == 0:
+            assert self._values is not None, "a continuous variable has values"
+            own: FloatVector = self._values[:, variable]
+            return own[~np.isnan(own)]
+        assert self._codes is not None, "a discrete variable has codes"
+        codes: NDArray[np.integer] = self._codes[:, variable]
+        return codes[codes >= 0]
+
+    @property
+    def _rows(self) -> int:
+        array = self._values if self._codes is None else self._codes
+        assert array is not None, "a table has codes or values"
+        return len(array)
+
+    def _moments(self, question: Moments) -> FloatVector:
+        positions = question.positions()
+        if question.n_variables != len(self._categories) or self._categories[positions].any():
+            raise MalformedMessageError("moments of columns that are not continuous at the site")
+        if self._rows < self._min_cell_size:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        assert self._values is not None, "a continuous variable has values"
+        self._spend(len(positions) * (len(positions) + 1) // 2)
+        sums = np.zeros(len(positions))
+        products = np.zeros((len(positions),) * 2)
+        for start in range(0, self._rows, ROW_BLOCK):
+            block = self._values[start : start + ROW_BLOCK, positions] - question.origin_array()
+            block = np.ldexp(block, -question.unit_array())
+            if np.isnan(block).any():
+                raise MalformedMessageError("moments of a column in which the site misses values")
+            sums += block.sum(axis=0)
+            products += block.T @ block
+        upper = products[np.triu_indices(len(positions))]
+        return np.concatenate([[float(self._rows)], sums, upper])
+
+    def _regressions(self, question: RegressionSteps) -> FloatVector:
+        from cipherdag.sites.compute.regressions import regression_steps
+
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("regressions of other columns than the site's schema has")
+        if self._rows < self._min_cell_size:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        models = question.models()
+        self._spend(len(models))
+        if self._min_cell_size > 1:
+            self._check_models(models)
+        return regression_steps(question, self.column)
+
+    def _check_models(self, models: list[Regression]) -> None:
+        """Refuse models whose discrete variables have a table with small counts."""
+        named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
+        sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}
+        for size in {len(own) for own in sets}:
+            block = np.array([own for own in sets if len(own) == size], dtype=np.int64)
+            if any(self._small(counts).any() for _, counts in self._counts(block)):
+                raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
+
+    def _small(self, counts: IndexArray) -> NDArray[np.bool_]:
+        """Which tables have a count that may not leave, shape (C,)."""
+        kept_back: NDArray[np.bool_] = (counts > 0) & (counts < self._min_cell_size)
+        return np.asarray(kept_back.any(axis=1))
+
+    def column(self, variable: int) -> FloatVector:
+        """Codes or values of all rows, NaN where missing."""
+        if self._categories[variable]:
+            assert self._codes is not None, "a discrete variable has codes"
+            codes = self._codes[:, variable]
+            return np.where(codes >= 0, codes, np.nan).astype(np.float64)
+        assert self._values is not None, "a continuous variable has values"
+        own: FloatVector = self._values[:, variable]
+        return own
+
+    def _tables(self, question: SmallCells | Tables) -> FloatVector:
+        if question.categories != tuple(self._categories.tolist()) or self._codes is None:
+            raise MalformedMessageError("tables of other categories than the site's schema has")
+        self._spend(sum(question.counts))
+        small: list[NDArray[np.bool_]] = []
+        answers: list[FloatVector] = []
+        for sets in question.sets():
+            places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
+            own: list[tuple[IndexArray, IndexArray]] = []
+            for index, counts in self._counts(sets):
+                places[index] = self._small(counts)
+                own.append((index, counts))
+            small.append(places)
+            if isinstance(question, Tables):
+                answers.append(_in_order(own, self._categories[sets].prod(axis=1)))
+        withheld = np.concatenate([np.zeros(0, dtype=bool), *small])
+        if isinstance(question, SmallCells):
+            return withheld.astype(np.float64)
+        if withheld.any():
+            raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
+        return np.concatenate([np.zeros(0), *answers])
+
+    def _counts(self, sets: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
+        """Which sets, shape (C,), and their counts, shape (C, cells), by shape of the table."""
+        if self._counted is None:
+            assert self._codes is not None, "only discrete columns are counted"
+            self._counted = DiscreteColumns(
+                self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
+            )
+        columns, size = self._counted, sets.shape[1]
+        if size == 1:
+            for place, variable in enumerate(sets[:, 0].tolist()):
+                present = self._present(variable)
+                counts = np.bincount(present, minlength=int(self._categories[variable]))
+                yield np.array([place]), counts[None].astype(np.int64)
+            return
+        sides = self._categories[sets]
+        shapes = np.column_stack([sides[:, :-2].prod(axis=1), sides[:, -2:]])
+        distinct, which = np.unique(shapes, axis=0, return_inverse=True)
+        for number, shape in enumerate(distinct.tolist()):
+            members = np.flatnonzero(which.ravel() == number)
+            chunk = columns.chunk(math.prod(shape), bytes_per_element=8)
+            for start in range(0, len(members), chunk):
+                index = members[start : start + chunk]
+                own = sets[index]
+                tables = columns.tables(own[:, -2], own[:, -1], own[:, :-2], TableShape(*shape))
+                yield index, tables.reshape(-1, len(index)).T.cpu().numpy()
+
+
+def _marks(present: FloatVector) -> tuple[float, tuple[float, float], tuple[float, float]]:
+    """Marks of place, of spread and of size; the latter two with 1, or 0 and 0 for none."""
+    largest = float(np.abs(present).max())
+    if largest == 0.0:
+        return 0.0, (0.0, 0.0), (0.0, 0.0)
+    shrunk = present / largest
+    mean, deviation = float(shrunk.mean()), float(shrunk.std())
+    within = max(-LARGEST_PLACE, min(mean * largest, LARGEST_PLACE))
+    place = math.asinh(math.ldexp(within, PLACE_EXPONENT))
+    size = (math.log2(largest), 1.0)
+    if deviation <= LEAST_SPREAD:
+        return place, (0.0, 0.0), size
+    return place, (math.log2(deviation) + math.log2(largest), 1.0), size
+
+
+def _in_order(parts: list[tuple[IndexArray, IndexArray]], cells: IndexArray) -> FloatVector:
+    """Counts of all sets in their order, one table after the other."""
+    ends = np.cumsum(cells)
+    flat = np.empty(int(ends[-1]) if len(ends) else 0)
+    for index, counts in parts:
+        places = (ends - cells)[index][:, None] + np.arange(counts.shape[1])
+        flat[places] = counts
+    return flat

@@ -1,0 +1,150 @@
+// Opens every page in headless Chromium, light and dark, wide and narrow: no console message, no
+// request, no serious finding of axe-core, no sideways scrolling, and the keyboard reaches the
+// evidence. Then the live view of a real run, from its first round to its end.
+// Usage: node check_pages.js CHROMIUM FOLDER PYTHON SCREENSHOTS SCRIPT...; SCREENSHOTS may be empty,
+// a SCRIPT prints the address of a live view and ends with its run.
+import { spawn } from "node:child_process";
+import { readFileSync, readdirSync, mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
+import { basename, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const [browserPath, folder, python, shots, ...lives] = process.argv.slice(2);
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const faults = [];
+const VIEWS = [
+  { name: "wide", colorScheme: "light", viewport: { width: 1360, height: 1000 } },
+  { name: "dark", colorScheme: "dark", viewport: { width: 1360, height: 1000 } },
+  { name: "narrow", colorScheme: "light", viewport: { width: 390, height: 844 } },
+];
+
+// findings in dark or narrow views do not differ between pages of one kind
+const JUDGED = { wide: /./, dark: /^(fedpc|panels|ledger)\./, narrow: /^(fedpc|ledger)\./ };
+const PATIENCE_MS = 120000;
+const KEPT = {
+  "fedpc.html (wide)": "report",
+  "fedpc.html (dark)": "report-dark",
+  "fedcmfs.html (wide)": "features",
+  "ledger.html (wide)": "register",
+};
+
+const check = (page, condition, message) => {
+  if (!condition) faults.push(`${page}: ${message}`);
+};
+
+const opened = async (browser, view, file, where) => {
+  const page = await browser.newPage({ ...view, reducedMotion: "reduce" });
+  const address = file.startsWith("http:") ? file : pathToFileURL(file).href;
+  page.setDefaultTimeout(PATIENCE_MS);
+  page.on("console", (message) => faults.push(`${where}: console: ${message.text()}`));
+  page.on("pageerror", (error) => faults.push(`${where}: error: ${error.message}`));
+  page.on("dialog", async (dialog) => {
+    faults.push(`${where}: a dialog opened: ${dialog.message()}`);
+    await dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    const url = request.url().split("#")[0];
+    const own = [address, `${address}part`].includes(url) || url.startsWith("data:");
+    check(where, own, `asks for ${request.url()}`);
+  });
+  await page.goto(address);
+  return page;
+};
+
+const accessible = async (page, where) => {
+  await page.evaluate(() => document.querySelectorAll("details").forEach((d) => { d.open = true; }));
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => axe.run(document));
+  for (const found of violations) {
+    const nodes = found.nodes.slice(0, 2).map((node) => `${node.html.slice(0, 120)} (${node.any[0]?.message ?? ""})`);
+    faults.push(`${where}: axe ${found.impact} ${found.id}: ${nodes.join(" | ")}`);
+  }
+};
+
+const reachable = async (page, where) => {
+  const edges = page.locator("a.cd-edge");
+  if ((await edges.count()) === 0) return;
+  const card = page.locator("#card");
+  const before = await card.innerText();
+  await edges.first().evaluate((edge) => edge.closest("details")?.setAttribute("open", ""));
+  for (let presses = 0; presses < 60; presses += 1) {
+    await page.keyboard.press("Tab");
+    const name = await page.evaluate(() => document.activeElement.getAttribute("class") ?? "");
+    if (name.includes("cd-edge")) break;
+  }
+  check(where, (await card.innerText()) !== before, "Tab does not bring evidence to the card");
+  await page.keyboard.press("Enter");
+  const target = await page.evaluate(() => document.querySelector("tr:target")?.id ?? "");
+  check(where, target.startsWith("edge-"), "Enter on an edge does not lead to its row");
+};
+
+const usable = async (page, where) => {
+  const filter = page.locator("#filter");
+  if ((await filter.count()) === 0) return;
+  const rows = page.locator("#edge-table tbody tr");
+  const name = await rows.first().locator(".name").first().innerText();
+  await filter.fill(name);
+  const visible = await page.locator("#edge-table tbody tr:visible").count();
+  check(where, visible >= 1 && visible <= (await rows.count()), "the filter hides its own match");
+  await filter.fill("no variable is called like this");
+  check(where, (await page.locator("#edge-table tbody tr:visible").count()) === 0, "the filter shows all");
+  await filter.fill("");
+  const heading = page.locator("#edge-table th button").nth(1);
+  await heading.click();
+  await heading.click();
+  const names = await page.locator("#edge-table tbody tr td:nth-child(2)").allInnerTexts();
+  const sorted = [...names].sort((a, b) => b.localeCompare(a));
+  check(where, JSON.stringify(names) === JSON.stringify(sorted), "a column does not sort");
+};
+
+const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
+const files = readdirSync(folder).filter((name) => name.endsWith(".html")).sort();
+if (shots) mkdirSync(shots, { recursive: true });
+const look = async (file, view) => {
+  const where = `${file} (${view.name})`;
+  const page = await opened(browser, view, resolve(folder, file), where);
+  const width = await page.evaluate(() => document.documentElement.scrollWidth);
+  check(where, width <= view.viewport.width, `is ${width} pixels wide`);
+  if (shots && KEPT[where]) {
+    const edge = page.locator("a.cd-edge").nth(3);
+    if (await edge.count()) await edge.focus();
+    await page.screenshot({ path: `${shots}/${KEPT[where]}.png` });
+    await page.mouse.click(1, 1);
+  }
+  await reachable(page, where);
+  if (view.name === "wide") await usable(page, where);
+  if (JUDGED[view.name].test(file)) await accessible(page, where);
+  if (view.name === "wide") check(where, (await page.pdf()).length > 5000, "does not print");
+  await page.close();
+};
+for (const file of files) await Promise.all(VIEWS.map((view) => look(file, view)));
+const bare = await browser.newPage({ javaScriptEnabled: false });
+await bare.goto(pathToFileURL(resolve(folder, "fedpc.html")).href);
+check("without scripts", await bare.locator("#edge-table").isVisible(), "the table of edges is hidden");
+check("without scripts", await bare.locator("svg.cd-picture").first().isVisible(), "no graph");
+
+const follow = async (script) => {
+  const where = `live view of ${basename(script)}`;
+  const server = spawn(python, [script], { stdio: ["ignore", "pipe", "inherit"] });
+  const ended = new Promise((done) => { server.on("exit", done); });
+  const address = await new Promise((done) => { server.stdout.once("data", (text) => done(String(text).trim())); });
+  const page = await opened(browser, VIEWS[0], address, where);
+  const status = page.locator("#status");
+  await page.locator("#live-sites").waitFor({ timeout: PATIENCE_MS });
+  check(where, (await status.innerText()).match(/^Round |ended/), "does not say which round it is");
+  await page.locator("svg.cd-picture").waitFor({ timeout: PATIENCE_MS });
+  if (shots) await page.screenshot({ path: `${shots}/live.png` });
+  await accessible(page, where);
+  await page.waitForFunction(() => document.getElementById("status").innerText.includes("has ended"), null, { timeout: PATIENCE_MS });
+  check(where, (await ended) === 0, "its run failed");
+  await page.close();
+};
+for (const script of lives) await follow(script);
+await browser.close();
+
+if (faults.length) {
+  console.error(faults.join("\n"));
+  process.exit(1);
+}
+console.log(`${files.length} pages, ${VIEWS.length} views each, ${lives.length} live views: no message, no request, no finding of axe-core`);

@@ -1,0 +1,38 @@
+"""Serves the live view of a run over three sites that talk through NVIDIA FLARE."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+from hospitals import SITES, Hospitals, parser, tables_of, work_folder
+
+from cipherdag.protocol.engines.nvflare_kit import free_port
+
+if __name__ == "__main__":
+    tables, schema = tables_of(parser(__doc__).parse_args([]))
+    with work_folder() as work, contextlib.ExitStack() as up:
+        address = ("--host", "localhost", "--port", str(free_port()))
+        hospitals = Hospitals(work, address, dict.fromkeys(SITES, address))
+        hospitals.enrol(tables, schema)
+        up.enter_context(hospitals.started("coordinator", "start", "--dir", hospitals.coordinator))
+        for name in SITES:
+            up.enter_context(hospitals.started("site", "start", "--dir", work / name))
+        hospitals.wait_for_sites()
+        run = subprocess.Popen(
+            hospitals._line(
+                ("coordinator", "run", "fedpc", "--dir", hospitals.coordinator, "--live")
+            ),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        said = run.stderr.readline()
+        print(said.split()[-1], flush=True)  # noqa: T201
+        rest = run.communicate()[1]
+        if run.returncode:
+            sys.exit(f"{said}{rest}")

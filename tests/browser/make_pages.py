@@ -1,0 +1,116 @@
+"""Writes one page of every kind, from real runs, for `check_pages.js` to open in a browser."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cipherdag import FedCMFS, Federation, FedPC
+from cipherdag.algorithms.graphs import CausalGraph
+from cipherdag.graph_evidence import GraphEvidence
+from cipherdag.networks import asia
+from cipherdag.report.curves import Curves, Series
+from cipherdag.report.heat_map import HeatMap
+from cipherdag.report.ledger_page import ledger_page
+from cipherdag.report.rows import Rows
+from cipherdag.report.run_page import run_page
+from cipherdag.sites.ledger import read_releases, verify_ledger
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style></title></svg>",
+    "&lt;b&gt; & ]]> -->",
+    "javascript:alert(1)//",
+    "年龄",
+    "v" * 300,
+)
+
+
+def graph_run(protection="masking"):
+    data = asia().sample(6000, np.random.default_rng(1))
+    federation = Federation.split(data, 3, seed=1, protection=protection)
+    return federation.run(FedPC(), source={"command": "simulate"})
+
+
+def feature_run():
+    rng = np.random.default_rng(0)
+    causes = rng.standard_normal((2000, 6))
+    first = causes[:, :3].sum(axis=1) + rng.standard_normal(2000)
+    second = causes[:, 2:5].sum(axis=1) + 0.5 * first + rng.standard_normal(2000)
+    table = pd.DataFrame(causes, columns=["age", "bmi", "dose", "iron", "salt", "zinc"])
+    table = table.assign(relapse=first, survival=second)
+    return Federation.split(table, 3, labels=("relapse", "survival"), seed=1).run(FedCMFS())
+
+
+def panels(names):
+    """One panel of every kind; the numbers are made up, and the page is a test of pages."""
+    rng = np.random.default_rng(2)
+    rounds = range(1, 25)
+    falling = tuple((float(k), float(np.exp(-k / 6) + rng.random() / 20)) for k in rounds)
+    other = tuple((k, 0.8 * value + 0.1) for k, value in falling)
+    beliefs = rng.random((len(names), len(names))).round(3)
+    return (
+        Curves(
+            title="Test curve",
+            note="Two made-up curves.",
+            x_label="round",
+            y_label="test value",
+            series=(Series("first", falling), Series("second", other)),
+        ),
+        HeatMap(
+            title="Test matrix",
+            note="A made-up matrix.",
+            rows=names,
+            columns=names,
+            values=tuple(
+                tuple(None if i == j else float(beliefs[i, j]) for j in range(len(names)))
+                for i in range(len(names))
+            ),
+        ),
+        Rows(title="Test table", note="Made-up rows.", columns=("a", "b"), rows=(("x", 1.5),)),
+    )
+
+
+def large(result, n=130):
+    rng = np.random.default_rng(3)
+    order = np.triu(rng.random((n, n)) < 2.4 / n, k=1)
+    graph = CausalGraph.from_arcs([f"gene{i}" for i in range(n)], order)
+    names = {name: str(k) for k, name in enumerate(graph.nodes, start=1)}
+    return replace(result, graph=graph, dag=graph, identifiers=names, evidence=GraphEvidence())
+
+
+def pages():
+    """Name and text of every page."""
+    result = graph_run()
+    truth = asia().graph
+    names = dict(zip(result.graph.nodes, HOSTILE, strict=True))
+    attacked = replace(
+        result,
+        graph=result.graph.relabel(names),
+        dag=result.dag.relabel(names),
+        identifiers={names[name]: own for name, own in result.identifiers.items()},
+        evidence=GraphEvidence(),
+    )
+    lines = result.ledgers[result.sites[0]]
+    yield "fedpc", run_page(result, truth=truth)
+    yield "fedcmfs", run_page(feature_run())
+    yield "panels", run_page(result, panels=panels(result.graph.nodes))
+    yield "large", run_page(large(result))
+    yield "hostile", run_page(attacked, panels=panels(HOSTILE))
+    yield "clear", run_page(graph_run("none"))
+    yield "connected", run_page(replace(result, ledgers={}))
+    yield "ledger", ledger_page(read_releases(lines), verify_ledger(lines), pinned=True)
+    yield "empty-ledger", ledger_page([], verify_ledger([]), pinned=True)
+
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in pages():
+        (out / f"{name}.html").write_text(text, encoding="utf-8")
