@@ -8,7 +8,8 @@ and, beside it, a table in Markdown under the paper's own Table 1.
 
 Methods: ``proximity`` (with --reach), ``proximity-tails``, ``proximity-edges`` and ``naive``
 (Fed-CD), ``isolated`` (the same training at the first site on its own), ``central`` (ENCO on all
-rows), ``gies`` and ``igsp`` (on all rows, as numbers, from their packages). SHD is that of the DAG;
+rows), ``gies`` and ``igsp`` (on all rows, as numbers, from the
+packages of the extra ``comparators``). SHD is that of the DAG;
 a reversed edge counts once. The sums are plain ones: a test shows that they are the same under
 every protection.
 """
