@@ -151,7 +151,7 @@ def _execute(federation: Federation, source: dict[str, Any], options: Mapping[st
     result = federation.run(
         algorithm,
         seed=options["seed"],
-        progress=progress_printer(as_json=as_json),
+        progress=progress_printer(as_json=as_json, names=federation.sites[0].table.names),
         source=_described(options)
         | source
         | {
