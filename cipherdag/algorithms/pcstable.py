@@ -152,6 +152,8 @@ class _Pools:
 
     def tests(self, pairs: list[Pair], start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of every pair as rows (x, y, s1, ..., sl)."""
+        if self._layer == 0:
+            return np.array(pairs, dtype=np.int64).reshape(-1, 2)
         return np.concatenate(list(self._rows(pairs, start, stop)))
 
     def _rows(self, pairs: list[Pair], start: int, stop: int) -> Iterator[IndexArray]:
