@@ -224,7 +224,11 @@ def summary(rows, seeds):
 
 
 def spread(values):
-    quarters = statistics.quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
+    quarters = (
+        statistics.quantiles(values, n=4, method="inclusive")
+        if len(values) > 1
+        else [values[0]] * 3
+    )
     return {
         "runs": len(values),
         "mean": statistics.mean(values),
@@ -237,7 +241,7 @@ def table(report):
     """The report as Markdown."""
     text = [
         "# RFcd: normalised SHD of CPDAGs, smaller is better", "",
-        f"{report['seeds']} seeds, half with Gaussian noise, {report['rows']} rows a site.",
+        f"Up to {report['seeds']} seeds (see runs), {report['rows']} rows a site.",
         "Printed by `benchmarks/rfcd.py`.", "",
         "## Table 1: mean over 3, 5 and 7 sites, homogeneous", "",
         "| method | b | d | published | here, mean | median | quartiles | runs |",
