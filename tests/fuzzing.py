@@ -5,16 +5,24 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+import numpy as np
+import pandas as pd
 from adversary import Ward
+from driving import drive
+from msgspec.structs import replace
 
-from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
+from cipherdag import FedCMFS, Federation, FedPC, RFcd
+from cipherdag.algorithms.questions import Bundle, CITestSpec, EdgeVotes, LocalBeliefs, Skeleton
 from cipherdag.errors import CipherdagError
+from cipherdag.networks import asia
+from cipherdag.outcomes import asking
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfv import BfvContext, BfvCoordinator
 from cipherdag.privacy.masking import MaskingCoordinator
 from cipherdag.privacy.pairkeys import PairKey
 from cipherdag.privacy.sealing import seal, unseal
 from cipherdag.protocol import messages
+from cipherdag.sites.answering import table_respondent
 from cipherdag.sites.ledger import verify_ledger
 from cipherdag.sites.schema import Schema
 
@@ -34,8 +42,6 @@ def targets():
     """Every door that outside bytes come in by."""
     ward = Ward("bfv", n_sites=3)
     ward.session.open()
-    import numpy as np
-
     question = EdgeVotes(
         skeleton=Skeleton.from_matrix(~np.eye(5, dtype=bool)),
         layer=0,
@@ -60,7 +66,9 @@ def targets():
                 own,
             )
         )
-    return [*found, *protection_targets(), *text_targets(ward)]
+    asked = next(message for operation, message in sent if operation == "ask")
+    ask = messages.decode(messages.read_envelope(asked).body, messages.Ask)
+    return [*found, *question_targets(ask), *protection_targets(), *text_targets(ward)]
 
 
 def bodies():
@@ -70,6 +78,45 @@ def bodies():
         for kind in vars(messages).values()
         if isinstance(kind, type) and issubclass(kind, messages.Body) and kind is not messages.Body
     ]
+
+
+def question_targets(ask):
+    """Questions of every kind that a run asks, within the message that carries them."""
+
+    def read(content):
+        question = messages.decode(content, messages.Ask).question
+        return sum(encoding.length for encoding in question.encodings)
+
+    return [
+        Target(f"question {name}", read, (messages.encode(replace(ask, question=question)),))
+        for name, question in sorted(asked_questions().items())
+    ]
+
+
+def asked_questions():
+    """One question of every kind, as real runs ask them."""
+    rng = np.random.default_rng(0)
+    rows = asia().sample(600, rng)
+    discrete = Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2]))
+    numbers = pd.DataFrame(rng.normal(size=(90, 3)), columns=list("abc"))
+    continuous = Federation.split(numbers, 3, seed=0)
+    runs = [
+        *((FedPC(evidence=kind), discrete) for kind in ("vote", "statistic", "pooled", "glm")),
+        (FedPC(sepset="mean", alpha=0.5), discrete),
+        (FedPC(evidence="pooled"), continuous),
+        (FedCMFS(), discrete),
+        *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
+    ]
+    found = {"LocalBeliefs": LocalBeliefs(n_variables=4, round=1, seed=0, aggregation="naive")}
+    for algorithm, federation in runs:
+        sites = [table_respondent(s.table, min_cell_size=5, device="cpu") for s in federation.sites]
+        names = federation.sites[0].table.names
+        study = {"n_variables": len(names), "n_sites": 3, "labels": (0, 1), "names": names}
+        _, questions = drive(asking(algorithm, **study, seed=0), sites)
+        for question in questions:
+            for part in question.parts if isinstance(question, Bundle) else (question,):
+                found.setdefault(type(part).__name__, part)
+    return found
 
 
 def protection_targets():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import tracemalloc
+from typing import get_args
 
 import pytest
-from fuzzing import attack, bodies, targets
+from fuzzing import asked_questions, attack, bodies, targets
 
+from cipherdag.algorithms.questions import SingleQuestion
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.messages import MAX_MESSAGE_BYTES, decode, read_envelope
 
@@ -36,3 +38,8 @@ def test_a_message_that_claims_to_be_huge_costs_no_memory():
 def test_a_message_beyond_the_limit_is_refused_unread():
     with pytest.raises(MalformedMessageError, match="longer than the limit"):
         read_envelope(bytes(MAX_MESSAGE_BYTES + 1))
+
+
+def test_every_kind_of_question_is_fed():
+    kinds = {kind.__name__ for kind in get_args(SingleQuestion)}
+    assert set(asked_questions()) == kinds
