@@ -104,7 +104,7 @@ def main():
     options = given.parse_args()
     share_cores()
     tables, schema = tables_of(options)
-    expected = in_process(tables, schema)
+    expected = in_process(tables, schema, options.algorithm)
     begun = time.perf_counter()
     with work_folder() as work, contextlib.ExitStack() as up:
         hospitals = study(work, options.pysyft.absolute())
@@ -114,7 +114,7 @@ def main():
             for name in SITES
         }
         hospitals.wait_for_sites()
-        hospitals.compare_runs(expected)
+        hospitals.compare_runs(expected, options.algorithm)
         hospitals.check_audits()
         check_failures(hospitals)
         check_killed_datasite(hospitals, running[SITES[-1]])
