@@ -169,7 +169,10 @@ class Federation:
         if deal == "uneven":
             rows = split_rows(table.rows, n_sites, rng=rng)
         elif table.interventions is None:
-            raise SchemaError("no column names the interventions that are to be dealt out")
+            raise SchemaError(
+                "no column names the interventions that are to be dealt out",
+                remedy='Name it with --interventions, or write kind = "intervention" in the schema.',
+            )
         else:
             whole = deal == "vertical"
             rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)

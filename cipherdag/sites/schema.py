@@ -239,7 +239,11 @@ class Schema:
         """
         marked = {normalise_name(label) for label in labels}
         for label in sorted(marked - set(self.names)):
-            raise SchemaError("the label is no variable of the study", column=visible(label))
+            raise SchemaError(
+                "the label is no variable of the study",
+                column=visible(label),
+                remedy="Correct --labels, or the columns of schema.toml.",
+            )
         return Schema(
             tuple(replace(column, label=column.name in marked) for column in self.columns)
         )
