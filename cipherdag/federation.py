@@ -171,7 +171,7 @@ class Federation:
         elif table.interventions is None:
             raise SchemaError(
                 "no column names the interventions that are to be dealt out",
-                remedy='Name it with --interventions, or write kind = "intervention" in the schema.',
+                remedy='Name it by --interventions, or write kind = "intervention" in schema.toml.',
             )
         else:
             whole = deal == "vertical"
