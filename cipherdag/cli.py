@@ -7,7 +7,7 @@ import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,23 +15,12 @@ from cipherdag import errors
 from cipherdag.coordinator_cli import register
 from cipherdag.fedcd_cli import run_fedcd, simulate_fedcd
 from cipherdag.fedcmfs_cli import run_fedcmfs, simulate_fedcmfs
-from cipherdag.fedpc_cli import FEDPC_PARAMETERS, fedpc_options, fedpc_policy
+from cipherdag.fedpc_cli import FEDPC_PARAMETERS, fedpc_options, fedpc_policy, fedpc_source
+from cipherdag.in_process_cli import edges, execute, from_files, from_one_file, learn, show_result
 from cipherdag.resuming import resume_options, resume_or_command
 from cipherdag.rfcd_cli import run_rfcd, simulate_rfcd
-from cipherdag.running import (
-    FILE,
-    as_parameters,
-    progress_printer,
-    show,
-    site_names,
-)
+from cipherdag.running import FILE
 from cipherdag.site_cli import site
-
-if TYPE_CHECKING:
-    from cipherdag.algorithms.fedpc import FedPC
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.federation import Federation
-    from cipherdag.result import Result
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -64,18 +53,8 @@ def simulate() -> None:
 @fedpc_options
 def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
     """FedPC over one CSV or Parquet file per site."""
-    from cipherdag.federation import Federation
-
-    names = site_names(files)
-    federation = Federation.simulate(
-        dict(zip(names, files, strict=True)),
-        schema=options["schema"],
-        protection=options["protection"],
-        device=options["device"],
-        policy=fedpc_policy(options),
-    )
-    source = {"command": "run", "files": [str(file.resolve()) for file in files]}
-    _execute(federation, source, options)
+    federation, source = from_files(files, options, policy=fedpc_policy(options))
+    execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
 
 
 @simulate.command("fedpc")
@@ -84,19 +63,8 @@ def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
 @fedpc_options
 def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
     """FedPC over the parts of one file, split unevenly by the seed."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.split(
-        data,
-        sites,
-        seed=options["seed"],
-        schema=options["schema"],
-        protection=options["protection"],
-        device=options["device"],
-        policy=fedpc_policy(options),
-    )
-    source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
-    _execute(federation, source, options)
+    federation, source = from_one_file(data, sites, options, policy=fedpc_policy(options))
+    execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
 
 
 @cli.command()
@@ -156,9 +124,9 @@ def demo(rows: int, seed: int, out: Path | None) -> None:
     graphs = []
     for protection in ("masking", "bfv"):
         federation = Federation.split(data, 3, seed=seed, protection=protection)
-        result = _run(federation, FedPC(), seed, as_json=False, source={})
+        result = learn(federation, FedPC(), seed, as_json=False, source={})
         graphs.append(result.graph)
-        _show(result, network.graph, as_json=False)
+        show_result(result, network.graph, as_json=False)
         if out is not None:
             click.echo(f"Saved in {result.save(out / protection, truth=network.graph)}")
     same = "the same graph" if graphs[0] == graphs[1] else "DIFFERENT graphs"
@@ -267,7 +235,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
     from cipherdag.terminal import metrics_line
 
     learned = read_graph(folder)
-    reference = read_graph(other) if other.is_dir() else _edges(other, learned)
+    reference = read_graph(other) if other.is_dir() else edges(other, learned.nodes)
     metrics = compare(learned, reference.to_cpdag() if reference.is_dag else reference)
     click.echo(json.dumps(asdict(metrics)) if as_json else metrics_line(metrics) + "  (CPDAGs)")
 
@@ -287,60 +255,6 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
 
     export_graph(read_graph(folder), kind, out)
     click.echo(f"Wrote {out}")
-
-
-def _execute(federation: Federation, source: dict[str, Any], options: dict[str, Any]) -> None:
-    from cipherdag.algorithms.fedpc import FedPC
-    from cipherdag.result import writable_folder
-
-    out, as_json = options["out"], options["as_json"]
-    if out is not None:
-        writable_folder(out)
-    names = federation.sites[0].table.names
-    truth = _edges(options["truth"], names) if options["truth"] else None
-    chosen = {name: options[name] for name in FEDPC_PARAMETERS}
-    source |= {
-        "algorithm": "fedpc",
-        "protection": options["protection"],
-        "seed": options["seed"],
-        "device": options["device"],
-        "truth": str(options["truth"].resolve()) if options["truth"] else "",
-        "parameters": chosen,
-    }
-    if options["min_cell_size"] is not None:
-        source["min_cell_size"] = options["min_cell_size"]
-    algorithm = FedPC(**as_parameters(chosen))
-    result = _run(federation, algorithm, options["seed"], as_json=as_json, source=source)
-    if out is not None:
-        result.save(out, truth=truth)
-    _show(result, truth, as_json=as_json)
-    if out is not None and not as_json:
-        click.echo(f"Saved in {out}")
-
-
-def _run(
-    federation: Federation, algorithm: FedPC, seed: int, *, as_json: bool, source: dict[str, Any]
-) -> Result:
-    from cipherdag.terminal import heading
-
-    if not as_json:
-        click.echo("\n" + heading("FedPC", len(federation.sites), federation.protection))
-    progress = progress_printer(as_json=as_json, names=federation.sites[0].table.names)
-    return federation.run(algorithm, seed=seed, progress=progress, source=source)
-
-
-def _show(result: Result, truth: CausalGraph | None, *, as_json: bool) -> None:
-    from cipherdag.terminal import result_lines
-
-    report = result.to_dict(truth)
-    show(report, lambda: result_lines(result, truth), result.ledgers, as_json=as_json)
-
-
-def _edges(path: Path, names: Any) -> CausalGraph:
-    from cipherdag.algorithms.graphs import CausalGraph
-
-    nodes = names.nodes if isinstance(names, CausalGraph) else names
-    return CausalGraph.from_csv(path.read_text("utf-8"), nodes=tuple(nodes))
 
 
 run.add_command(run_fedcmfs)

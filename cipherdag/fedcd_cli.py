@@ -6,21 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import (
-    FILE,
-    progress_printer,
-    shared_options,
-    show,
-    site_names,
-)
+from cipherdag.in_process_cli import execute, from_files, from_one_file
+from cipherdag.running import FILE, shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.fedcd import FedCD
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.federation import Federation
 
 FEDCD_PARAMETERS = (
     "aggregation", "reference", "method", "rounds", "epochs", "fit_steps", "graph_steps", "batch",
@@ -74,17 +66,8 @@ fedcd_options = shared_options(
 @fedcd_options
 def run_fedcd(files: tuple[Path, ...], **options: Any) -> None:
     """Fed-CD over one CSV or Parquet file per site."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.simulate(
-        dict(zip(site_names(files), files, strict=True)),
-        schema=options["schema"],
-        interventions=options.get("interventions") or None,
-        protection=options["protection"],
-        device=options["device"],
-    )
-    source = {"command": "run", "files": [str(file.resolve()) for file in files]}
-    _execute(federation, source, options)
+    federation, source = from_files(files, options, interventions=_interventions(options))
+    execute(federation, "fedcd", FEDCD_PARAMETERS, source, options)
 
 
 @click.command("fedcd")
@@ -100,76 +83,10 @@ def run_fedcd(files: tuple[Path, ...], **options: Any) -> None:
 @fedcd_options
 def simulate_fedcd(data: Path, sites: int, deal: str, **options: Any) -> None:
     """Fed-CD over the parts of one file, dealt out by the seed."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.split(
-        data,
-        sites,
-        seed=options["seed"],
-        schema=options["schema"],
-        interventions=options.get("interventions") or None,
-        deal=deal,  # type: ignore[arg-type]  # click checked it
-        protection=options["protection"],
-        device=options["device"],
-    )
-    source = {
-        "command": "simulate",
-        "files": [str(data.resolve())],
-        "sites": sites,
-        "deal": deal,
-    }
-    _execute(federation, source, options)
+    own = {"interventions": _interventions(options), "deal": deal}
+    federation, source = from_one_file(data, sites, options, **own)
+    execute(federation, "fedcd", FEDCD_PARAMETERS, source | {"deal": deal}, options)
 
 
-def _algorithm(options: Mapping[str, Any]) -> FedCD:
-    from cipherdag.algorithms.fedcd import FedCD
-
-    return FedCD(**{name: options[name] for name in FEDCD_PARAMETERS})
-
-
-def _described(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What a saved run says of itself."""
-    return {
-        "algorithm": "fedcd",
-        "protection": options["protection"],
-        "seed": options["seed"],
-        "parameters": {name: options[name] for name in FEDCD_PARAMETERS},
-    }
-
-
-def _execute(federation: Federation, source: dict[str, Any], options: Mapping[str, Any]) -> None:
-    from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading, result_lines
-
-    out, as_json = options["out"], options["as_json"]
-    algorithm = _algorithm(options)
-    truth = _truth(options["truth"], federation)
-    if out is not None:
-        writable_folder(out)
-    if not as_json:
-        click.echo("\n" + heading("Fed-CD", len(federation.sites), federation.protection))
-    result = federation.run(
-        algorithm,
-        seed=options["seed"],
-        progress=progress_printer(as_json=as_json, names=federation.sites[0].table.names),
-        source=_described(options)
-        | source
-        | {
-            "device": options["device"],
-            "truth": str(options["truth"].resolve()) if options["truth"] else "",
-        },
-    )
-    if out is not None:
-        result.save(out, truth=truth)
-    report = result.to_dict(truth)
-    show(report, lambda: result_lines(result, truth), result.ledgers, as_json=as_json)
-    if out is not None and not as_json:
-        click.echo(f"Saved in {out}")
-
-
-def _truth(path: Path | None, federation: Federation) -> CausalGraph | None:
-    from cipherdag.algorithms.graphs import CausalGraph
-
-    if path is None:
-        return None
-    return CausalGraph.from_csv(path.read_text("utf-8"), nodes=federation.sites[0].table.names)
+def _interventions(options: Mapping[str, Any]) -> str | None:
+    return options.get("interventions") or None

@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import (
-    FILE,
-    as_parameters,
-    progress_printer,
-    shared_options,
-    show,
-    site_names,
-)
+from cipherdag.in_process_cli import execute, from_files, from_one_file
+from cipherdag.running import FILE, shared_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from cipherdag.federation import Federation
 
 FEDCMFS_PARAMETERS = ("alpha", "k1", "k2", "max_cond_size", "test", "retrieval")
 
@@ -64,17 +57,8 @@ fedcmfs_options = shared_options(
 @fedcmfs_options
 def run_fedcmfs(files: tuple[Path, ...], **options: Any) -> None:
     """FedCMFS over one CSV or Parquet file per site."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.simulate(
-        dict(zip(site_names(files), files, strict=True)),
-        schema=options["schema"],
-        labels=_labels(options),
-        protection=options["protection"],
-        device=options["device"],
-    )
-    source = {"command": "run", "files": [str(file.resolve()) for file in files]}
-    _execute(federation, source, options)
+    federation, source = from_files(files, options, labels=_labels(options))
+    execute(federation, "fedcmfs", FEDCMFS_PARAMETERS, source, options)
 
 
 @click.command("fedcmfs")
@@ -83,48 +67,9 @@ def run_fedcmfs(files: tuple[Path, ...], **options: Any) -> None:
 @fedcmfs_options
 def simulate_fedcmfs(data: Path, sites: int, **options: Any) -> None:
     """FedCMFS over the parts of one file, split unevenly by the seed."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.split(
-        data,
-        sites,
-        seed=options["seed"],
-        schema=options["schema"],
-        labels=_labels(options),
-        protection=options["protection"],
-        device=options["device"],
-    )
-    source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
-    _execute(federation, source, options)
+    federation, source = from_one_file(data, sites, options, labels=_labels(options))
+    execute(federation, "fedcmfs", FEDCMFS_PARAMETERS, source, options)
 
 
 def _labels(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name in options.get("labels", "").split(",") if name.strip())
-
-
-def _execute(federation: Federation, source: dict[str, Any], options: Mapping[str, Any]) -> None:
-    from cipherdag.algorithms.fedcmfs import FedCMFS
-    from cipherdag.result import writable_folder
-    from cipherdag.terminal import feature_lines, heading
-
-    out, as_json = options["out"], options["as_json"]
-    chosen = {name: options[name] for name in FEDCMFS_PARAMETERS}
-    algorithm = FedCMFS(**as_parameters(chosen))
-    if out is not None:
-        writable_folder(out)
-    if not as_json:
-        click.echo("\n" + heading("FedCMFS", len(federation.sites), federation.protection))
-    result = federation.run(
-        algorithm,
-        seed=options["seed"],
-        progress=progress_printer(as_json=as_json, names=federation.sites[0].table.names),
-        source=source
-        | {name: options[name] for name in ("protection", "seed", "device")}
-        | {"algorithm": "fedcmfs", "parameters": chosen},
-    )
-    if out is not None:
-        result.save(out)
-    report = result.to_dict()
-    show(report, lambda: feature_lines(result), result.ledgers, as_json=as_json)
-    if out is not None and not as_json:
-        click.echo(f"Saved in {out}")

@@ -105,3 +105,9 @@ def fedpc_policy(options: Mapping[str, Any]) -> Policy | None:
     if glm:  # who runs all sites is the coordinator that they trust
         policy = replace(policy, questions=QUESTION_KINDS)
     return policy if size is None else replace(policy, min_cell_size=size)
+
+
+def fedpc_source(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a saved run says of the sites' policy, if the default was not meant."""
+    size = options["min_cell_size"]
+    return {} if size is None else {"min_cell_size": size}

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import FILE, progress_printer, shared_options, show, site_names
+from cipherdag.in_process_cli import execute, from_files, from_one_file
+from cipherdag.running import FILE, shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.rfcd import RFcd
-    from cipherdag.federation import Federation
 
 RFCD_PARAMETERS = ("score", "learner", "objective", "search", "beam", "grid_bits", "noise")
 
@@ -77,16 +75,8 @@ rfcd_options = shared_options(own_options, conditioning=False)
 @rfcd_options
 def run_rfcd(files: tuple[Path, ...], **options: Any) -> None:
     """RFcd over one CSV or Parquet file per site."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.simulate(
-        dict(zip(site_names(files), files, strict=True)),
-        schema=options["schema"],
-        protection=options["protection"],
-        device=options["device"],
-    )
-    source = {"command": "run", "files": [str(file.resolve()) for file in files]}
-    _in_process(federation, source, options)
+    federation, source = from_files(files, options)
+    execute(federation, "rfcd", RFCD_PARAMETERS, source, options)
 
 
 @click.command("rfcd")
@@ -95,64 +85,5 @@ def run_rfcd(files: tuple[Path, ...], **options: Any) -> None:
 @rfcd_options
 def simulate_rfcd(data: Path, sites: int, **options: Any) -> None:
     """RFcd over the parts of one file, split unevenly by the seed."""
-    from cipherdag.federation import Federation
-
-    federation = Federation.split(
-        data,
-        sites,
-        seed=options["seed"],
-        schema=options["schema"],
-        protection=options["protection"],
-        device=options["device"],
-    )
-    source = {"command": "simulate", "files": [str(data.resolve())], "sites": sites}
-    _in_process(federation, source, options)
-
-
-def _in_process(federation: Federation, source: dict[str, Any], options: Mapping[str, Any]) -> None:
-    source |= {
-        "device": options["device"],
-        "truth": str(options["truth"].resolve()) if options["truth"] else "",
-    }
-    _run(federation, len(federation.sites), source, options)
-
-
-def _algorithm(options: Mapping[str, Any]) -> RFcd:
-    from cipherdag.algorithms.rfcd import RFcd
-
-    return RFcd(**{name: options[name] for name in RFCD_PARAMETERS})
-
-
-def _run(
-    federation: Federation,
-    n_sites: int,
-    source: dict[str, Any],
-    options: Mapping[str, Any],
-) -> None:
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.result import writable_folder
-    from cipherdag.terminal import heading, result_lines
-
-    out, as_json, truth_file = options["out"], options["as_json"], options.get("truth")
-    algorithm = _algorithm(options)
-    if out is not None:
-        writable_folder(out)
-    if not as_json:
-        click.echo("\n" + heading("RFcd", n_sites, federation.protection))
-    source |= {name: options[name] for name in ("protection", "seed")}
-    source |= {"algorithm": "rfcd", "parameters": {name: options[name] for name in RFCD_PARAMETERS}}
-    result = federation.run(
-        algorithm,
-        seed=options["seed"],
-        progress=progress_printer(as_json=as_json, names=federation.sites[0].table.names),
-        source=source,
-    )
-    truth = None
-    if truth_file is not None:
-        truth = CausalGraph.from_csv(truth_file.read_text("utf-8"), nodes=result.graph.nodes)
-    if out is not None:
-        result.save(out, truth=truth)
-    report = result.to_dict(truth)
-    show(report, lambda: result_lines(result, truth), result.ledgers, as_json=as_json)
-    if out is not None and not as_json:
-        click.echo(f"Saved in {out}")
+    federation, source = from_one_file(data, sites, options)
+    execute(federation, "rfcd", RFCD_PARAMETERS, source, options)

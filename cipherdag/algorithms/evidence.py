@@ -17,6 +17,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -67,7 +68,7 @@ class EvidenceSource(Protocol):
         """How many distinct tests were done in which way."""
 
 
-class RememberedTests:
+class RememberedTests(ABC):
     """Gives every distinct test to a source's own method once, and answers repeats.
 
     Attributes:
@@ -95,9 +96,9 @@ class RememberedTests:
                 self._memories[size].add(own, p_value[:, None])
         return [self._memories[size].find(own)[0][:, 0] for size, own in enumerate(keys)]
 
+    @abstractmethod
     def _ask(self, tests: Tests) -> PValues:
         """The p-values of distinct tests not asked before, each x < y and S ascending."""
-        raise NotImplementedError
 
 
 class CombinedTests(RememberedTests):
