@@ -10,8 +10,8 @@ import adversary
 import numpy as np
 import pandas as pd
 import pytest
+from commands import call as cipherdag
 
-from cipherdag.cli import main
 from cipherdag.networks import asia
 
 BAD = {
@@ -35,18 +35,6 @@ categories = ["1", "2"]
 kind = "discrete"
 categories = ["1", "2"]
 """
-
-
-def cipherdag(capsys, monkeypatch, *arguments):
-    """Exit code, standard output and standard error of one command, in this process."""
-    monkeypatch.setattr(sys, "argv", ["cipherdag", *map(str, arguments)])
-    code = 0
-    try:
-        main()
-    except SystemExit as stopped:
-        code = stopped.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.fixture

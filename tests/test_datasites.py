@@ -9,11 +9,11 @@ from pathlib import Path
 
 import hospital_folders
 import pytest
+from commands import call
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag.algorithms.fedpc import FedPC
-from cipherdag.cli import main
 from cipherdag.coordinating import CoordinatorFolder
 from cipherdag.datasites import datasite_findings, open_datasite_engine
 from cipherdag.enrolment import START_LOCK, activate, request_enrolment, start
@@ -51,17 +51,6 @@ def enrolled(tmp_path):
     for name, site in sites.items():
         activate(site, approvals[name], fingerprint=coordinator.fingerprint)
     return coordinator, sites, approvals
-
-
-def call(capsys, monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["cipherdag", *map(str, arguments)])
-    code = 0
-    try:
-        main()
-    except SystemExit as stopped:
-        code = stopped.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 # addresses and settings

@@ -9,19 +9,18 @@ import json
 import os
 import socket
 import ssl
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 
 import hospital_folders
 import pandas as pd
 import pytest
+from commands import call
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from cipherdag.cli import main
 from cipherdag.errors import ProtectionError
 from cipherdag.rehearsal import rehearse
 from cipherdag.sites import connection
@@ -389,17 +388,6 @@ def test_the_days_of_a_certificate_are_counted(authority, server_key, tmp_path, 
 
 
 # the command
-
-
-def call(capsys, monkeypatch, *arguments):
-    monkeypatch.setattr(sys, "argv", ["cipherdag", *map(str, arguments)])
-    code = 0
-    try:
-        main()
-    except SystemExit as stopped:
-        code = stopped.code or 0
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 def test_the_command_prints_check_finding_and_fix_and_exits_with_4(
