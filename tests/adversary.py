@@ -121,6 +121,15 @@ class Ward:
         )
 
 
+def tags_for(receiver, survivors, agreed):
+    """What the other survivors told one of them, in their order."""
+    found = []
+    for sender in survivors:
+        others = [site for site in survivors if site != sender]
+        found += [agreed[sender].tags[others.index(receiver)]] if sender != receiver else []
+    return tuple(found)
+
+
 def every_integer(message):
     """All integers anywhere in a message, envelopes and bodies opened."""
     found = set()

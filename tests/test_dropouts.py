@@ -217,13 +217,13 @@ def test_a_split_view_would_open_an_answer_and_no_site_serves_both_views():
     shares = shares_of(sites, answers, declaration)
     everyone, without = range(5), (0, 1, 3, 4)
     # some are told that site 2 dropped, and site 2 that everyone is there: this is why a site asks
-    # for the signatures of all survivors on one set before it unmasks
+    # for every other survivor's word on one set before it unmasks
     pairs = {site: entries(sites[site].unmask(without, declaration))[1][2] for site in without}
     own, _ = entries(sites[2].unmask(everyone, declaration))
     words = stripped(shares[2], [pairs[0], pairs[1]], [own, pairs[3], pairs[4]])
     error = np.delete(words, slice(None, None, 4096)).view(np.int64) / 2.0**40 - answers[2]
     assert np.abs(error).max() < 1e-11
-    # the signatures that site 2 needs are of sites that stand by the view with site 2
+    # the word that site 2 needs is of sites that stand by the view with site 2
     honest = masking_sites(5)
     shares_of(honest, answers, declaration)
     seeds_of(honest, everyone, declaration)

@@ -21,6 +21,7 @@ from cipherdag.errors import (
     SignatureError,
 )
 from cipherdag.privacy import pairkeys
+from cipherdag.privacy.agreement import AgreementKeys
 from cipherdag.privacy.identity import SigningIdentity, fingerprint, verify
 from cipherdag.privacy.keyed import keyed_digest, same_digest
 from cipherdag.privacy.pairkeys import (
@@ -340,7 +341,13 @@ def test_keyed_digests_depend_on_key_parts_and_borders():
 
 
 @pytest.mark.parametrize(
-    "make", [SigningIdentity.generate, EphemeralKeys.generate, lambda: PairKey(b"SECRET! " * 4)]
+    "make",
+    [
+        SigningIdentity.generate,
+        EphemeralKeys.generate,
+        lambda: PairKey(b"SECRET! " * 4),
+        lambda: AgreementKeys(0, {1: PairKey(b"SECRET! " * 4)}),
+    ],
 )
 def test_secrets_are_not_shown_copied_or_pickled(make):
     secret = make()

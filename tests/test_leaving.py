@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from adversary import Ward, hospitals, recorded
+from adversary import Ward, hospitals, recorded, tags_for
 from driving import plain_sum
 
 from cipherdag import FedPC, Policy
@@ -13,6 +13,7 @@ from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
 from cipherdag.errors import (
     AggregateRangeError,
     CohortError,
+    InconsistentQuestionError,
     OpeningRefusedError,
     OutputError,
     ReplayError,
@@ -34,6 +35,7 @@ from cipherdag.protocol.messages import (
     Unmasked,
     decode,
     read_envelope,
+    seal_envelope,
 )
 
 FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))
@@ -212,9 +214,12 @@ class Split:
         proposal = Agree(self.digest, survivors)
         return self.call("agree", dict.fromkeys(survivors, proposal), Agreed)
 
-    def unmask(self, survivors, signatures):
-        ordered = tuple(signatures[p].signature for p in survivors)
-        return Unmask(self.digest, survivors, ordered)
+    def unmask(self, survivors, agreed):
+        """The request for each survivor, with the tags that the others made for it."""
+        return {
+            receiver: Unmask(self.digest, survivors, tags_for(receiver, survivors, agreed))
+            for receiver in survivors
+        }
 
 
 def test_split_view_of_survivors_is_refused():
@@ -223,18 +228,56 @@ def test_split_view_of_survivors_is_refused():
     others = {p: lie.reply("agree", p, Agree(lie.digest, lie.everyone)) for p in (0, 1, 2)}
     assert {refused(reply) for reply in others.values()} == {ReplayError}
     alone = lie.call("agree", {3: Agree(lie.digest, lie.everyone)}, Agreed)
-    # site 3 signed for all four; it will not unmask on the others' signatures for three
-    mixed = (*tuple(without[p].signature for p in (0, 1, 2)), alone[3].signature)
-    reply = lie.reply("unmask", 3, Unmask(lie.digest, lie.everyone, mixed))
-    assert refused(reply).__name__ == "InconsistentQuestionError"
+    # site 3 agreed for all four; it will not unmask on tags that the others made for three
+    assert len(alone[3].tags) == 3
+    for tags in (without[0].tags + without[1].tags[:1], alone[3].tags, without[0].tags, ()):
+        reply = lie.reply("unmask", 3, Unmask(lie.digest, lie.everyone, tags))
+        assert refused(reply) is InconsistentQuestionError
+
+
+def test_a_tag_is_for_one_receiver_and_one_sender():
+    lie = Split()
+    agreed = lie.agreed(lie.everyone)
+    honest = tags_for(0, lie.everyone, agreed)
+    reflected = (agreed[0].tags[0], *honest[1:])
+    swapped = (honest[1], honest[0], honest[2])
+    elsewhere = (tags_for(2, lie.everyone, agreed)[1], *honest[1:])
+    altered = (bytes([honest[0][0] ^ 1]) + honest[0][1:], *honest[1:])
+    short = (honest[0][:-1], *honest[1:])
+    for tags in (reflected, swapped, elsewhere, altered, short, honest[:2], (*honest, b"")):
+        reply = lie.reply("unmask", 0, Unmask(lie.digest, lie.everyone, tags))
+        assert refused(reply) is InconsistentQuestionError
+    lie.call("unmask", {0: Unmask(lie.digest, lie.everyone, honest)}, Unmasked)
+
+
+def test_a_site_that_agrees_with_some_sites_only_is_named():
+    ward = Ward(n_sites=4)
+    ward.session.open()
+
+    def forge(operation, site, reply):
+        if operation != "agree" or site != "hospital-1":
+            return reply
+        tags = decode(read_envelope(reply).body, Agreed).tags[:-1]
+        return seal_envelope(
+            ward.identities[site],
+            session=ward.session._session,
+            sender=site,
+            topic="agreed",
+            body=Agreed(tags=tags),
+        )
+
+    ward.engine.forge = forge
+    with pytest.raises(InconsistentQuestionError, match="every other site") as caught:
+        ward.session.ask(votes())
+    assert caught.value.site == "hospital-1"
 
 
 def test_two_survivor_sets_for_one_digest_are_refused_after_unmasking_too():
     lie = Split()
-    signatures = lie.agreed(lie.everyone)
-    lie.call("unmask", dict.fromkeys(lie.everyone, lie.unmask(lie.everyone, signatures)), Unmasked)
+    agreed = lie.agreed(lie.everyone)
+    lie.call("unmask", lie.unmask(lie.everyone, agreed), Unmasked)
     assert refused(lie.reply("agree", 0, Agree(lie.digest, (0, 1, 2)))) is ReplayError
-    again = lie.unmask((0, 1, 2), signatures)
+    again = Unmask(lie.digest, (0, 1, 2), tags_for(0, (0, 1, 2), agreed))
     assert refused(lie.reply("unmask", 0, again)) is ReplayError
 
 
@@ -253,8 +296,8 @@ def test_survivors_must_be_asked_sites_in_order_with_the_site_itself():
 
 def test_a_rerun_without_one_site_is_refused():
     lie = Split()
-    signatures = lie.agreed(lie.everyone)
-    lie.call("unmask", dict.fromkeys(lie.everyone, lie.unmask(lie.everyone, signatures)), Unmasked)
+    agreed = lie.agreed(lie.everyone)
+    lie.call("unmask", lie.unmask(lie.everyone, agreed), Unmasked)
     again = Ask(number=2, participants=(0, 1, 2), question=lie.question)
     for position in (0, 1, 2):
         assert refused(lie.reply("ask", position, again)) is ReplayError
@@ -272,8 +315,8 @@ def test_a_given_up_round_may_be_asked_again_of_fewer_sites():
 
 def test_a_site_that_left_cannot_be_brought_back_to_shift_the_sum():
     lie = Split()
-    signatures = lie.agreed((0, 1, 2))
-    lie.call("unmask", dict.fromkeys((0, 1, 2), lie.unmask((0, 1, 2), signatures)), Unmasked)
+    agreed = lie.agreed((0, 1, 2))
+    lie.call("unmask", lie.unmask((0, 1, 2), agreed), Unmasked)
     back = Ask(number=2, participants=lie.everyone, question=votes(0.3))
     assert refused(lie.reply("ask", 0, back)) is CohortError
 
@@ -283,8 +326,8 @@ def test_masks_are_recovered_only_of_survivors_and_only_after_agreement():
     piece = dict(zip((0, 1, 2), lie.shares[3].escrow, strict=True))
     early = Recover(lie.digest, 3, piece[0])
     assert refused(lie.reply("recover", 0, early)) is OpeningRefusedError
-    signatures = lie.agreed((0, 1, 2))
-    lie.call("unmask", dict.fromkeys((0, 1, 2), lie.unmask((0, 1, 2), signatures)), Unmasked)
+    agreed = lie.agreed((0, 1, 2))
+    lie.call("unmask", lie.unmask((0, 1, 2), agreed), Unmasked)
     # site 3 was declared dropped: its pair masks are out, so its self mask must stay hidden
     assert refused(lie.reply("recover", 0, early)) is OpeningRefusedError
     assert refused(lie.reply("recover", 0, Recover(lie.digest, 0, piece[0]))) is OpeningRefusedError
@@ -294,9 +337,8 @@ def test_a_late_share_of_a_dropped_site_stays_hidden():
     hidden = []
     for _ in range(40):
         lie = Split()
-        signatures = lie.agreed((0, 1, 2))
-        request = lie.unmask((0, 1, 2), signatures)
-        lie.call("unmask", dict.fromkeys((0, 1, 2), request), Unmasked)
+        agreed = lie.agreed((0, 1, 2))
+        lie.call("unmask", lie.unmask((0, 1, 2), agreed), Unmasked)
         hidden.append(np.frombuffer(lie.shares[3].share, dtype="<u8"))
     unit = np.concatenate(hidden).astype(np.float64) / 2.0**64
     assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)

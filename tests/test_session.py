@@ -8,7 +8,7 @@ import adversary
 import msgspec
 import numpy as np
 import pytest
-from adversary import CATEGORIES, NAMES, ROWS, Ward, every_integer, hospitals, recorded
+from adversary import CATEGORIES, NAMES, ROWS, Ward, every_integer, hospitals, recorded, tags_for
 
 from cipherdag import FedPC, Policy
 from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
@@ -249,17 +249,13 @@ def test_a_coordinator_that_splits_its_question_is_refused_by_every_site(protect
     }
     assert len(set(digests.values())) == 2
     everyone = (0, 1, 2)
-    signatures = tuple(
-        decode(
-            read_envelope(
-                runtime.handle("agree", ward.message("agree", Agree(digests[name], everyone)))
-            ).body,
-            Agreed,
-        ).signature
-        for name, runtime in ward.runtimes.items()
-    )
-    for name, runtime in ward.runtimes.items():
-        request = ward.message("unmask", Unmask(digests[name], everyone, signatures))
+    agreed = {}
+    for position, (name, runtime) in enumerate(ward.runtimes.items()):
+        proposal = ward.message("agree", Agree(digests[name], everyone))
+        agreed[position] = decode(read_envelope(runtime.handle("agree", proposal)).body, Agreed)
+    for position, (name, runtime) in enumerate(ward.runtimes.items()):
+        tags = tags_for(position, everyone, agreed)
+        request = ward.message("unmask", Unmask(digests[name], everyone, tags))
         envelope = read_envelope(runtime.handle("unmask", request))
         with pytest.raises(InconsistentQuestionError, match="did not agree"):
             raise refusal_error(decode(envelope.body, Refusal), name)

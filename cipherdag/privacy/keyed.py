@@ -16,7 +16,7 @@ MIN_KEY_BYTES = 16
 
 def transcript(*parts: bytes) -> bytes:
     """All parts, each preceded by its length in 8 bytes: different parts, different bytes."""
-    return b"".join(piece for part in parts for piece in (len(part).to_bytes(8, "big"), part))
+    return b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
 
 
 def keyed_digest(key: bytes, *parts: bytes) -> bytes:

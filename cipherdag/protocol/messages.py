@@ -23,7 +23,6 @@ from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
 
 WIRE_VERSION: Final = 1
-AGREEMENT_DOMAIN: Final = b"cipherdag agreement"
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
@@ -166,21 +165,21 @@ class Agree(Body, frozen=True):
 
 
 class Agreed(Body, frozen=True):
-    """A site's signature on session, round, question and survivors.
+    """A site's tags on session, round, question and survivors, for every other survivor in order.
 
-    It is also its receipt: a coordinator that asked the sites different questions cannot collect
-    these signatures on one digest.
+    They are also its receipts: a coordinator that asked the sites different questions cannot
+    collect tags on one digest.
     """
 
-    signature: bytes
+    tags: tuple[bytes, ...]
 
 
 class Unmask(Body, frozen=True):
-    """Asks for the seeds that the sum needs, with the signatures of all survivors in order."""
+    """Asks for the seeds that the sum needs, with the tags of all other survivors in order."""
 
     digest: bytes
     survivors: tuple[int, ...]
-    signatures: tuple[bytes, ...]
+    tags: tuple[bytes, ...]
 
 
 class Unmasked(Body, frozen=True):
@@ -367,7 +366,7 @@ def fewest_survivors(n_sites: int, colluders: int) -> int:
 def agreement_parts(
     session: bytes, number: int, digest_: bytes, survivors: tuple[int, ...]
 ) -> tuple[bytes, ...]:
-    """What a site signs when it agrees whom a sum covers."""
+    """What a site tags when it agrees whom a sum covers."""
     positions = b"".join(position.to_bytes(4, "big") for position in survivors)
     return session, number.to_bytes(8, "big"), digest_, positions
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import SiteUnreachableError
+from cipherdag.errors import InconsistentQuestionError, SiteUnreachableError
 from cipherdag.protocol.messages import (
     Agreed,
     Open,
@@ -60,16 +60,14 @@ class Opening:
         """The survivors' seeds, recovered by the others for a site that left after agreeing.
 
         Raises:
+            InconsistentQuestionError: A site did not agree with every other one.
             SiteUnreachableError: The seeds of a site that left cannot be recovered.
         """
-        request = Unmask(
-            digest=self.declared.digest,
-            survivors=survivors,
-            signatures=tuple(agreed[position].signature for position in survivors),
-        )
-        replies = self.courier.exchange(
-            "unmask", dict.fromkeys(survivors, request), "unmasked", Unmasked
-        )
+        requests = {
+            position: Unmask(digest=self.declared.digest, survivors=survivors, tags=tuple(tags))
+            for position, tags in self._tags_by_receiver(survivors, agreed).items()
+        }
+        replies = self.courier.exchange("unmask", requests, "unmasked", Unmasked)
         seeds = {position: reply.seeds for position, reply in replies.bodies.items()}
         self.present = tuple(sorted(seeds))
         for vanished, reason in replies.failures.items():
@@ -95,6 +93,21 @@ class Opening:
         if self.protection.opened_by_site:
             combined = self._opened(combined, seeds)
         return self.protection.open(combined, seeds, self.declared).values
+
+    def _tags_by_receiver(
+        self, survivors: tuple[int, ...], agreed: Mapping[int, Agreed]
+    ) -> dict[int, list[bytes]]:
+        """The tags that each survivor needs, in the order of their senders."""
+        found: dict[int, list[bytes]] = {receiver: [] for receiver in survivors}
+        for sender in survivors:
+            others = [receiver for receiver in survivors if receiver != sender]
+            if len(agreed[sender].tags) != len(others):
+                raise InconsistentQuestionError(
+                    "it did not agree with every other site", site=self.names[sender]
+                )
+            for receiver, tag in zip(others, agreed[sender].tags, strict=True):
+                found[receiver].append(tag)
+        return found
 
     def _recovered(self, vanished: int, share: Share) -> bytes:
         if not share.escrow:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
+from cipherdag.privacy.agreement import AgreementKeys
 from cipherdag.privacy.keyed import keyed_digest
 from cipherdag.privacy.pairkeys import (
     EphemeralKeys,
@@ -58,9 +59,10 @@ log = logging.getLogger("cipherdag.site")
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """What a set-up yields: the protection's site object and what the digests are bound to."""
+    """What a set-up yields: the keys' two uses and what the digests are bound to."""
 
     aggregation: SiteAggregation = field(repr=False)
+    agreement: AgreementKeys = field(repr=False)
     transcript: bytes
 
 
@@ -166,7 +168,7 @@ class Handshake:
         transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
         proof = keyed_digest(alignment_key, b"schema", self._session, self._schema)
         aggregation = site_side(self._protection, self.index, self._pair_keys, content.context)
-        keyring = Keyring(aggregation, transcript)
+        keyring = Keyring(aggregation, AgreementKeys(self.index, self._pair_keys), transcript)
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
     def _opened_offers(self, offers: Offers) -> list[Offer]:

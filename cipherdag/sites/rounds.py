@@ -7,7 +7,7 @@
                            site; no other survivors were agreed for this digest;
                            no other run opened this question over nearly
                            these sites
-    unmask      unmask     the signatures of all survivors on one question and     opened
+    unmask      unmask     the tags of all other survivors on one question and     opened
                            one set of survivors
     opened      recover    the vanished site is a survivor and not this one        opened
     opened      open       once per round and ciphertext                           opened
@@ -28,11 +28,8 @@ from cipherdag.errors import (
     InconsistentQuestionError,
     OpeningRefusedError,
     ReplayError,
-    SignatureError,
 )
-from cipherdag.privacy.identity import verify
 from cipherdag.protocol.messages import (
-    AGREEMENT_DOMAIN,
     Agree,
     Agreed,
     Ask,
@@ -52,7 +49,7 @@ from cipherdag.protocol.messages import (
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, SiteAggregation
-    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.agreement import AgreementKeys
     from cipherdag.sites.answers import Respondent
     from cipherdag.sites.policy import Policy
     from cipherdag.sites.recording import Recorder
@@ -81,7 +78,7 @@ class Rounds:
         invite_digest: Digest of the invite.
         transcript: Digest of the key agreement.
         aggregation: This site's side of the protection.
-        identity: This site's signing key.
+        agreement: This site's keys to agree with the others.
         respondent: Computes answers.
         policy: This site's limits.
         recorder: Writes the ledger.
@@ -94,7 +91,7 @@ class Rounds:
     invite_digest: bytes
     transcript: bytes
     aggregation: SiteAggregation = field(repr=False)
-    identity: SigningIdentity
+    agreement: AgreementKeys = field(repr=False)
     respondent: Respondent
     policy: Policy
     recorder: Recorder
@@ -144,7 +141,7 @@ class Rounds:
         return Share(digest=bound_to, share=share, escrow=escrow)
 
     def agree(self, proposal: Agree) -> Agreed:
-        """Sign whom the sum covers, once per question.
+        """Tell every other survivor whom the sum covers, once per question.
 
         Raises:
             ReplayError: The digest is not the current one, or other survivors were agreed.
@@ -163,19 +160,20 @@ class Rounds:
         )
         current.survivors = proposal.survivors
         parts = self._agreement(current)
-        return Agreed(signature=self.identity.sign(AGREEMENT_DOMAIN, *parts))
+        others = self._others(proposal.survivors)
+        return Agreed(tags=tuple(self.agreement.tag(peer, *parts) for peer in others))
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seeds that the agreed sum needs.
 
         Raises:
             ReplayError: These are not the survivors this site agreed to.
-            InconsistentQuestionError: A survivor did not sign the same question and survivors.
+            InconsistentQuestionError: A survivor did not agree to this question and survivors.
         """
         current = self._round(request.digest)
         if not current.survivors or current.survivors != request.survivors:
             raise ReplayError("this site did not agree to these survivors")
-        self._check_signatures(current, request.signatures)
+        self._check_tags(current, request.tags)
         seeds = self.aggregation.unmask(current.survivors, current.declared)
         if not current.unmasked:
             self.sums.write(self.session, current.content, self._names(current.survivors))
@@ -247,18 +245,20 @@ class Rounds:
             self.session, current.ask.number, current.declared.digest, current.survivors
         )
 
-    def _check_signatures(self, current: _Round, signatures: tuple[bytes, ...]) -> None:
-        if len(signatures) != len(current.survivors):
-            raise InconsistentQuestionError("the signature of a survivor is missing")
+    def _others(self, survivors: tuple[int, ...]) -> list[int]:
+        return [position for position in survivors if position != self.index]
+
+    def _check_tags(self, current: _Round, tags: tuple[bytes, ...]) -> None:
+        others = self._others(current.survivors)
+        if len(tags) != len(others):
+            raise InconsistentQuestionError("the tag of a survivor is missing")
         parts = self._agreement(current)
-        for position, signature in zip(current.survivors, signatures, strict=True):
-            member = self.invite.cohort[position]
-            try:
-                verify(member.identity, signature, AGREEMENT_DOMAIN, *parts)
-            except SignatureError:
+        for position, tag in zip(others, tags, strict=True):
+            if not self.agreement.holds(position, tag, *parts):
+                name = self.invite.cohort[position].name
                 raise InconsistentQuestionError(
-                    f"'{member.name}' did not agree to the question that this site was asked"
-                ) from None
+                    f"'{name}' did not agree to the question that this site was asked"
+                )
 
     def _record_opening(self, current: _Round, kind: str, content: bytes) -> None:
         self.recorder.write(

@@ -245,7 +245,7 @@ class SiteRuntime:
             invite_digest=handshake.invite_digest,
             transcript=keyring.transcript,
             aggregation=keyring.aggregation,
-            identity=self._profile.identity,
+            agreement=keyring.agreement,
             respondent=self._respondent,
             policy=self._policy,
             recorder=current.recorder,
