@@ -24,9 +24,9 @@ PRIVATE = re.compile(
 BITS_OF_OTHERS = 0o077
 
 
-def interrupted(coordinator, *, after_round=3):
+def interrupted(coordinator, run_words, *, after_round):
     """Kill a run without warning once a round has ended; returns the run's folder."""
-    words = ["coordinator", "run", "fedpc", "--dir", str(coordinator)]
+    words = ["coordinator", *run_words, "--dir", str(coordinator)]
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "cipherdag", *words],
         stdout=subprocess.PIPE,

@@ -22,11 +22,10 @@ import psutil
 from hospitals import (
     SITES,
     Hospitals,
-    in_process,
     parser,
     report,
     share_cores,
-    tables_of,
+    study_of,
     wait_for,
     work_folder,
 )
@@ -68,9 +67,9 @@ def check_failures(hospitals):
     print("swapped Datasites and a foreign key were named, exit code 4")
 
 
-def check_killed_datasite(hospitals, process):
+def check_killed_datasite(hospitals, what, process):
     """A Datasite killed in the middle of a run: the run names its site, and the site its cause."""
-    words = ("coordinator", "run", "fedpc", "--dir", hospitals.coordinator)
+    words = ("coordinator", *what.run_words, "--dir", hospitals.coordinator)
     with hospitals.started(*words) as run:
         for line in run.stdout:
             if line.startswith("round 1 "):
@@ -103,26 +102,26 @@ def main():
     given.add_argument("--pysyft", type=Path, required=True, help="interpreter of its environment")
     options = given.parse_args()
     share_cores()
-    tables, schema = tables_of(options)
-    expected = in_process(tables, schema, options.algorithm)
+    what = study_of(options)
+    expected = what.in_process()
     begun = time.perf_counter()
     with work_folder() as work, contextlib.ExitStack() as up:
         hospitals = study(work, options.pysyft.absolute())
-        fingerprint = hospitals.enrol(tables, schema)
+        fingerprint = hospitals.enrol(what.tables, what.schema)
         running = {
             name: up.enter_context(hospitals.started("site", "start", "--dir", work / name))
             for name in SITES
         }
         hospitals.wait_for_sites()
-        hospitals.compare_runs(expected, options.algorithm)
+        hospitals.compare_runs(expected, what)
         hospitals.check_audits()
         check_failures(hospitals)
-        check_killed_datasite(hospitals, running[SITES[-1]])
+        check_killed_datasite(hospitals, what, running[SITES[-1]])
         up.enter_context(hospitals.started("site", "start", "--dir", work / SITES[-1]))
         wait_for(lambda: list(hospitals.states().values()) == ["connected"] * 3, "the sites")
         check_revocation(hospitals, fingerprint)
     hospitals.seconds["all"] = round(time.perf_counter() - begun, 2)
-    report(options, hospitals.seconds, len(expected))
+    report(options, hospitals.seconds, len(expected["edges"]))
 
 
 if __name__ == "__main__":
