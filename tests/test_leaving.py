@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from adversary import Ward, hospitals, recorded, tags_for
 from driving import plain_sum
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cipherdag import FedPC, Policy
 from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
@@ -29,11 +31,14 @@ from cipherdag.protocol.messages import (
     Agreed,
     Ask,
     Recover,
+    Recovered,
     Refusal,
     Share,
     Unmask,
     Unmasked,
+    declaration,
     decode,
+    fewest_survivors,
     read_envelope,
     seal_envelope,
 )
@@ -197,6 +202,7 @@ class Split:
         ask = Ask(number=1, participants=self.everyone, question=self.question)
         self.shares = self.call("ask", dict.fromkeys(self.everyone, ask), Share)
         self.digest = self.shares[0].digest
+        self.declared = declaration(ask, self.digest, n_sites, 1)
 
     def runtime(self, position):
         return list(self.ward.runtimes.values())[position]
@@ -311,6 +317,39 @@ def test_a_given_up_round_may_be_asked_again_of_fewer_sites():
     assert shares[0].digest != lie.digest
     # and then nothing of the first attempt can be agreed or opened any more
     assert refused(lie.reply("agree", 0, Agree(lie.digest, lie.everyone))) is ReplayError
+
+
+def test_a_site_and_a_colluder_cannot_open_a_sum_that_the_others_are_asked_for_again():
+    lie = Split()
+    agreed = lie.agreed(lie.everyone)
+    requests = lie.unmask(lie.everyone, agreed)
+    # site 0 and its colluding neighbour 3 release their seeds; 1 and 2 are said to have vanished
+    lie.call("unmask", {p: requests[p] for p in (0, 3)}, Unmasked)
+    pieces = {}
+    for helper in (0, 3):
+        place = helper - (helper > 1)
+        request = Recover(lie.digest, 1, lie.shares[1].escrow[place])
+        pieces[helper] = lie.call("recover", {helper: request}, Recovered)[helper].piece
+    coordinator = lie.ward.session._aggregation
+    with pytest.raises(ShareError, match="are needed"):
+        coordinator.rebuild(pieces, lie.declared)
+    # otherwise the same question to 1, 2 and 3 would give a second sum, and the difference site 0
+    again = Ask(number=2, participants=(1, 2, 3), question=lie.question)
+    lie.call("ask", dict.fromkeys((1, 2), again), Share)
+    late = Recover(lie.digest, 2, lie.shares[2].escrow[1])
+    assert refused(lie.reply("recover", 1, late)) is ReplayError
+
+
+@given(n_sites=st.integers(2, 40), colluders=st.integers(0, 38), data=st.data())
+def test_what_opens_a_sum_leaves_too_few_sites_for_another_one(n_sites, colluders, data):
+    colluders = min(colluders, n_sites - 1)
+    fewest = fewest_survivors(n_sites, colluders)
+    asked = data.draw(st.integers(fewest, n_sites))
+    ask = Ask(number=1, participants=tuple(range(asked)), question=votes())
+    threshold = declaration(ask, bytes(32), n_sites, colluders).threshold
+    # an honest site that released its seeds never answers the question again
+    assert threshold <= max(1, asked - 1)
+    assert n_sites <= 2 or n_sites == fewest or asked - (threshold - colluders) < fewest
 
 
 def test_a_site_that_left_cannot_be_brought_back_to_shift_the_sum():

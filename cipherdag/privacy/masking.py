@@ -9,7 +9,7 @@ A site may leave at any step; see `roundmasks`.
 Leaks:
     The coordinator learns the sum over the survivors. It and any sites colluding with it learn the
     sum of the other survivors' answers, which the aggregate and the colluders' own answers imply
-    anyway; that needs fewer colluders than ``Declaration.threshold`` and honest signatures on one
+    anyway; that needs fewer colluders than ``Declaration.threshold`` and honest agreement on one
     set of survivors, which the protocol checks.
 """
 

@@ -10,7 +10,7 @@ s_id with every dropped site d: of a survivor the b is released, of a dropped si
 both of one site, since then its answer would lie open (Bonawitz et al., CCS 2017, section 4).
 
 That is kept by answering for one set of survivors a round. Every site must also know that the
-others were told the same set: whoever calls `RoundMasks.unmask` has the survivors' signatures.
+others were told the same set: whoever calls `RoundMasks.unmask` has the survivors' word.
 
 A site's b_i also goes, in pieces sealed for each of the others, to the coordinator, so that
 ``threshold`` of them can recover it if the site leaves before it could release it.

@@ -371,15 +371,19 @@ def agreement_parts(
     return session, number.to_bytes(8, "big"), digest_, positions
 
 
-def declaration(ask: Ask, digest_: bytes, colluders: int) -> Declaration:
-    """What a round's shares are for, as the privacy layer wants it."""
+def declaration(ask: Ask, digest_: bytes, n_sites: int, colluders: int) -> Declaration:
+    """What a round's shares are for, as the privacy layer wants it.
+
+    As many sites recover a mask as a sum covers at least: the honest ones among them released their
+    seeds and never answer the question again, so too few are left to open another sum of it.
+    """
     asked = len(ask.participants)
     return Declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(_segment(encoding) for encoding in ask.question.encodings),
         participants=ask.participants,
-        threshold=max(1, min(colluders + 1, asked - 1)),
+        threshold=max(1, min(fewest_survivors(n_sites, colluders), asked - 1)),
     )
 
 

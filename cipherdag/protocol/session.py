@@ -285,7 +285,7 @@ class Session:
         bound_to = question_digest(
             invite_digest=self._invite_digest, transcript=self._transcript, ask=ask
         )
-        declared = declaration(ask, bound_to, self._invite.colluders)
+        declared = declaration(ask, bound_to, len(self._invite.cohort), self._invite.colluders)
         shares = self._shares(ask, declared)
         agreed_before = self._replay.agreed(self._number)
         survivors = agreed_before or tuple(sorted(shares))

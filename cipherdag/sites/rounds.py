@@ -124,7 +124,7 @@ class Rounds:
         bound_to = question_digest(
             invite_digest=self.invite_digest, transcript=self.transcript, ask=ask
         )
-        declared = declaration(ask, bound_to, self.invite.colluders)
+        declared = declaration(ask, bound_to, len(self.invite.cohort), self.invite.colluders)
         share = self.aggregation.share(self.respondent.answer(ask.question), declared)
         escrow = self.aggregation.escrow(declared)
         self._number = ask.number
