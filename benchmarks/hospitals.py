@@ -47,6 +47,7 @@ class Hospitals:
         site_words: What `site new` gets beside them, by site.
         python: The coordinator's interpreter; the sites use this process's own.
         seconds: What took how long.
+        running: The processes that were started and not yet stopped.
     """
 
     work: Path
@@ -54,6 +55,7 @@ class Hospitals:
     site_words: dict[str, tuple[str, ...]]
     python: Path = Path(sys.executable)
     seconds: dict[str, float] = field(default_factory=dict)
+    running: list[subprocess.Popen] = field(default_factory=list)
 
     def __post_init__(self):
         # all parties share this machine: left alone, each would start a thread for every core
@@ -82,9 +84,11 @@ class Hospitals:
         process = subprocess.Popen(
             self._line(words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
+        self.running.append(process)
         try:
             yield process
         finally:
+            self.running.remove(process)
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
             try:
@@ -142,10 +146,16 @@ class Hospitals:
 
     def wait_for_sites(self):
         """Wait until every site is connected, and have each check itself."""
-        wait_for(lambda: list(self.states().values()) == ["connected"] * len(SITES), "the sites")
+        wait_for(self._all_connected, "the sites")
         for name in SITES:
             checked = self.command("site", "check", "--dir", self.work / name)
             assert "fail" not in checked, checked
+
+    def _all_connected(self):
+        for process in self.running:
+            if process.poll():
+                raise SystemExit(f"{' '.join(process.args)} ended:\n{process.stdout.read()}")
+        return list(self.states().values()) == ["connected"] * len(SITES)
 
     def compare_runs(self, expected, study):
         """Masked and encrypted runs, against what the run in one process found."""
