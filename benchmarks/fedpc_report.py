@@ -1,0 +1,165 @@
+"""The tables of `fedpc_tables`, beside what the paper prints (`fedpc_paper.csv`)."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from statistics import median
+
+EVIDENCE_COLUMNS = (
+    "PC-All", "vote", "vote-code", "weighted_p", "fisher", "stouffer", "statistic", "pooled-11",
+    "pooled",
+)  # fmt: skip
+RIVAL_COLUMNS = (
+    "PC-Avg", "PC-Best", "FedPC-Simple-I", "FedPC-Simple-II", "NOTEARS-Avg", "NOTEARS-ADMM",
+)  # fmt: skip
+MEASURES = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision", "seconds")
+INTRODUCTIONS = {
+    "shd": """SHD of the learnt DAG: median over samples (smallest-largest). `paper` is the
+published FedPC on its own sample; `PC-All` has all rows at one place and does not depend on the
+sites. A dash: not run, or not printed. Samples: fewest-most of a row.""",
+    "f1": """F1 of the learnt DAG, median over the same samples; of `paper` from its recall and
+precision.""",
+    "rivals": """SHD of the comparators, ours: median over samples (smallest-largest); after the
+slash what the paper prints. PC-Avg and NOTEARS-Avg are means over the sites' graphs.""",
+    "cost": """Cost of FedPC, medians: rounds, seconds in one process on a shared machine, MB that
+left a site.""",
+}
+COSTS = ("rounds", "bytes_per_site", "shd_cpdag", "cpu_seconds")
+
+
+def summary(cases: list[dict]) -> list[dict]:
+    """One entry per data set, number of sites and method: medians over the samples."""
+    groups: dict[tuple, list[dict]] = {}
+    for case in cases:
+        groups.setdefault((case["data"], case["sites"], case["method"]), []).append(case)
+    return [summarise(group) for _, group in sorted(groups.items())]
+
+
+def summarise(group: list[dict]) -> dict:
+    named = {name: group[0][name] for name in ("data", "sites", "method")}
+    done = [case for case in group if "left_out" not in case]
+    if not done:
+        return named | {"left_out": group[0]["left_out"], "samples": 0}
+    costs = [name for name in COSTS if all(name in case for case in done)]
+    return named | {
+        "samples": len(done),
+        "shd_min": min(case["shd"] for case in done),
+        "shd_max": max(case["shd"] for case in done),
+        **{name: median(case[name] for case in done) for name in (*MEASURES, *costs)},
+    }
+
+
+def published() -> dict[tuple[str, int, str], dict[str, float]]:
+    """What the paper prints, by (data, sites, algorithm); entries printed as "-" are not there."""
+    path = Path(__file__).parent / "fedpc_paper.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["shd"]]
+    found = {}
+    for row in rows:
+        tpr, precision = float(row["tpr"]), float(row["precision"])
+        f1 = 2 * tpr * precision / (tpr + precision) if tpr + precision else 0.0
+        found[row["data"], int(row["sites"]), row["algorithm"]] = {
+            "table": row["table"], "shd": float(row["shd"]), "f1": f1,
+        }  # fmt: skip
+    return found
+
+
+def markdown(found: list[dict]) -> str:
+    """All tables; what has no case is left out."""
+    ours = {(s["data"], s["sites"], s["method"]): s for s in found}
+    paper = published()
+    order = list(dict.fromkeys(data for data, _, _ in paper))
+    places = sorted(
+        {(s["data"], s["sites"]) for s in found if s["method"] != "PC-All"},
+        key=lambda place: (order.index(place[0]), place[1]),
+    )
+    return "\n".join(
+        [
+            *_evidence_table(places, ours, paper, "shd"),
+            *_evidence_table(places, ours, paper, "f1"),
+            *_rivals_table(places, ours, paper),
+            *_cost_table(places, ours),
+        ]
+    )
+
+
+def _evidence_table(places, ours, paper, measure) -> list[str]:
+    lines = [
+        INTRODUCTIONS[measure],
+        "",
+        _header("data", "sites", "paper", *EVIDENCE_COLUMNS, "samples"),
+    ]
+    for data, sites in places:
+        row = [ours.get((data, 1 if m == "PC-All" else sites, m)) for m in EVIDENCE_COLUMNS]
+        if not any(row[1:]):
+            continue
+        printed = paper.get((data, sites, "FedPC"))
+        shown = [_cell(own, measure) for own in row]
+        counts = sorted({own["samples"] for own in row if own})
+        numbers = str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+        lines.append(_row(data, sites, _number(printed, measure), *shown, numbers))
+    return [*lines, ""]
+
+
+def _rivals_table(places, ours, paper) -> list[str]:
+    lines = [
+        INTRODUCTIONS["rivals"],
+        "",
+        _header("data", "sites", *RIVAL_COLUMNS, "samples"),
+    ]
+    for data, sites in places:
+        row = [ours.get((data, sites, m)) for m in RIVAL_COLUMNS]
+        if not any(row):
+            continue
+        shown = [
+            f"{_cell(own, 'shd')} / {_number(paper.get((data, sites, m)), 'shd')}"
+            for own, m in zip(row, RIVAL_COLUMNS, strict=True)
+        ]
+        counts = sorted({own["samples"] for own in row if own})
+        numbers = str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
+        lines.append(_row(data, sites, *shown, numbers))
+    return [*lines, ""]
+
+
+def _cost_table(places, ours) -> list[str]:
+    lines = [
+        INTRODUCTIONS["cost"],
+        "",
+        _header("data", "sites", *(m for m in EVIDENCE_COLUMNS if m != "PC-All")),
+    ]
+    for data, sites in places:
+        row = [ours.get((data, sites, m)) for m in EVIDENCE_COLUMNS if m != "PC-All"]
+        if any(own and "rounds" in own for own in row):
+            lines.append(_row(data, sites, *(_cost(own) for own in row)))
+    return [*lines, ""]
+
+
+def _cost(own) -> str:
+    if own is None or "rounds" not in own:
+        return "-"
+    return f"{own['rounds']:.0f}; {own['seconds']:.1f} s; {own['bytes_per_site'] / 1e6:.2f} MB"
+
+
+def _cell(own, measure) -> str:
+    if own is None:
+        return "-"
+    if "left_out" in own:
+        return own["left_out"]
+    if measure == "f1":
+        return f"{own['f1']:.2f}"
+    return f"{own['shd']:.3g} ({own['shd_min']:.3g}-{own['shd_max']:.3g})"
+
+
+def _number(printed, measure) -> str:
+    if printed is None:
+        return "-"
+    return f"{printed['f1']:.2f}" if measure == "f1" else f"{printed['shd']:.4g}"
+
+
+def _header(*names) -> str:
+    return f"{_row(*names)}\n{'|---' * len(names)}|"
+
+
+def _row(*cells) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
