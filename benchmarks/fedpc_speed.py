@@ -1,26 +1,65 @@
-"""Whole FedPC runs in one process: seconds, rounds and bytes of every protection, in one run.
+"""Whole FedPC runs in one process: what protections cost, how fast peers are, and how it grows.
 
-    python benchmarks/fedpc_speed.py alarm_5000.csv.gz --truth alarm_edges.csv --sites 10
+    python benchmarks/fedpc_speed.py benchmarks/data/alarm_5000.csv.gz --truth alarm_edges.csv
 
-The protections take turns, so that the ratios hold when the machine's speed drifts.
+Three parts, in one run on one machine:
+
+- votes under every protection; they take turns, so that ratios hold when the machine drifts;
+- PC on the pooled evidence of all sites under masking, beside other packages' PC on the same rows
+  at one place in the clear (`pc_peers`; R's run with the start of R); a package that is not here is
+  named. alpha 0.01, sets of up to 3;
+- Gaussian models of --variables under masking, each in a fresh process, with its peak memory.
+
+Processor seconds are of the process (and R's of none), for machines that are shared.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
+import resource
 import statistics
+import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+from ci_tests import linear_gaussian, read_codes
 from measuring import environment
+from pc_peers import PEERS, PeerMissingError
 
-from cipherdag import CausalGraph, Federation, FedPC
+from cipherdag import CausalGraph, Federation, FedPC, Policy
 
 PROTECTIONS = ("none", "masking", "bfv")
+OPEN = Policy(min_cell_size=0, max_values=2**53)
+ALPHA, LARGEST = 0.01, 3
+ROWS, DEGREE = 5000, 3.0
+SEARCH_BEYOND = 300
+"""Variables beyond which separating sets come from the skeleton's search (`sepset="search"`)."""
 
 
 def main() -> None:
     arguments = parse()
+    report = {
+        "benchmark": "fedpc_speed",
+        "data": arguments.data.name,
+        "sites": arguments.sites,
+        "sepset": arguments.sepset,
+        "seed": arguments.seed,
+        "repeats": arguments.repeats,
+        "environment": environment(),
+    }
+    report |= protections(arguments)
+    report["peers"] = peers(arguments)
+    report["gaussian"] = [gaussian(variables, arguments) for variables in arguments.variables]
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+        arguments.out.with_suffix(".md").write_text(markdown(report), "utf-8")
+
+
+def protections(arguments) -> dict:
+    """Votes under every protection, in turns."""
     runs: dict[str, list[float]] = {protection: [] for protection in PROTECTIONS}
     last = {}
     for repeat in range(arguments.repeats + 1):
@@ -31,29 +70,19 @@ def main() -> None:
             last[protection] = federation.run(FedPC(sepset=arguments.sepset))
             if repeat:  # the first turn warms up
                 runs[protection].append(last[protection].seconds)
-    report = {
-        "benchmark": "fedpc_speed",
-        "data": arguments.data.name,
-        "sites": arguments.sites,
-        "sepset": arguments.sepset,
-        "seed": arguments.seed,
-        "repeats": arguments.repeats,
+    found = {
         "same_graph": len({result.graph for result in last.values()}) == 1,
         "protections": {name: figures(runs, last, name) for name in PROTECTIONS},
-        "environment": environment(),
     }
     if arguments.truth is not None:
-        text = arguments.truth.read_text("utf-8")
-        truth = CausalGraph.from_csv(text, nodes=last["masking"].graph.nodes)
-        report["shd"] = last["masking"].metrics(truth).shd
-    for name, figure in report["protections"].items():
+        found["shd"] = last["masking"].metrics(read_truth(arguments, last["masking"])).shd
+    for name, figure in found["protections"].items():
         print(
-            f"{name:8} {figure['median_seconds']:7.2f} s   {figure['ratio_to_none']:5.2f} x none   "
-            f"{figure['rounds']} rounds   {figure['bytes_per_site'] / 1e6:.2f} MB per site"
+            f"votes, {name:8} {figure['median_seconds']:7.2f} s  {figure['ratio_to_none']:5.2f} x "
+            f"none  {figure['rounds']} rounds  {figure['bytes_per_site'] / 1e6:.2f} MB per site"
         )
-    print(f"same graph: {report['same_graph']}   SHD: {report.get('shd', 'no truth given')}")
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    print(f"same graph: {found['same_graph']}   SHD: {found.get('shd', 'no truth given')}")
+    return found
 
 
 def figures(runs, last, name):
@@ -68,14 +97,178 @@ def figures(runs, last, name):
     }
 
 
+def peers(arguments) -> dict:
+    """PC on the same rows by us, from sums under masking, and by every peer; they take turns."""
+    codes = read_codes(arguments.data)
+    federation = Federation.split(
+        arguments.data, arguments.sites, seed=arguments.seed, policy=OPEN, device="cpu"
+    )
+    ours = f"cipherdag, {arguments.sites} sites, masking"
+    names = federation.sites[0].table.names
+    columns = pd.read_csv(arguments.data, nrows=0).columns
+    order = [columns.get_loc(name) for name in names]
+
+    def own(_, alpha, largest):
+        evidence = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest)
+        return federation.run(evidence).graph.skeleton()
+
+    runners = {ours: own, **PEERS}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
+    kept, missing = {}, {}
+    for repeat in range(arguments.repeats + 1):
+        for name, run in runners.items():
+            if name in missing or (name != ours and repeat > arguments.peer_repeats):
+                continue
+            try:
+                wall, cpu, kept[name] = timed(run, codes[:, order], ALPHA, LARGEST)
+            except PeerMissingError as error:
+                missing[name] = str(error)
+                print(f"PC, {name}: {error}")
+            else:
+                if repeat:  # the first turn warms up
+                    taken[name].append((wall, cpu))
+    truth = None if arguments.truth is None else read_skeleton(arguments, names)
+    found = {name: peer_figures(taken[name], kept[name], kept[ours], truth) for name in kept}
+    for name, figure in found.items():
+        figure["times_ours"] = figure["median_seconds"] / found[ours]["median_seconds"]
+        print(
+            f"PC, {name}: {figure['median_seconds']:.2f} s, {figure['median_cpu_seconds']:.2f} s "
+            f"of processor, {figure['times_ours']:.1f} x ours, edges that differ from ours "
+            f"{figure['edges_that_differ']}, wrong {figure.get('wrong_edges', '?')}"
+        )
+    return {"alpha": ALPHA, "max_cond_size": LARGEST, "runs": found, "missing": missing}
+
+
+def peer_figures(taken, kept, ours, truth) -> dict:
+    figure = {
+        "median_seconds": statistics.median(wall for wall, _ in taken),
+        "seconds": [wall for wall, _ in taken],
+        "median_cpu_seconds": statistics.median(cpu for _, cpu in taken),
+        "edges": int(kept.sum()) // 2,
+        "edges_that_differ": int((kept != ours).sum()) // 2,
+    }
+    if truth is not None:
+        figure["wrong_edges"] = int((kept != truth).sum()) // 2
+    return figure
+
+
+def gaussian(variables: int, arguments) -> dict:
+    """Pooled evidence on a Gaussian model under masking, in a process of its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(
+            gaussian_here, (variables, arguments.sites, arguments.gaussian_repeats, arguments.seed)
+        )
+    print(
+        f"Gaussian, {variables} variables, {arguments.sites} sites, masking, {found['sepset']}: "
+        f"{found['median_seconds']:.2f} s, {found['median_cpu_seconds']:.2f} s of processor, "
+        f"{found['rounds']} rounds, {found['tests']} tests, {found['bytes_per_site'] / 1e6:.1f} MB "
+        f"per site, peak memory {found['peak_mb']:.0f} MB (before the run {found['before_mb']:.0f})"
+    )
+    return found
+
+
+def gaussian_here(variables: int, sites: int, repeats: int, seed: int) -> dict:
+    values = linear_gaussian(
+        rows=ROWS, variables=variables, degree=DEGREE, rng=np.random.default_rng(seed)
+    )
+    data = pd.DataFrame(values, columns=[f"v{k:04d}" for k in range(variables)])
+    federation = Federation.split(data, sites, seed=seed, policy=OPEN, device="cpu")
+    before = peak_mb()
+    sepset = "max" if variables <= SEARCH_BEYOND else "search"
+    runs = [timed(federation.run, FedPC(evidence="pooled", sepset=sepset)) for _ in range(repeats)]
+    result = runs[-1][2]
+    return {
+        "variables": variables,
+        "rows": ROWS,
+        "degree": DEGREE,
+        "sites": sites,
+        "sepset": sepset,
+        "median_seconds": statistics.median(run[0] for run in runs),
+        "seconds": [run[0] for run in runs],
+        "median_cpu_seconds": statistics.median(run[1] for run in runs),
+        "rounds": len(result.rounds),
+        "tests": sum(result.details["tests"].values()),
+        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "before_mb": before,
+        "peak_mb": peak_mb(),
+    }
+
+
+def peak_mb() -> float:
+    """Most memory that this process has had so far; Linux counts in KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def timed(function, *arguments):
+    """Wall seconds, processor seconds, result."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = function(*arguments)
+    return time.perf_counter() - wall, time.process_time() - cpu, result
+
+
+def read_truth(arguments, result) -> CausalGraph:
+    text = arguments.truth.read_text("utf-8")
+    return CausalGraph.from_csv(text, nodes=result.graph.nodes)
+
+
+def read_skeleton(arguments, names):
+    return CausalGraph.from_csv(arguments.truth.read_text("utf-8"), nodes=names).skeleton()
+
+
+def markdown(report: dict) -> str:
+    """The three parts as tables."""
+    lines = [
+        f"`{report['data']}`, {report['sites']} sites, votes, median of {report['repeats']} runs:",
+        "",
+        "| protection | seconds | x none | rounds | MB per site |",
+        "|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {own['median_seconds']:.2f} | {own['ratio_to_none']:.2f} | {own['rounds']} | "
+        f"{own['bytes_per_site'] / 1e6:.2f} |"
+        for name, own in report["protections"].items()
+    ]
+    lines += [
+        "",
+        "PC on the same rows: ours from sums over sites, the others with all rows at one place.",
+        "",
+        "| PC by | seconds | processor seconds | x ours | edges | differ from ours | wrong |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {name} | {own['median_seconds']:.2f} | {own['median_cpu_seconds']:.2f} | "
+        f"{own['times_ours']:.1f} | {own['edges']} | {own['edges_that_differ']} | "
+        f"{own.get('wrong_edges', '-')} |"
+        for name, own in report["peers"]["runs"].items()
+    ]
+    lines += [f"| {name} | {why} | | | | | |" for name, why in report["peers"]["missing"].items()]
+    lines += [
+        "",
+        f"Gaussian models, {ROWS} rows over {report['sites']} sites, pooled evidence, masking:",
+        "",
+        "| variables | sepset | seconds | CPU s | rounds | tests | MB sent | peak MB | MB before |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {own['variables']} | {own['sepset']} | {own['median_seconds']:.2f} | "
+        f"{own['median_cpu_seconds']:.2f} | {own['rounds']} | {own['tests']} | "
+        f"{own['bytes_per_site'] / 1e6:.1f} | {own['peak_mb']:.0f} | {own['before_mb']:.0f} |"
+        for own in report["gaussian"]
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--truth", type=Path)
     parser.add_argument("--sites", type=int, default=10)
     parser.add_argument("--sepset", choices=["max", "mean", "vote"], default="max")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--peer-repeats", type=int, default=3)
+    parser.add_argument("--variables", nargs="*", type=int, default=[300, 1000])
+    parser.add_argument("--gaussian-repeats", type=int, default=3)
     parser.add_argument("--out", type=Path)
     return parser.parse_args()
 

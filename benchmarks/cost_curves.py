@@ -1,0 +1,174 @@
+"""What a FedPC run costs as it grows: seconds, rounds and bytes over variables, rows and sites.
+
+    python benchmarks/cost_curves.py alarm.bif.gz --out benchmarks/results/cost_curves
+
+One thing grows at a time, from 10 sites, 5000 rows and masking: variables of sparse linear Gaussian
+models (3 neighbours each); rows and sites of ALARM (37 discrete variables); and the protections on
+ALARM. Every case runs in this process, after one run that warms up; processor seconds are those of
+all sites and the coordinator together, so a site's share is about that over the sites.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from bif import read_bif
+from ci_tests import linear_gaussian
+from measuring import environment
+
+from cipherdag import Federation, FedPC, Policy, Schema
+from cipherdag.sites.schema import Column
+
+ROWS, SITES, DEGREE = 5000, 10, 3.0
+VARIABLES = (37, 100, 300, 1000)
+ROW_COUNTS = (1000, 5000, 20_000, 100_000)
+SITE_COUNTS = (3, 10, 30, 100)
+SITE_ROWS = 20_000
+VOTES_UP_TO = 300
+"""Variables up to which votes run; their separating sets take minutes beyond."""
+KINDS = {
+    "vote": FedPC(),
+    "statistic": FedPC(evidence="statistic", sepset="search"),
+    "pooled": FedPC(evidence="pooled", sepset="search"),
+}
+TITLES = {
+    "variables": f"Variables (Gaussian, {ROWS} rows, {SITES} sites, masking)",
+    "rows": f"Rows (ALARM, {SITES} sites, masking)",
+    "sites": f"Sites (ALARM, {SITE_ROWS} rows, masking)",
+    "protection": f"Protections (ALARM, {ROWS} rows, {SITES} sites)",
+}
+
+
+def main() -> None:
+    arguments = parse()
+    network = read_bif(arguments.network)
+    columns = [
+        Column(own, "discrete", categories=network.categories[own], allow_constant=True)
+        for own in network.names
+    ]
+    alarm = Schema(tuple(columns))
+
+    def rows_of(count):
+        return network.sample(count, np.random.default_rng(arguments.seed)), alarm
+
+    for kind in KINDS.values():
+        measured(*rows_of(1000), kind, arguments.seed)  # warms up
+    cases = []
+    for curve, setting, kind, case in planned(rows_of, arguments.seed):
+        own = {"curve": curve, curve: setting, "evidence": kind} | case()
+        cases.append(own)
+        print(
+            f"{curve:10} {setting:>7}  {kind:9} {own['seconds']:6.2f} s  {own['cpu_seconds']:6.2f} "
+            f"s of processor  {own['rounds']:2} rounds  {own['bytes_per_site'] / 1e6:7.2f} MB",
+            flush=True,
+        )
+    if arguments.out is not None:
+        report = {"benchmark": "cost_curves", "seed": arguments.seed, "cases": cases}
+        report["environment"] = environment()
+        text = json.dumps(report, indent=1) + "\n"
+        arguments.out.with_suffix(".json").write_text(text, "utf-8")
+        arguments.out.with_suffix(".md").write_text(markdown(cases), "utf-8")
+
+
+def planned(rows_of, seed: int):
+    """All cases: (curve, setting, evidence, what measures it)."""
+    for variables in VARIABLES:
+        data = gaussian(variables, seed)
+        for kind, algorithm in KINDS.items():
+            if kind != "vote" or variables <= VOTES_UP_TO:
+                yield (
+                    "variables",
+                    variables,
+                    kind,
+                    lambda a=algorithm, d=data: measured(d, None, a, seed),
+                )
+    for count in ROW_COUNTS:
+        sample = rows_of(count)
+        for kind, algorithm in KINDS.items():
+            yield "rows", count, kind, lambda a=algorithm, s=sample: measured(*s, a, seed)
+    sample = rows_of(SITE_ROWS)
+    for sites in SITE_COUNTS:
+        for kind, algorithm in KINDS.items():
+            yield (
+                "sites",
+                sites,
+                kind,
+                lambda a=algorithm, n=sites: measured(*sample, a, seed, sites=n),
+            )
+    sample = rows_of(ROWS)
+    for protection in ("none", "masking", "bfv"):
+        for kind, algorithm in KINDS.items():
+            yield (
+                "protection",
+                protection,
+                kind,
+                lambda a=algorithm, p=protection, s=sample: measured(*s, a, seed, protection=p),
+            )
+
+
+def gaussian(variables: int, seed: int) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    values = linear_gaussian(rows=ROWS, variables=variables, degree=DEGREE, rng=rng)
+    return pd.DataFrame(values, columns=[f"v{k:04d}" for k in range(variables)])
+
+
+def measured(data, schema, algorithm, seed: int, *, sites=SITES, protection="masking") -> dict:
+    """One run; splitting and checking the table are not timed."""
+    federation = Federation.split(
+        data,
+        sites,
+        seed=seed,
+        schema=schema,
+        protection=protection,
+        policy=Policy(min_cell_size=0, max_values=2**53, allow_unprotected=protection == "none"),
+        device="cpu",
+    )
+    cpu = time.process_time()
+    result = federation.run(algorithm)
+    return {
+        "seconds": result.seconds,
+        "cpu_seconds": time.process_time() - cpu,
+        "rounds": len(result.rounds),
+        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "edges": len(result.graph.edges),
+    }
+
+
+def markdown(cases: list[dict]) -> str:
+    lines = []
+    for curve, title in TITLES.items():
+        own = [case for case in cases if case["curve"] == curve]
+        lines += [f"{title}: seconds; processor seconds; rounds; MB per site.", ""]
+        lines += [f"| {curve} | {' | '.join(KINDS)} |", f"|---{'|---' * len(KINDS)}|"]
+        for setting in dict.fromkeys(case[curve] for case in own):
+            found = {case["evidence"]: case for case in own if case[curve] == setting}
+            cells = [cell(found.get(kind)) for kind in KINDS]
+            lines.append(f"| {setting} | {' | '.join(cells)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def cell(case) -> str:
+    if case is None:
+        return "-"
+    return (
+        f"{case['seconds']:.1f} s; {case['cpu_seconds']:.1f} s; {case['rounds']}; "
+        f"{case['bytes_per_site'] / 1e6:.2f} MB"
+    )
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("network", type=Path, help="ALARM's .bif or .bif.gz")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="without suffix: .json and .md are written")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
