@@ -1,10 +1,12 @@
 """Conditional-independence tests per second, and PC skeletons against causal-learn, in one run.
 
-    python benchmarks/ci_tests.py --variables 100 --alarm alarm_5000.csv.gz --out ci_tests.json
+    python benchmarks/ci_tests.py --variables 100 --alarm alarm_5000.csv.gz --kernel-rows 200 500
 
 Both packages search the order-independent PC skeleton of the same data with the same alpha, no
 limit on the conditioning sets and no reliability rule, and take turns where they are repeated.
 The peer is slow on many continuous variables (minutes at 300), so it is not warmed up there.
+Kernel tests are those of a whole PC layer over eight variables; the peer takes some
+of them, evenly spaced, in turns with ours.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import json
 import statistics
 import time
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +26,14 @@ from measuring import environment
 from cipherdag.sites.compute.cache import canonical
 from cipherdag.sites.compute.discrete import DiscreteTest
 from cipherdag.sites.compute.fisherz import FisherZTest
+from cipherdag.sites.compute.kci import KernelTest
 from cipherdag.sites.compute.skeleton import stable_layer
 
 BATCH = 20_000
 LAYERS = range(4)
+KERNEL_VARIABLES = 8
+KERNEL_LAYERS = range(3)
+PEER_TESTS = 24
 
 
 @dataclass
@@ -87,6 +94,8 @@ def main() -> None:
             ),
             "sites": site_layers(codes, arguments),
         }
+    if arguments.kernel_rows:
+        report["kci"] = {rows: kernels(rows, arguments) for rows in arguments.kernel_rows}
     if arguments.out is not None:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
@@ -178,6 +187,68 @@ def peer_skeleton(data, method, alpha):
     return graph != 0, calls, len(test.pvalue_cache) - 3  # three entries describe the cache
 
 
+def kernels(rows, arguments):
+    """Kernel tests per second of both packages by conditioning size, and how p-values differ."""
+    values = curves(rows=rows, rng=np.random.default_rng(arguments.seed))
+    found = {}
+    for size in KERNEL_LAYERS:
+        tests = layer_tests(size)
+        every = max(len(tests) // PEER_TESTS, 1)
+        ours, theirs = [], []
+        for _ in range(arguments.repeats):
+            test = KernelTest(values, max_rows=rows, device=arguments.device)
+            seconds, outcome = timed(test.evaluate, tests[:, 0], tests[:, 1], tests[:, 2:])
+            ours.append(len(tests) / seconds)
+            seconds, peer = timed(peer_kernels, values, tests[::every])
+            theirs.append(len(peer) / seconds)
+        differ = np.abs(outcome.p_value[::every] - peer).max()
+        found[size] = {
+            "tests": len(tests),
+            "tests_per_second": statistics.median(ours),
+            "range": [min(ours), max(ours)],
+            "causal_learn": {
+                "tests": len(peer),
+                "tests_per_second": statistics.median(theirs),
+                "range": [min(theirs), max(theirs)],
+            },
+            "speedup": statistics.median(ours) / statistics.median(theirs),
+            "largest_difference_of_p": float(differ),
+        }
+        print(
+            f"  kci, {rows} rows, {size} given: {statistics.median(ours):8.1f} tests/s, "
+            f"causal-learn {statistics.median(theirs):8.1f}, p differs by {differ:.0e}"
+        )
+    return found
+
+
+def layer_tests(size):
+    """Every pair of eight variables with every conditioning set of one size."""
+    variables = range(KERNEL_VARIABLES)
+    return np.array(
+        [
+            (x, y, *members)
+            for x, y in combinations(variables, 2)
+            for members in combinations([v for v in variables if v not in (x, y)], size)
+        ]
+    )
+
+
+def peer_kernels(values, tests):
+    """p-values of causal-learn's KCI with its defaults, each test computed anew."""
+    from causallearn.utils.cit import CIT
+
+    test = CIT(values, "kci")
+    return np.array([test(x, y, members) for x, y, *members in tests.tolist()])
+
+
+def curves(*, rows, rng):
+    """Every variable is a curve of the one before it, with noise."""
+    values = rng.normal(size=(rows, KERNEL_VARIABLES))
+    for child in range(1, KERNEL_VARIABLES):
+        values[:, child] = np.sin(2.0 * values[:, child - 1]) + 0.5 * values[:, child]
+    return values
+
+
 def site_layers(codes, arguments):
     """Four layers of the skeleton at ten sites of 500 rows, one after the other."""
     parts = np.array_split(codes[:5000], 10)
@@ -224,6 +295,9 @@ def parse():
     parser.add_argument("--rows", type=int, default=5000)
     parser.add_argument("--degree", type=float, default=3.0, help="average, of the true graph")
     parser.add_argument("--alarm", type=Path, help="table of discrete data, .csv or .csv.gz")
+    parser.add_argument(
+        "--kernel-rows", type=int, nargs="*", default=[], help="rows of kernel tests"
+    )
     parser.add_argument("--alpha", type=float, default=0.01)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--peer-repeats", type=int, default=1, help="0 leaves causal-learn out")

@@ -323,9 +323,12 @@ class ConstantColumnError(DataError):
 
 
 class MixedTypesError(DataError):
-    """Continuous and discrete columns together, and no test for both was chosen."""
+    """The chosen test cannot treat the columns: another type, or both types together."""
 
-    default_remedy = 'Cut the continuous columns into declared bins: kind = "binned" with edges.'
+    default_remedy = (
+        "Choose a test that fits the columns, or cut continuous ones into declared bins: "
+        'kind = "binned" with edges.'
+    )
 
 
 class SchemaError(DataError):

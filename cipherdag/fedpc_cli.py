@@ -22,6 +22,7 @@ FEDPC_PARAMETERS = (
     "sepset",
     "reference",
     "test",
+    "kernel_rows",
     "max_cond_size",
     "knowledge",
 )
@@ -73,10 +74,17 @@ fedpc_options = shared_options(
         ),
         click.option(
             "--test",
-            type=click.Choice(["auto", "g2", "pearson", "fisherz", "regression"]),
+            type=click.Choice(["auto", "g2", "pearson", "fisherz", "regression", "kci"]),
             default="auto",
             show_default=True,
             help="CI test; auto follows the schema.",
+        ),
+        click.option(
+            "--kernel-rows",
+            type=int,
+            default=1000,
+            show_default=True,
+            help="Most rows of a site that --test kci looks at, evenly spaced.",
         ),
         click.option(
             "--min-cell-size",

@@ -6,17 +6,18 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cipherdag.graph_evidence import EdgeEvidence, GraphEvidence, Separation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from cipherdag.algorithms.encodings import IndexArray
-    from cipherdag.algorithms.fedpc import FedPCOutcome
+    from cipherdag.algorithms.fedpc_outcome import FedPCOutcome
 
 MEASURE = "least share of sites that voted to keep the edge, over all layers"
 SUPPORTS = {
@@ -26,6 +27,38 @@ SUPPORTS = {
 }
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
 OVERALL_SUPPORT = "highest p-value of the test over all sites"
+
+
+def fedpc_report(
+    outcome: FedPCOutcome, names: Sequence[str], *, parameters: Mapping[str, Any], n_sites: int
+) -> dict[str, Any]:
+    """What FedPC reports beside its graph: fields of `Result`.
+
+    Args:
+        outcome: What FedPC concluded, by position.
+        names: The variables in the order of their positions.
+        parameters: FedPC's parameters.
+        n_sites: Size of the cohort.
+    """
+    details: dict[str, Any] = {}
+    if outcome.tests:
+        evidence = tests_evidence(outcome, names)
+        details["tests"] = dict(outcome.tests)
+    else:
+        chosen = {name: parameters[name] for name in ("sepset", "reference")}
+        evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
+    if parameters["test"] == "kci":
+        details["kernel_rows"] = parameters["kernel_rows"]
+        evidence = replace(evidence, remarks=(*evidence.remarks, kernel_remark(details)))
+    return {"evidence": evidence, "details": details}
+
+
+def kernel_remark(details: Mapping[str, Any]) -> str:
+    """Says how many rows of a site kernel tests look at."""
+    return (
+        f"Kernel tests look at no more than {details['kernel_rows']} rows of a site, evenly spaced "
+        "among its own."
+    )
 
 
 def fedpc_evidence(

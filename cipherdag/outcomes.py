@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import ParameterError, SchemaError
-from cipherdag.fedpc_evidence import fedpc_evidence, tests_evidence
+from cipherdag.fedpc_evidence import fedpc_report
 from cipherdag.result import Result
 
 if TYPE_CHECKING:
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.fedcd import FedCD, FedCDOutcome
     from cipherdag.algorithms.fedcmfs import FedCMFS, FedCMFSOutcome
-    from cipherdag.algorithms.fedpc import FedPC, FedPCOutcome
+    from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.fedpc_outcome import FedPCOutcome
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.questions import FloatVector, Question
     from cipherdag.algorithms.rfcd import RFcd, RFcdOutcome
@@ -157,10 +158,4 @@ def graph_report(
         from cipherdag.rfcd_report import details, panels
 
         return {"details": details(outcome), "panels": panels(outcome)}
-    if outcome.tests:
-        return {
-            "evidence": tests_evidence(outcome, names),
-            "details": {"tests": dict(outcome.tests)},
-        }
-    chosen = {name: parameters[name] for name in ("sepset", "reference")}
-    return {"evidence": fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)}
+    return fedpc_report(outcome, names, parameters=parameters, n_sites=n_sites)

@@ -123,6 +123,10 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     if "tests" in result.details:
         ways = ", ".join(f"{count} {way}" for way, count in result.details["tests"].items())
         lines += ["", f"Tests over all sites: {ways}"]
+    if "kernel_rows" in result.details:
+        from cipherdag.fedpc_evidence import kernel_remark
+
+        lines += ["", kernel_remark(result.details)]
     if truth is not None:
         lines += [
             "",

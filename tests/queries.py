@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cipherdag.algorithms.evidence import open_evidence
-from cipherdag.algorithms.fedpc import FedPCOutcome
+from cipherdag.algorithms.fedpc_outcome import FedPCOutcome
 from cipherdag.algorithms.questions import CITestSpec
 
 SPEC = CITestSpec(alpha=0.01)

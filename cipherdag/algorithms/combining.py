@@ -74,6 +74,8 @@ class CombinedEvidence(
             raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
         if not 0.0 < self.rows_per_cell < MAX_ROWS_LIMIT:
             raise ValueError("rows_per_cell must be a finite number > 0")
+        if self.combination == "statistic" and self.test.name == "kci":
+            raise ValueError("kernel statistics do not add up")
         check_triplets(self.counts, self.members, self.n_variables)
 
     @property

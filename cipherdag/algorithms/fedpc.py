@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
 from cipherdag.algorithms.evidence import EvidenceKind, open_evidence
+from cipherdag.algorithms.fedpc_outcome import FedPCOutcome, LayerVotes
 from cipherdag.algorithms.knowledge import Constraints, Knowledge
 from cipherdag.algorithms.orientation import (
     meek,
@@ -46,46 +48,12 @@ from cipherdag.errors import ParameterError
 from cipherdag.protocol.comparison import secure_max, secure_min
 
 BoolMatrix = NDArray[np.bool_]
+TestName = Literal["auto", "g2", "pearson", "fisherz", "regression", "kci"]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 
 SLICE = 250_000
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerVotes:
-    """The votes of one layer, summed over the sites.
-
-    Attributes:
-        pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
-        votes: How many sites keep each of them, shape (E,).
-    """
-
-    pairs: IndexArray
-    votes: IndexArray
-
-
-@dataclass(frozen=True, slots=True)
-class FedPCOutcome:
-    """What a FedPC run concludes, by position; p variables.
-
-    Attributes:
-        skeleton: Symmetric adjacency, shape (p, p).
-        arcs: The CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
-        separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
-            found one.
-        support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
-        layers: Edges left after each layer.
-        tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
-        votes: The votes of each layer.
-    """
-
-    skeleton: BoolMatrix
-    arcs: BoolMatrix
-    separators: dict[tuple[int, int], frozenset[int] | None]
-    support: dict[tuple[int, int], float]
-    layers: tuple[int, ...]
-    tests: dict[str, int] = field(default_factory=dict)
-    votes: tuple[LayerVotes, ...] = ()
+KERNEL_EVIDENCE = ("vote", "fisher", "stouffer", "weighted_p")
+"""Evidence that asks the sites' tests for nothing but p-values."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,7 +77,11 @@ class FedPC:
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
         test: CI test by name; ``auto`` follows the schema. ``regression`` takes any mixture of
-            columns.
+            columns; ``kci`` is the kernel test of continuous columns, for dependences of any form
+            (the paper's FedPC-KBT), with evidence ``vote``, ``fisher``, ``stouffer`` or
+            ``weighted_p``.
+        kernel_rows: With ``kci`` a site looks at no more than so many rows, evenly spaced among
+            its own; 10 to 20000. Time grows with its cube.
         dof: Degrees of freedom of the table tests.
         collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
             ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
@@ -136,7 +108,8 @@ class FedPC:
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = 3
     vote_share: float = 0.3
-    test: Literal["auto", "g2", "pearson", "fisherz", "regression"] = "auto"
+    test: TestName = "auto"
+    kernel_rows: int = 1000
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = 20
@@ -170,9 +143,15 @@ class FedPC:
         )
         _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
         _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
+        _require(self.test in get_args(TestName), f"no test named {self.test!r}")
         _require(
-            self.test in ("auto", "g2", "pearson", "fisherz", "regression"),
-            f"no test named {self.test!r}",
+            self.test != "kci" or self.evidence in KERNEL_EVIDENCE,
+            f"test kci needs evidence {', '.join(KERNEL_EVIDENCE[:-1])} or {KERNEL_EVIDENCE[-1]}: "
+            "kernel statistics do not add up over sites",
+        )
+        _require(
+            FEWEST_KERNEL_ROWS <= self.kernel_rows <= MOST_KERNEL_ROWS,
+            f"kernel_rows must be {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}",
         )
         _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
         _require(
@@ -296,7 +275,9 @@ class FedPC:
 
     @property
     def _spec(self) -> CITestSpec:
-        return CITestSpec(alpha=self.alpha, name=self.test, dof=self.dof)
+        return CITestSpec(
+            alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
+        )
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         code = self.reference == "code"

@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
@@ -47,6 +48,15 @@ if TYPE_CHECKING:
     from cipherdag.sites.data import SiteTable
 
     _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
+
+
+TEST_OF_KIND = {
+    "discrete": "Choose the test auto, g2 or pearson.",
+    "continuous": "Choose the test auto, fisherz or kci.",
+    "mixed": "Choose the test regression (FedPC) or likelihood-ratio (FedCMFS), or cut the "
+    "continuous columns into declared bins.",
+}
+log = logging.getLogger("cipherdag.site")
 
 
 class Respondent:
@@ -217,7 +227,12 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
 
             columns = poolable(table, min_cell_size=0, device="cpu")
             return RegressionTest(table.cardinalities, columns.column)
-        raise MixedTypesError(f"the test '{spec.name}' cannot treat {table.kind} columns")
+        if name == "kci" and table.kind != "discrete":
+            return _kernel_test(table, spec, device)
+        raise MixedTypesError(
+            f"the test '{spec.name}' cannot treat {table.kind} columns",
+            remedy=TEST_OF_KIND[table.kind],
+        )
 
     return make
 
@@ -264,6 +279,14 @@ def _table_test(
         device=device,
     )
     return VaryingOnly(test, table.varies()) if spec.constant == "untestable" else test
+
+
+def _kernel_test(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
+    from cipherdag.sites.compute.kci import KernelTest
+
+    if table.rows > spec.kernel_rows:
+        log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)
+    return KernelTest(_numbers(table, spec), max_rows=spec.kernel_rows, device=device)
 
 
 def _numbers(table: SiteTable, spec: CITestSpec) -> NDArray[np.float64]:
