@@ -98,7 +98,8 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
         options["min_cell_size"] = source.get("min_cell_size")
         # what runs were before they had these options
-        options = {"evidence": "vote", "knowledge": "", "kernel_rows": 1000, **options}
+        before = {"evidence": "vote", "knowledge": "", "kernel_rows": 1000, "colliders": "sepset"}
+        options = before | options
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
         more = {"deal": source["deal"]} if "deal" in source else {}

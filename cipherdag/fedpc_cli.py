@@ -20,6 +20,7 @@ FEDPC_PARAMETERS = (
     "alpha",
     "evidence",
     "sepset",
+    "colliders",
     "reference",
     "test",
     "kernel_rows",
@@ -64,6 +65,14 @@ fedpc_options = shared_options(
             default="max",
             show_default=True,
             help="How a separating set is chosen; search only with other evidence than vote.",
+        ),
+        click.option(
+            "--colliders",
+            type=click.Choice(["sepset", "conservative", "majority"]),
+            default="sepset",
+            show_default=True,
+            help="What makes a collider: the chosen separating set, or all of them; the last two "
+            "only with other evidence than vote.",
         ),
         click.option(
             "--reference",

@@ -47,6 +47,8 @@ def fedpc_report(
     else:
         chosen = {name: parameters[name] for name in ("sepset", "reference")}
         evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
+    if parameters["colliders"] != "sepset":
+        details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
     if parameters["test"] == "kci":
         details["kernel_rows"] = parameters["kernel_rows"]
         evidence = replace(evidence, remarks=(*evidence.remarks, kernel_remark(details)))

@@ -107,9 +107,14 @@ def round_line(report: RoundReport) -> str:
 def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
     """The edges in the field's marks, cut after ``most`` lines."""
     lines = str(graph).splitlines() if graph.edges else ["(no edge)"]
+    return shortened(lines, "edges", most=most)
+
+
+def shortened(lines: list[str], what: str, *, most: int = 60) -> list[str]:
+    """The lines, cut after ``most`` of them."""
     if len(lines) <= most:
         return lines
-    return [*lines[:most], f"... and {len(lines) - most} more edges"]
+    return [*lines[:most], f"... and {len(lines) - most} more {what}"]
 
 
 def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
@@ -123,6 +128,10 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     if "tests" in result.details:
         ways = ", ".join(f"{count} {way}" for way, count in result.details["tests"].items())
         lines += ["", f"Tests over all sites: {ways}"]
+    if result.details.get("ambiguous_triples"):
+        lines += ["", "Open whether a collider, so not directed by it:"]
+        triples = (" - ".join(triple) for triple in result.details["ambiguous_triples"])
+        lines += [f"  {line}" for line in shortened(list(triples), "triples")]
     if "kernel_rows" in result.details:
         from cipherdag.fedpc_evidence import kernel_remark
 

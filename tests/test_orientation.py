@@ -21,20 +21,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
+from cipherdag.algorithms import orientation
 from cipherdag.algorithms.graphs import CausalGraph
 from cipherdag.algorithms.orientation import (
     acyclic_extension,
     code_extension,
+    colliders_by_sepset,
     consistent_extension,
     cpdag_of,
     meek,
     meek_in_code_order,
-    orient_colliders,
     unshielded_pairs,
 )
 from cipherdag.errors import GraphError, ParameterError
 
 seeds = st.integers(0, 100_000)
+
+
+def orient_colliders(skeleton, sepsets, **settings):
+    """Colliders by separating set, directed."""
+    return orientation.orient_colliders(
+        skeleton, colliders_by_sepset(skeleton, sepsets), **settings
+    )
 
 
 @settings(max_examples=60, deadline=None)

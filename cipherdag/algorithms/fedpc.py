@@ -17,11 +17,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.colliders import ColliderRule, JudgedTriples, judge_triples
 from cipherdag.algorithms.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
 from cipherdag.algorithms.evidence import EvidenceKind, open_evidence
 from cipherdag.algorithms.fedpc_outcome import FedPCOutcome, LayerVotes
 from cipherdag.algorithms.knowledge import Constraints, Knowledge
 from cipherdag.algorithms.orientation import (
+    colliders_by_sepset,
     meek,
     meek_in_code_order,
     orient_colliders,
@@ -70,6 +72,10 @@ class FedPC:
             by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
             other evidence than ``vote``: the highest p of the round that separated the pair, for
             which nothing more is asked.
+        colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
+            (with ``max``, that of largest p: Ramsey, 2016); ``conservative`` or ``majority``, only
+            with other evidence than ``vote``: no set, or less than half of all sets, that separate
+            x and z have y, and triples in between stay open (`cipherdag.algorithms.colliders`).
         reference: ``paper``: order-independent layers, strictly more than ``vote_share`` of the
             sites, candidates from ne(x) or ne(z), no set found means no collider. ``code``: the
             original program: edits as it goes, at least round(vote_share N) votes, candidates from
@@ -105,6 +111,7 @@ class FedPC:
     alpha: float = 0.01
     evidence: EvidenceKind = "vote"
     sepset: Literal["max", "mean", "vote", "search"] = "max"
+    colliders: ColliderRule = "sepset"
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = 3
     vote_share: float = 0.3
@@ -131,6 +138,13 @@ class FedPC:
         _require(
             self.sepset in choices,
             f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
+        )
+        rules = get_args(ColliderRule)
+        _require(self.colliders in rules, f"colliders must be one of {', '.join(rules)}")
+        _require(
+            self.evidence != "vote" or self.colliders == "sepset",
+            f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
+            "learns no set but the chosen one",
         )
         _require(self.reference in ("paper", "code"), "reference must be paper or code")
         _require(
@@ -227,13 +241,17 @@ class FedPC:
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        judged = None
+        if self.colliders != "sepset":
+            judged = yield from judge_triples(source, search, self.colliders)
         return FedPCOutcome(
             skeleton=found.skeleton,
-            arcs=self._orient(found.skeleton, separators, support, known),
+            arcs=self._orient(found.skeleton, separators, support, known, judged),
             separators=separators,
             support=support,
             layers=found.layers,
             tests=dict(source.tally),
+            ambiguous=() if judged is None else tuple(judged.ambiguous),
         )
 
     def _skeleton(
@@ -350,6 +368,7 @@ class FedPC:
         separators: dict[tuple[int, int], frozenset[int] | None],
         support: dict[tuple[int, int], float],
         constraints: Constraints,
+        judged: JudgedTriples | None = None,
     ) -> BoolMatrix:
         """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
         code = self.reference == "code"
@@ -360,16 +379,18 @@ class FedPC:
             pair: frozenset[int]() if code and chosen is None else chosen
             for pair, chosen in separators.items()
         }
+        triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
         arcs = orient_colliders(
             skeleton,
-            known,
+            triples,
             conflicts=conflicts,
             strength=support,
             known=constraints.directed(skeleton),
         )
         if code:
             return meek_in_code_order(arcs)
-        return meek(arcs, rules=(1, 2, 3) if self.knowledge is None else (1, 2, 3, 4))
+        rules = (1, 2, 3) if self.knowledge is None else (1, 2, 3, 4)
+        return meek(arcs, rules=rules, ambiguous=() if judged is None else judged.ambiguous)
 
 
 def _require(condition: bool, message: str) -> None:

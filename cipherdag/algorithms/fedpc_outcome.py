@@ -35,6 +35,8 @@ class FedPCOutcome:
         layers: Edges left after each layer.
         tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
         votes: The votes of each layer.
+        ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
+            are colliders; only with the rules ``conservative`` and ``majority``.
     """
 
     skeleton: BoolMatrix
@@ -44,3 +46,4 @@ class FedPCOutcome:
     layers: tuple[int, ...]
     tests: dict[str, int] = field(default_factory=dict)
     votes: tuple[LayerVotes, ...] = ()
+    ambiguous: tuple[tuple[int, int, int], ...] = ()

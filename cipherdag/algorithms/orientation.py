@@ -31,12 +31,13 @@ from cipherdag.algorithms.extension import (
 from cipherdag.errors import GraphError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 __all__ = [
     "Extension",
     "acyclic_extension",
     "code_extension",
+    "colliders_by_sepset",
     "consistent_extension",
     "cpdag_of",
     "meek",
@@ -49,6 +50,7 @@ BoolMatrix = NDArray[np.bool_]
 IndexArray = NDArray[np.int64]
 Conflicts = Literal["overwrite", "keep", "strongest"]
 Triple = tuple[int, int, int]
+"""An unshielded triple x - y - z as (x, y, z), x < z."""
 
 
 def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
@@ -69,48 +71,72 @@ def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
     return np.argwhere(pairs).astype(np.int64)
 
 
+def colliders_by_sepset(
+    skeleton: ArrayLike, sepsets: Mapping[tuple[int, int], frozenset[int] | None]
+) -> list[Triple]:
+    """Unshielded triples (x, y, z), x < z, whose middle is not in the separating set of the ends.
+
+    Args:
+        skeleton: Symmetric adjacency, shape (p, p).
+        sepsets: Separating set of every unshielded pair (x, z), x < z; None is ambiguous: no
+            collider.
+
+    Raises:
+        GraphError: Not a graph, or a pair has no separating set.
+    """
+    adjacent = checked(skeleton)
+    found: list[Triple] = []
+    for x, z in unshielded_pairs(adjacent).tolist():
+        if (x, z) not in sepsets:
+            raise GraphError(f"no separating set is given for the unshielded pair ({x}, {z})")
+        sepset = sepsets[x, z]
+        if sepset is not None:
+            middle = np.flatnonzero(adjacent[x] & adjacent[z]).tolist()
+            found += [(x, y, z) for y in middle if y not in sepset]
+    return found
+
+
 def orient_colliders(
     skeleton: ArrayLike,
-    sepsets: Mapping[tuple[int, int], frozenset[int] | None],
+    triples: Iterable[Triple],
     *,
     conflicts: Conflicts = "keep",
     strength: Mapping[tuple[int, int], float] | None = None,
     known: BoolMatrix | None = None,
 ) -> BoolMatrix:
-    """Direct x -> y <- z for every unshielded triple x - y - z whose separating set lacks y.
+    """Direct x -> y <- z for every one of some unshielded triples (x, y, z), x < z.
 
     Two triples conflict where one needs x -> y and the other y -> x. Triples are visited by y, then
     x, then z, ascending.
 
     Args:
         skeleton: Symmetric adjacency, shape (p, p).
-        sepsets: Separating set of every unshielded pair (x, z), x < z; None is ambiguous: no
-            collider.
+        triples: The triples, in any order.
         conflicts: ``overwrite``: a later triple turns arrowheads of an earlier one round (the
             original FedPC program). ``keep``: an arrowhead once set stays; a triple that would
             turn one is skipped whole. ``strongest``: as ``keep``, but triples come in descending
             strength; ties in visit order.
-        strength: Strength of every unshielded pair, for ``strongest``.
+        strength: Strength of every pair (x, z), for ``strongest``.
         known: The skeleton with directions known before, shape (p, p), which no triple turns.
 
     Returns:
         The partially directed graph, shape (p, p).
 
     Raises:
-        GraphError: The skeleton is no graph or not symmetric, or a pair has no separating set.
+        GraphError: The skeleton is no graph or not symmetric.
         ParameterError: An unknown rule, or a strength is missing or not a number.
     """
     arcs = checked(skeleton)
     if (arcs != arcs.T).any():
         raise GraphError("a skeleton has undirected edges only")
-    triples = _colliders(arcs, sepsets)
+    visits = sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
     if conflicts == "strongest":
-        triples.sort(key=lambda triple: -_strength(strength, triple))
+        visits.sort(key=lambda triple: -_strength(strength, triple))
     elif conflicts not in ("overwrite", "keep"):
         raise ParameterError(f"conflicts must be overwrite, keep or strongest, not {conflicts!r}")
     if known is not None:
         arcs &= known
-    for x, y, z in triples:
+    for x, y, z in visits:
         allowed = known is None or (known[x, y] and known[z, y])
         if allowed and (conflicts == "overwrite" or (arcs[x, y] and arcs[z, y])):
             arcs[x, y] = arcs[z, y] = True
@@ -118,7 +144,12 @@ def orient_colliders(
     return arcs
 
 
-def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
+def meek(
+    arcs: ArrayLike,
+    *,
+    rules: Sequence[int] = (1, 2, 3),
+    ambiguous: Collection[Triple] = (),
+) -> BoolMatrix:
     """Direct every undirected edge that Meek's rules direct, until none is left.
 
     One pass applies the rules one after the other, each to the graph as it stands before the rule.
@@ -129,6 +160,8 @@ def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
     Args:
         arcs: A partially directed graph, shape (p, p).
         rules: Which of Meek's rules 1 to 4, in this order.
+        ambiguous: Unshielded triples (x, y, z), x < z, of which it is not known that y is no
+            collider: rules 1, 3 and 4 do not rest on them (Ramsey et al., UAI 2006).
 
     Returns:
         The graph, shape (p, p), with the same skeleton and all directed edges of ``arcs``. Without
@@ -139,14 +172,14 @@ def meek(arcs: ArrayLike, *, rules: Sequence[int] = (1, 2, 3)) -> BoolMatrix:
         ParameterError: A rule other than 1 to 4.
     """
     graph = checked(arcs)
-    known: dict[int, Callable[[BoolMatrix], BoolMatrix]]
+    known: dict[int, Callable[[BoolMatrix, Collection[Triple]], BoolMatrix]]
     known = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}
     if unknown := set(rules) - set(known):
         raise ParameterError(f"Meek's rules are 1 to 4, not {sorted(unknown)}")
     while True:
         before = int(graph.sum())
         for rule in rules:
-            asked = known[rule](graph)
+            asked = known[rule](graph, ambiguous)
             graph &= ~(asked & ~asked.T).T
         if int(graph.sum()) == before:
             return graph
@@ -205,21 +238,6 @@ def cpdag_of(dag: ArrayLike) -> BoolMatrix:
     return meek(arcs | (arcs & ~in_collider).T)
 
 
-def _colliders(
-    adjacent: BoolMatrix, sepsets: Mapping[tuple[int, int], frozenset[int] | None]
-) -> list[Triple]:
-    """Unshielded triples (x, y, z), x < z, with y outside the separating set, by y, x, z."""
-    found = []
-    for x, z in unshielded_pairs(adjacent).tolist():
-        if (x, z) not in sepsets:
-            raise GraphError(f"no separating set is given for the unshielded pair ({x}, {z})")
-        sepset = sepsets[x, z]
-        if sepset is not None:
-            middle = np.flatnonzero(adjacent[x] & adjacent[z]).tolist()
-            found += [(y, x, z) for y in middle if y not in sepset]
-    return [(x, y, z) for y, x, z in sorted(found)]
-
-
 def _strength(strength: Mapping[tuple[int, int], float] | None, triple: Triple) -> float:
     pair = (triple[0], triple[2])
     value = math.nan if strength is None else strength.get(pair, math.nan)
@@ -247,33 +265,50 @@ def _some_apart(adjacent: BoolMatrix, nodes: IndexArray) -> bool:
     return int(inside.sum()) < len(nodes) * (len(nodes) - 1)
 
 
-def _rule_1(arcs: BoolMatrix) -> BoolMatrix:
+def _with_open_pairs(
+    adjacent: BoolMatrix, middle: int, ambiguous: Collection[Triple]
+) -> BoolMatrix:
+    """The adjacency, with the ends of triples joined that are ambiguous around ``middle``."""
+    joined = adjacent.copy() if ambiguous else adjacent
+    for x, y, z in ambiguous:
+        if y == middle:
+            joined[x, z] = joined[z, x] = True
+    return joined
+
+
+def _rule_1(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for b -> c where a -> b - c and a, c are not adjacent."""
     directed, undirected = arcs & ~arcs.T, arcs & arcs.T
-    return undirected & _compose(directed.T, _apart(arcs | arcs.T))
+    apart = _apart(arcs | arcs.T)
+    asked = undirected & _compose(directed.T, apart)
+    for b in {y for _, y, _ in ambiguous}:
+        closed = ~_with_open_pairs(~apart, b, ambiguous)
+        asked[b] = undirected[b] & closed[directed[:, b]].any(axis=0)
+    return asked
 
 
-def _rule_2(arcs: BoolMatrix) -> BoolMatrix:
+def _rule_2(arcs: BoolMatrix, _: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for a -> b where a -> c -> b and a - b."""
     directed = arcs & ~arcs.T
     return arcs & arcs.T & _compose(directed, directed)
 
 
-def _rule_3(arcs: BoolMatrix) -> BoolMatrix:
+def _rule_3(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for a -> b where a - c -> b, a - d -> b, a - b and c, d are not adjacent."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
     for a, b in np.argwhere(undirected & _compose(undirected, directed)):
-        asked[a, b] = _some_apart(adjacent, np.flatnonzero(undirected[a] & directed[:, b]))
+        joined = _with_open_pairs(adjacent, a, ambiguous)
+        asked[a, b] = _some_apart(joined, np.flatnonzero(undirected[a] & directed[:, b]))
     return asked
 
 
-def _rule_4(arcs: BoolMatrix) -> BoolMatrix:
+def _rule_4(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for a -> b where a - c -> d -> b, a - b, a and d are adjacent and c and b are not."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
     for a, b in np.argwhere(undirected & _compose(adjacent, directed)):
-        tails = np.flatnonzero(undirected[a] & ~adjacent[b])
+        tails = np.flatnonzero(undirected[a] & ~_with_open_pairs(adjacent, a, ambiguous)[b])
         middle = np.flatnonzero(adjacent[a] & directed[:, b])
         asked[a, b] = bool(directed[np.ix_(tails, middle)].any())
     return asked

@@ -20,7 +20,7 @@ import numpy as np
 from cipherdag.algorithms.encodings import BoolMatrix, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from cipherdag.algorithms.evidence import EvidenceSource
     from cipherdag.algorithms.knowledge import Constraints
@@ -182,47 +182,68 @@ def strongest_separators(
         The sets, with p-values rounded down to the grid. Rounds: one batch of tests, and one more
         per 100,000 tests.
     """
-    candidates = search.candidates()
-    pairs = [(int(x), int(z)) for x, z in search.pair_array()]
     best = Separations()
-    waiting: list[tuple[Pair, IndexArray]] = []
-    total = 0
-    for group, pair in enumerate(pairs):
-        for size in candidates.sizes(group):
-            given = candidates.sets(group, size)
-            waiting.append((pair, given))
-            total += len(given)
-        if total > LAYER_TESTS or group == len(pairs) - 1:
-            yield from _weigh(source, search, waiting, best)
-            waiting, total = [], 0
+
+    def hear(pair: Pair, sets: list[IndexArray], p_values: list[FloatVector]) -> None:
+        for given, found in zip(sets, p_values, strict=True):
+            separating = np.flatnonzero(found > search.test.alpha)
+            if separating.size:
+                graded = np.floor(np.ldexp(found[separating], search.grid_bits))
+                first = int(separating[graded.argmax()])
+                grade = math.ldexp(float(graded.max()), -search.grid_bits)
+                best.offer(pair, frozenset(given[first].tolist()), grade)
+
+    yield from candidate_tests(source, search, hear)
     return best
+
+
+def candidate_tests(
+    source: EvidenceSource,
+    search: SeparatorSearch,
+    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
+) -> Generator[Question, FloatVector, None]:
+    """Test all candidate sets of every pair of a search.
+
+    Args:
+        source: Tests.
+        search: Pairs and their candidate sets.
+        hear: Called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
+
+    Returns:
+        Nothing. Rounds: one batch of tests, and one more per 100,000 tests.
+    """
+    candidates = search.candidates()
+    waiting: list[tuple[Pair, list[IndexArray]]] = []
+    total = 0
+    for group, (x, z) in enumerate(search.pair_array().tolist()):
+        sets = [candidates.sets(group, size) for size in candidates.sizes(group)]
+        waiting.append(((x, z), sets))
+        total += sum(len(given) for given in sets)
+        if total > LAYER_TESTS or group == search.n_groups - 1:
+            yield from _weigh(source, waiting, hear)
+            waiting, total = [], 0
 
 
 def _weigh(
     source: EvidenceSource,
-    search: SeparatorSearch,
-    waiting: list[tuple[Pair, IndexArray]],
-    best: Separations,
+    waiting: list[tuple[Pair, list[IndexArray]]],
+    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
 ) -> Generator[Question, FloatVector, None]:
-    """Test the candidates of some pairs, each pair's in order, and keep the strongest."""
-    sizes = max((given.shape[1] for _, given in waiting), default=-1) + 1
+    """Test the candidates of some pairs in one batch."""
+    sizes = max((len(sets) for _, sets in waiting), default=0)
     rows = [np.zeros((0, 2 + size), dtype=np.int64) for size in range(sizes)]
     for size in range(sizes):
         own = [
-            np.column_stack([np.broadcast_to(pair, (len(given), 2)), given])
-            for pair, given in waiting
-            if given.shape[1] == size
+            np.column_stack([np.broadcast_to(pair, (len(sets[size]), 2)), sets[size]])
+            for pair, sets in waiting
+            if len(sets) > size
         ]
         rows[size] = np.concatenate([rows[size], *own])
     p_values = yield from source.p_values(rows)
     starts = [0] * sizes
-    for pair, given in waiting:
-        size = given.shape[1]
-        found = p_values[size][starts[size] : starts[size] + len(given)]
-        starts[size] += len(given)
-        separating = np.flatnonzero(found > search.test.alpha)
-        if separating.size:
-            graded = np.floor(np.ldexp(found[separating], search.grid_bits))
-            first = int(separating[graded.argmax()])
-            grade = math.ldexp(float(graded.max()), -search.grid_bits)
-            best.offer(pair, frozenset(given[first].tolist()), grade)
+    for pair, sets in waiting:
+        found = []
+        for size, given in enumerate(sets):
+            found.append(p_values[size][starts[size] : starts[size] + len(given)])
+            starts[size] += len(given)
+        hear(pair, sets, found)
