@@ -277,6 +277,7 @@ register(
 def main() -> None:
     """Entry point: prints failures in four lines and exits with the error's code."""
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.ERROR, stream=sys.stderr)
+    logging.getLogger("cipherdag.reading").setLevel(logging.INFO)  # long readings say how far
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:

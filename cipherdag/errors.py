@@ -25,6 +25,13 @@
     ├── SiteUnreachableError            exit 5, a site does not answer
     └── DataError                       exit 6, data do not fit the schema
         ├── UnreadableDataError         not a table, wrong encoding, no such file
+        │   └── DatabaseError           a database does not give the table
+        │       ├── DatabaseAddressError      an address is wrong, or has a password in it
+        │       ├── DatabaseCredentialsError  the file of the password is open to others or wrong
+        │       ├── DatabaseDriverError       a package for this database is not installed
+        │       ├── DatabaseUnreachableError  the database does not answer
+        │       ├── DatabaseLoginError        the database refuses the user or the password
+        │       └── DatabaseQueryError        an unknown table or column, or a faulty query
         ├── EmptyDataError              no row at all
         ├── TooFewRowsError             fewer rows than any test needs
         ├── DuplicateNameError          two columns are one after normalisation
@@ -269,7 +276,49 @@ class DataError(CipherdagError):
 class UnreadableDataError(DataError):
     """The file does not exist, is not a table, or has another encoding."""
 
-    default_remedy = "Give a UTF-8 CSV or Parquet file with one header row."
+    default_remedy = "Give a UTF-8 CSV with one header row, a Parquet file, or a database."
+
+
+class DatabaseError(UnreadableDataError):
+    """A database does not give the table; the message never quotes a cell or a password."""
+
+    default_remedy = "Try the query with the database's own program, as the same user."
+
+
+class DatabaseAddressError(DatabaseError):
+    """The file that names a database is not valid, or a password stands in its address."""
+
+    default_remedy = "Correct the file; docs/howto/read-from-a-database.md shows every key of it."
+
+
+class DatabaseCredentialsError(DatabaseError):
+    """The file with a database's password is missing, open to other users, or not valid."""
+
+    default_remedy = "Write it with the keys user and password, then `chmod 600` it."
+
+
+class DatabaseDriverError(DatabaseError):
+    """A package that reads this kind of database is not installed."""
+
+    default_remedy = "Run `pip install 'cipherdag[sql]'`, or install the database's own driver."
+
+
+class DatabaseUnreachableError(DatabaseError):
+    """The database does not answer at its address."""
+
+    default_remedy = "Check host, port and firewall, and that the database runs."
+
+
+class DatabaseLoginError(DatabaseError):
+    """The database refuses the user or the password."""
+
+    default_remedy = "Correct user and password in the credentials file; try them with psql."
+
+
+class DatabaseQueryError(DatabaseError):
+    """A table or column is unknown, may not be read, or the query is faulty."""
+
+    default_remedy = "Correct table, columns or query; what the user may not read looks unknown."
 
 
 class EmptyDataError(DataError):

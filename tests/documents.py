@@ -6,6 +6,7 @@ A comment on the line above a block says how to take it, for instance ``<!-- at:
     in background     start it and leave it running until the page ends
     until: TEXT       repeat it until it prints TEXT
     exit: N           it must end with this code
+    saved as: NAME    the block is the content of this file
     prints            the block is what the block above it prints: every line of it must occur
     shown by: PATH    not run here but by this test or script
 """
@@ -112,6 +113,10 @@ class Reader:
         with contextlib.chdir(place):
             if "prints" in block.how:
                 self._compare(block)
+            elif "saved as" in block.how:
+                file = Path(block.how["saved as"])
+                file.touch(0o600)
+                file.write_text(block.code, "utf-8")
             elif block.language == "python":
                 self._python(block)
             elif block.language == "sh":

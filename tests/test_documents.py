@@ -51,7 +51,8 @@ def test_the_error_page_says_what_the_errors_say():
 
 
 def test_policies_on_the_pages_are_policies():
-    shown = [b for path in pages() for b in blocks(path) if b.language == "toml"]
+    found = [b for path in pages() for b in blocks(path) if b.language == "toml"]
+    shown = [b for b in found if not {"saved as", "shown by"} & b.how.keys()]
     assert shown
     for block in shown:
         assert Policy.loads(block.code).min_sites >= 3

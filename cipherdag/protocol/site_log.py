@@ -17,4 +17,5 @@ def log_into(path: Path) -> None:
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
+    logger.setLevel(logging.INFO)  # the command's own level shows errors alone
     logger.propagate = False

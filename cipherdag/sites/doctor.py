@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import CipherdagError, DataError
+from cipherdag.errors import CipherdagError, DatabaseError, DataError
 from cipherdag.sites.connection import certificate_findings, connection_findings, utc_now
 from cipherdag.sites.data import load_table
 from cipherdag.sites.finding import Finding
@@ -189,16 +189,21 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
     try:
         table = load_table(site.data_path(settings), schema, site=settings.name)
     except DataError as error:
-        # the message may quote a cell, so only the kind of error and the column are shown
-        kind = (type(error).__doc__ or "").split("\n")[0].rstrip(".")
-        where = f" (column '{error.column}')" if error.column else ""
-        yield Finding("data", "fail", f"{kind}{where}", error.remedy)
+        yield Finding("data", "fail", _without_values(error), error.remedy)
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
     if policy is not None:
         yield from _limits(table, policy)
     yield from _identifiers(site, settings, schema)
     yield _memory(table)
+
+
+def _without_values(error: DataError) -> str:
+    """What is wrong with the data; most messages may quote a cell, those of a database never."""
+    if isinstance(error, DatabaseError):
+        return error.message
+    kind = (type(error).__doc__ or "").split("\n")[0].rstrip(".")
+    return f"{kind} (column '{error.column}')" if error.column else kind
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:

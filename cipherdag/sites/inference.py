@@ -15,11 +15,13 @@ from cipherdag.sites.schema import Column, Schema
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cipherdag.sites.column_types import ColumnType
     from cipherdag.sites.reading import Cells, RawTable, TableSource
 
 _FEW_VALUES = 12
 _MOST_TEXTS = 100
 _FEWEST_ROWS_PER_TEXT = 10
+_IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 
 
@@ -38,6 +40,10 @@ def infer_schema(sources: Sequence[TableSource]) -> Schema:
 
     Categories are sorted, whole numbers by size and texts by code point.
 
+    Where a database declares a column's type, that decides instead: numbers are continuous, truth
+    values and enumerations discrete with all their values, text as above; dates, bytes and
+    documents are ignored.
+
     Args:
         sources: At least one path or DataFrame.
 
@@ -46,12 +52,17 @@ def infer_schema(sources: Sequence[TableSource]) -> Schema:
         SchemaError: If there is no table, or no column carries information.
     """
     counts: dict[str, Counter[str]] = {}
+    declared: dict[str, ColumnType] = {}
     rows = 0
     for source in sources:
         with open_table(source) as table:
             rows += _count_table(table, counts)
-    columns = tuple(_guess(name, counter, rows) for name, counter in counts.items())
-    return Schema(columns)
+            for name, own in zip(table.names, table.types, strict=bool(table.types)):
+                if own is not None:
+                    declared.setdefault(name, own)
+    return Schema(
+        tuple(_guess(name, counter, rows, declared.get(name)) for name, counter in counts.items())
+    )
 
 
 def _count_table(table: RawTable, counts: dict[str, Counter[str]]) -> int:
@@ -93,7 +104,7 @@ def _count(cells: Cells, counter: Counter[str]) -> None:
         counter[text] += times
 
 
-def _guess(name: str, counter: Counter[str], rows: int) -> Column:
+def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
     values: Counter[str] = Counter()
     for text, times in counter.items():
         values[normalise_value(text)] += times
@@ -104,12 +115,36 @@ def _guess(name: str, counter: Counter[str], rows: int) -> Column:
         held = "one value only" if values else "no value"
         note = f"{gap}Ignored: the column holds {held}, which carries no information."
         return Column(name, "ignore", comment=note)
+    if declared is not None and (declared.kind != "number" or all(map(is_plain_number, values))):
+        return _guess_declared(name, declared, sorted(values), gap, rows)
     if others and all(map(is_plain_number, others)):
         marked = f"{_listed(words)} is taken as missing. " if words else ""
         return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
     if words:
         gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
     return _guess_texts(name, sorted(values), gap, rows)
+
+
+def _guess_declared(
+    name: str, declared: ColumnType, values: list[str], note: str, rows: int
+) -> Column:
+    """The column that a database's own type stands for; ``values`` has at least two."""
+    note = f"{note}{declared.name} in the database."
+    if declared.kind == "number":
+        if len(values) <= _FEW_VALUES and all(map(is_integer_text, values)):
+            codes = ", ".join(f'"{value}"' for value in sorted(values, key=int))
+            note += f' If it holds codes, set kind = "discrete" and categories = [{codes}].'
+        elif len(values) == rows and all(map(is_integer_text, values)):
+            note += _IDENTIFIER
+        return Column(name, "continuous", comment=note)
+    if declared.kind == "text":
+        return _guess_texts(name, values, note + " ", rows)
+    if declared.kind in ("boolean", "enum"):
+        listed = tuple(map(normalise_value, declared.values))
+        categories = (*listed, *(value for value in values if value not in listed))
+        return Column(name, "discrete", categories=categories, comment=note)
+    note += " Ignored: neither a number nor a category; no value of it is written."
+    return Column(name, "ignore", comment=note)
 
 
 def _guess_numbers(
@@ -123,7 +158,7 @@ def _guess_numbers(
     if len(numbers) > _FEW_VALUES:
         note += f"Whole numbers, more than {_FEW_VALUES} different ones."
         if unique:
-            note += ' No two rows agree: if this is an identifier, set kind = "ignore".'
+            note += _IDENTIFIER
         return Column(name, "continuous", missing=missing, comment=note)
     note += f"At most {_FEW_VALUES} different whole numbers."
     categories = tuple(sorted(numbers, key=int))

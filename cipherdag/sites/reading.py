@@ -1,4 +1,4 @@
-"""Reading a CSV, Parquet file or DataFrame into cells, before any schema is applied.
+"""Reading a CSV, Parquet file, database or DataFrame into cells, before any schema is applied.
 
 Nothing is guessed here: every cell of a CSV stays the text that stands in the file, and a header
 that repeats a name, hides a character or leaves a name empty is refused instead of being mended.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import logging
 import os
 import re
+import time
 import zlib
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, Union, cast
@@ -40,15 +42,23 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+    from cipherdag.sites.column_types import ColumnType
+
 TableSource: TypeAlias = Union[str, os.PathLike[str], "pd.DataFrame"]
 
-_CHUNK_ROWS = 4096
+CHUNK_ROWS = 4096
+PROGRESS_S = 5.0
+_DATABASE_SUFFIX = ".toml"
 _LEAST_ROWS = 2
 _LARGEST_EXACT = 2**53
 _SAVED_INDEX = re.compile("__index_level_[0-9]+__")  # how pandas saves an index without a name
 _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET_MAGIC = b"PAR1"
 _ZIP_MAGIC = b"PK\x03\x04"
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_DUCKDB_MAGIC, _DUCKDB_PLACE = b"DUCK", 8
+
+log = logging.getLogger("cipherdag.reading")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -96,11 +106,14 @@ class RawTable:
         file: What errors call the table.
         names: Normalised column names, in file order.
         chunks: Consecutive blocks of rows, each a list with the cells of every column.
+        types: What a database declares of every column, None where it does not say; empty for a
+            source that declares nothing.
     """
 
     file: str
     names: tuple[str, ...]
     chunks: Iterator[list[Cells]] = field(repr=False)
+    types: tuple[ColumnType | None, ...] = ()
 
     def count_rows(self) -> int:
         """Read the remaining rows only to count them."""
@@ -113,7 +126,10 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
 
     CSV is UTF-8 (with or without a byte-order mark), comma-separated with one header line; it may
     be gzipped, which the content tells, not the name. Blank lines are skipped. Parquet needs the
-    extra ``parquet``; the index that pandas saves without a name is left out.
+    extra ``parquet``; the index that pandas saves without a name is left out. A DuckDB file with
+    one table needs the extra ``duckdb``; a ``.toml`` file names a database, see
+    `cipherdag.sites.database.DatabaseSource`. Long readings say every few seconds how far they are,
+    in the log ``cipherdag.reading``.
 
     Args:
         source: Path of the file, or a DataFrame, whose index is not read.
@@ -121,7 +137,7 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
 
     Raises:
         UnreadableDataError: If the file does not exist or is no such table, or if a name is empty
-            or holds an invisible character.
+            or holds an invisible character; its leaves below `DatabaseError` for databases.
         EmptyDataError: If the file has no header.
         DuplicateNameError: If two names are equal after normalisation.
     """
@@ -129,7 +145,7 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
         if isinstance(source, str | os.PathLike):
             with _open_file(Path(source)) as table:
                 _check_header(table)
-                yield table
+                yield replace(table, chunks=_telling(table))
         else:
             table = _frame_table(source, "DataFrame")
             _check_header(table)
@@ -137,6 +153,17 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
     except (UnreadableDataError, EmptyDataError, DuplicateNameError) as error:
         error.site = site
         raise
+
+
+def _telling(table: RawTable) -> Iterator[list[Cells]]:
+    """The table's blocks, with a line in the log wherever the reading takes long."""
+    rows, said = 0, time.monotonic()
+    for chunk in table.chunks:
+        rows += len(chunk[0])
+        if time.monotonic() - said >= PROGRESS_S:
+            said = time.monotonic()
+            log.info("%s: %d rows read, going on", table.file, rows)
+        yield chunk
 
 
 def check_row_count(rows: int, *, file: str, site: str | None) -> None:
@@ -175,13 +202,19 @@ def _check_header(table: RawTable) -> None:
 @contextmanager
 def _open_file(path: Path) -> Iterator[RawTable]:
     file = str(path)
+    if path.suffix == _DATABASE_SUFFIX:
+        from cipherdag.sites.database import DatabaseSource, open_database
+
+        with open_database(DatabaseSource.load(path)) as table:
+            yield table
+        return
     try:
         raw = path.open("rb")
     except OSError as error:
         reason = error.strerror or "it cannot be opened"
         raise UnreadableDataError(f"cannot be read: {reason}", file=file) from error
     with raw:
-        magic = raw.peek(len(_PARQUET_MAGIC))
+        magic = raw.peek(len(_SQLITE_MAGIC))
         if magic.startswith(_PARQUET_MAGIC):
             yield _parquet_table(raw, file)
         elif magic.startswith(_ZIP_MAGIC):
@@ -189,6 +222,17 @@ def _open_file(path: Path) -> Iterator[RawTable]:
                 "this is a zip archive or an Excel workbook, not a CSV file",
                 file=file,
                 remedy="Save the sheet as 'CSV UTF-8' and give that file.",
+            )
+        elif magic[_DUCKDB_PLACE:].startswith(_DUCKDB_MAGIC):
+            from cipherdag.sites.duckdb_file import open_duckdb
+
+            with open_duckdb(path, file=file) as table:
+                yield table
+        elif magic.startswith(_SQLITE_MAGIC):
+            raise UnreadableDataError(
+                "this is an SQLite database, which holds many tables",
+                file=file,
+                remedy=f'Write a .toml with address = "sqlite:///{path.name}" and table.',
             )
         elif magic.startswith(_GZIP_MAGIC):
             with gzip.GzipFile(fileobj=raw) as unzipped, _open_csv(unzipped, file) as table:
@@ -220,7 +264,7 @@ def _open_csv(stream: gzip.GzipFile | io.BufferedReader, file: str) -> Iterator[
 
 
 def _csv_chunks(rows: Iterator[list[str]]) -> Iterator[list[Cells]]:
-    while block := list(islice(rows, _CHUNK_ROWS)):
+    while block := list(islice(rows, CHUNK_ROWS)):
         yield [TextCells(column) for column in zip(*block, strict=True)]
 
 

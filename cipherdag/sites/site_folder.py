@@ -62,7 +62,8 @@ class SiteSettings:
         study: Name of the study, as the coordinator says it.
         host: Host name of the coordinator; empty while unknown.
         port: Its port.
-        data: The data file; relative to the site's folder unless absolute.
+        data: The data file, or the .toml file that names a database; relative to the site's
+            folder unless absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
         datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
@@ -143,7 +144,7 @@ _COMMENTS = {
     "study": "Name of the study, as the coordinator says it.",
     "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
     "port": "Its one port.",
-    "data": "The data: a CSV or Parquet file, here or at an absolute path.",
+    "data": "The data: a CSV, Parquet or DuckDB file, or a .toml file that names a database.",
     "schema": "The study's schema.toml; every site has the same one.",
     "device": '"cpu", "cuda" or "auto".',
 }
