@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.resuming import show_connected
-from cipherdag.running import ALGORITHMS, as_parameters, progress_printer, with_options
+from cipherdag.running import ALGORITHMS, as_parameters, following, say, with_options
 from cipherdag.site_cli import in_folder
 
 if TYPE_CHECKING:
@@ -82,25 +82,24 @@ def _run(
         folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
     )
     chosen = {parameter: options[parameter] for parameter in parameters}
+    n_sites = len(federation.study.sites)
 
     def begun(run: Path) -> None:
         if not as_json:
-            sites = len(federation.study.sites)
-            click.echo(heading(ALGORITHMS[name], sites, federation.protection))
-            click.echo(f"If it is cut short: cipherdag coordinator run --resume {run}")
+            say(heading(ALGORITHMS[name], n_sites, federation.protection))
+            say(f"If it is cut short: cipherdag coordinator run --resume {run}")
 
-    result = federation.run(
-        make_algorithm(name, as_parameters(chosen)),
-        seed=options["seed"],
-        progress=progress_printer(as_json=as_json),
-        source={
-            "command": "coordinator run",
-            "folder": str(folder.resolve()),
-            "algorithm": name,
-            "protection": options["protection"],
-            "seed": options["seed"],
-            "parameters": chosen,
-        },
-        begun=begun,
-    )
+    source = {
+        "command": "coordinator run",
+        "folder": str(folder.resolve()),
+        "algorithm": name,
+        "protection": options["protection"],
+        "seed": options["seed"],
+        "parameters": chosen,
+    }
+    algorithm = make_algorithm(name, as_parameters(chosen))
+    with following(as_json=as_json, n_sites=n_sites) as progress:
+        result = federation.run(
+            algorithm, seed=options["seed"], progress=progress, source=source, begun=begun
+        )
     show_connected(result, options["out"], as_json=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.running import ALGORITHMS, as_parameters, progress_printer, show, site_names
+from cipherdag.running import ALGORITHMS, as_parameters, following, show, site_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,8 +123,9 @@ def learn(
     if not as_json:
         title = ALGORITHMS[algorithm.name]
         click.echo("\n" + heading(title, len(federation.sites), federation.protection))
-    progress = progress_printer(as_json=as_json, names=federation.sites[0].table.names)
-    return federation.run(algorithm, seed=seed, progress=progress, source=source)
+    n_sites, names = len(federation.sites), federation.sites[0].table.names
+    with following(as_json=as_json, n_sites=n_sites, names=names) as progress:
+        return federation.run(algorithm, seed=seed, progress=progress, source=source)
 
 
 def show_result(

@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from cipherdag.errors import ParameterError
-from cipherdag.running import progress_printer, with_options
+from cipherdag.running import following, with_options
 
 if TYPE_CHECKING:
     from cipherdag.feature_result import FeatureResult
@@ -83,5 +83,6 @@ def _resume(
     if out is not None:
         writable_folder(out)
     federation = Federation.connect(run.parent.parent, timeout_s=timeout, approval_s=approval_s)
-    result = federation.resume(run, progress=progress_printer(as_json=as_json))
+    with following(as_json=as_json) as progress:
+        result = federation.resume(run, progress=progress)
     show_connected(result, out, as_json=as_json)

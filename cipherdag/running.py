@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ import click
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cipherdag.live import LiveRun
     from cipherdag.protocol.reports import RoundReport
@@ -116,26 +118,50 @@ def site_names(files: Sequence[Path]) -> list[str]:
     return names
 
 
-def progress_printer(*, as_json: bool, names: Sequence[str] = ()) -> Callable[[RoundReport], None]:
-    """Prints one line per round and four for every site that left, and tells the live view.
+@contextmanager
+def following(
+    *, as_json: bool, n_sites: int = 0, names: Sequence[str] = ()
+) -> Iterator[Callable[[RoundReport], None]]:
+    """A progress callback that prints one line per round and four for every site that left.
+
+    On a terminal a view of the run stands below the lines while the context lasts; the live view in
+    a browser is told, too.
 
     Args:
-        as_json: One JSON object in place of a line.
+        as_json: One JSON object in place of a line, and no view.
+        n_sites: How many sites the run begins with, if that is known already; else 0.
         names: The variables in the order of their positions, for the live view.
     """
-    from cipherdag.terminal import dropout_lines, round_line
-
-    def progress(report: RoundReport) -> None:
-        if as_json:
-            click.echo(json.dumps({"round": asdict(report)}))
-            return
-        click.echo(round_line(report))
-        for left in report.left:
-            click.echo("\n".join(dropout_lines(left)))
+    from cipherdag.terminal_view import TerminalView, on_terminal
 
     context = click.get_current_context(silent=True)
     live: LiveRun | None = context.meta.get(LIVE) if context is not None else None
-    return progress if live is None else live.watching(progress, names)
+    if as_json or not on_terminal():
+        progress = _json_progress if as_json else _line_progress
+        yield progress if live is None else live.watching(progress, names)
+        return
+    if live is None:
+        from cipherdag.live import LiveRun
+
+        live = LiveRun()
+    with TerminalView(live, n_sites) as view:
+        yield live.watching(view.finished, names)
+
+
+def say(line: str) -> None:
+    """Print a line while a run goes on: above the view where there is one, which click is not."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _json_progress(report: RoundReport) -> None:
+    click.echo(json.dumps({"round": asdict(report)}))
+
+
+def _line_progress(report: RoundReport) -> None:
+    from cipherdag.terminal import report_lines
+
+    click.echo("\n".join(report_lines(report)))
 
 
 def show(

