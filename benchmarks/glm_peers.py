@@ -84,8 +84,8 @@ def compared(rows: int, tests_of_a_size: int, arguments) -> dict:
 def markdown(report: dict) -> str:
     """One row per size."""
     intro = (
-        f"{report['sites']} sites, columns of {report['categories']} categories (0: continuous). x: how "
-        "many times as many; p apart: largest difference; flips: other decisions at 0.01."
+        f"{report['sites']} sites, columns of {report['categories']} categories (0: continuous). "
+        "x: how many times as many; p apart: largest difference; flips: other decisions at 0.01."
     )
     lines = [
         intro,
