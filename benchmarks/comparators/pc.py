@@ -20,6 +20,7 @@ from cipherdag.algorithms.graphs import CausalGraph
 from cipherdag.algorithms.knowledge import Constraints
 from cipherdag.algorithms.orientation import (
     acyclic_extension,
+    colliders_by_sepset,
     meek,
     orient_colliders,
     unshielded_pairs,
@@ -115,9 +116,10 @@ def learn(table: SiteTable, pc: PC) -> Learnt:
     if pc.sepset == "max":
         best = concluded(strongest_separators(tests, search))
     pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+    sets = {pair: best.sets.get(pair) for pair in pairs}
     arcs = orient_colliders(
         found.skeleton,
-        {pair: best.sets.get(pair) for pair in pairs},
+        colliders_by_sepset(found.skeleton, sets),
         conflicts="strongest",
         strength={pair: best.p_values.get(pair, 0.0) for pair in pairs},
     )
@@ -159,7 +161,8 @@ def simple_2(sites: Sequence[SiteTable], pc: PC) -> list[CausalGraph]:
     for x, z in unshielded_pairs(skeleton).tolist():
         own = [f.separations.sets[x, z] for f in found if (x, z) in f.separations.sets]
         common[x, z] = frozenset.intersection(*own)
-    return [as_dag(sites[0], meek(orient_colliders(skeleton, common)))]
+    arcs = orient_colliders(skeleton, colliders_by_sepset(skeleton, common))
+    return [as_dag(sites[0], meek(arcs))]
 
 
 def needed(n_sites: int) -> int:
