@@ -25,6 +25,8 @@ from multilabel_data import LARGE, TRAIN, MultiLabelData, draw_sites, load
 from multilabel_metrics import average_precision, six_metrics
 
 from cipherdag import FedCMFS
+from cipherdag.algorithms.combined_triplets import by_combination
+from cipherdag.algorithms.combining import COMBINATIONS
 from cipherdag.algorithms.remembering import remember
 from cipherdag.sites.answers import Respondent, table_tests
 
@@ -78,7 +80,7 @@ def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
     rows = draw_sites(train, n_sites, shares, np.random.default_rng([seed, 2, n_sites]))
     sites = [respondent(data, own) for own in rows]
     trial = Trial(data, train, test, np.random.default_rng([seed, 3]))
-    grid = search_grid(data, sites, trial, arguments.alpha)
+    grid = search_grid(data, sites, trial, arguments.alpha, arguments.evidence)
     methods = {}
     own = [point for point in grid if point["retrieval"] == "interchangeable"]
     # the training rows alone choose; of equal points the smallest percentages
@@ -97,6 +99,7 @@ def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
         "seed": seed,
         "shares": list(shares),
         "alpha": arguments.alpha,
+        "evidence": arguments.evidence,
         "coded": arguments.coded,
         "seconds": time.perf_counter() - started,
         "methods": methods,
@@ -157,7 +160,7 @@ def respondent(data: MultiLabelData, rows: np.ndarray) -> Respondent:
 
 
 def search_grid(
-    data: MultiLabelData, sites: list[Respondent], trial: Trial, alpha: float
+    data: MultiLabelData, sites: list[Respondent], trial: Trial, alpha: float, evidence: str
 ) -> list[dict]:
     """FedCMFS at every point of the grid; a triplet that several points need is asked once."""
     points = [
@@ -170,7 +173,8 @@ def search_grid(
             algorithm = FedCMFS(alpha=alpha, **point)
             point["outcome"] = yield from algorithm.ask(len(data.table.names), labels_of(data))
 
-    answer(remember(asking()), sites)
+    whole = remember(asking())
+    answer(whole if evidence == "weighted_p" else by_combination(whole, evidence), sites)
     for point in points:
         point["columns"] = selected(data, point.pop("outcome"))
         point["features"] = len(point["columns"])
@@ -258,6 +262,7 @@ def parse() -> argparse.Namespace:
     run.add_argument("--data", nargs="*", choices=list(TRAIN))
     run.add_argument("--seeds", type=int, default=10)
     run.add_argument("--alpha", type=float, default=0.05)
+    run.add_argument("--evidence", choices=COMBINATIONS, default="weighted_p")
     run.add_argument("--coded", action="store_true", help="ML-KNN sees codes, not numbers")
     run.add_argument("--shares", type=float, nargs=2, default=(0.4, 0.8))
     run.add_argument("--large-shares", type=float, nargs=2, default=(0.2, 0.4))

@@ -55,6 +55,7 @@ def write_variants(files: list[list[dict]], out: Path) -> None:
             groups[cell["data"], cell["sites"]].append(cell)
         for (data, sites), own in groups.items():
             setting = {name: own[0].get(name) for name in ("alpha", "shares", "coded")}
+            setting["evidence"] = own[0].get("evidence", "weighted_p")
             found = {
                 name: float(np.mean([cell["methods"][name]["average_precision"] for cell in own]))
                 for name in ("fedcmfs", "all_features")

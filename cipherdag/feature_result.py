@@ -31,8 +31,9 @@ class SelectedFeature:
     Attributes:
         feature: Its name.
         strength: Weighted strength of its dependence on the label given nothing (Eq. 2): the
-            absolute correlation, or G2 or twice a log likelihood ratio.
-        p_value: Weighted p-value of the two given nothing (Eq. 1).
+            absolute correlation, or G2 or twice a log likelihood ratio. With other evidence than
+            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score.
+        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites.
         retrieved: Whether FedCFR brought it back from behind a correlated label.
     """
 

@@ -14,12 +14,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-FEDCMFS_PARAMETERS = ("alpha", "k1", "k2", "max_cond_size", "test", "retrieval")
+FEDCMFS_PARAMETERS = ("alpha", "evidence", "k1", "k2", "max_cond_size", "test", "retrieval")
 
 fedcmfs_options = shared_options(
     [
         click.option("--labels", default="", help="Labels, separated by commas; default: schema."),
         click.option("--alpha", type=float, default=0.05, show_default=True, help="Test level."),
+        click.option(
+            "--evidence",
+            type=click.Choice(["weighted_p", "statistic", "fisher", "stouffer"]),
+            default="weighted_p",
+            show_default=True,
+            help="How the sites' tests become one; weighted_p is the paper's.",
+        ),
         click.option(
             "--k1",
             type=float,

@@ -28,6 +28,12 @@ SMALLEST_P = 1e-300
 LARGEST_Z = 38.0
 """No p-value of at least `SMALLEST_P` is further from the middle than this many deviations."""
 LARGEST_DOF = 2.0**32
+SITE_ROWS_PER_CELL = 1.0
+"""Rows per cell below which a site leaves a test to the others.
+
+The sites that remain must reach the usual five together. Five at every site would leave most tests
+of ten small sites undone, and edges that are not there in the graph.
+"""
 
 
 class CombinedEvidence(
@@ -122,6 +128,20 @@ class CombinedEvidence(
     def rows(self) -> list[TripletRows]:
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
         return triplet_rows(self.counts, self.members)
+
+
+def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+    """How dependent x and y are over all sites, larger for stronger, shape (B,).
+
+    The summed statistic, the summed -2 ln p, or the absolute joint score; not for ``weighted_p``,
+    whose sums say nothing of it.
+    """
+    lengths = [encoding.length for encoding in question.encodings]
+    *_, amount, weight, _ = np.split(sums, np.cumsum(lengths)[:-1])
+    if question.combination != "stouffer":
+        return amount
+    score: FloatVector = np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
+    return score
 
 
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

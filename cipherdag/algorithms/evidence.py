@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.combining import COMBINATIONS, Combination, CombinedEvidence, combined_p
+from cipherdag.algorithms.combining import (
+    COMBINATIONS,
+    SITE_ROWS_PER_CELL,
+    Combination,
+    CombinedEvidence,
+    combined_p,
+)
 from cipherdag.algorithms.pooling import Columns
 from cipherdag.algorithms.questions import CITestSpec, FloatVector, IndexArray, Question
 from cipherdag.algorithms.remembering import Memory, triplet_keys
@@ -42,12 +48,6 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 
 ROUND_VALUES = 2_000_000
 """Values that a site answers in a round, unless one table has more."""
-SITE_ROWS_PER_CELL = 1.0
-"""Rows per cell below which a site leaves a test to the others.
-
-The sites that remain must reach the usual five together. Five at every site would leave most tests
-of ten small sites undone, and edges that are not there in the graph.
-"""
 
 
 class EvidenceSource(Protocol):

@@ -16,6 +16,8 @@ from typing import Literal
 
 import numpy as np
 
+from cipherdag.algorithms.combined_triplets import by_combination
+from cipherdag.algorithms.combining import COMBINATIONS, Combination
 from cipherdag.algorithms.encodings import CITestSpec, FloatVector, subsets
 from cipherdag.algorithms.hiton import (
     Marginals,
@@ -76,7 +78,11 @@ class FedCMFS:
     """FedCMFS's parameters; `ask` is the algorithm.
 
     Attributes:
-        alpha: Dependent iff the weighted p-value is smaller.
+        alpha: Dependent iff the p-value over all sites is smaller.
+        evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
+            rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
+            statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
+            small sites lose less.
         k1: FedCFR looks at the strongest ``k1`` percent, rounded up, of the features that a
             label's search left out although they depend on it; 0 skips FedCFR.
         k2: FedCFC checks the weakest ``k2`` percent, rounded up, of a label's features; 0 skips it.
@@ -93,8 +99,10 @@ class FedCMFS:
         max_rows: Declared bound of a site's rows.
 
     Leaks:
-        The coordinator learns which positions are labels and, for every triplet asked, the weighted
-        p-value and the rows behind it summed over sites, and the weighted strength of the pairs.
+        The coordinator learns which positions are labels. With ``evidence`` other than
+        ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists. With
+        ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
+        over sites, and the weighted strength of the pairs.
         Where every site can do every test, the rows are the same total each time and say nothing
         of a site's size. Where some cannot, totals differ, and their differences are the rows of
         the sites that could not: of one site, if it was one. Sites learn which triplets are asked,
@@ -102,6 +110,7 @@ class FedCMFS:
     """
 
     alpha: float = 0.05
+    evidence: Combination = "weighted_p"
     k1: float = 10.0
     k2: float = 10.0
     max_cond_size: int | None = 3
@@ -117,6 +126,9 @@ class FedCMFS:
         _require(
             self.max_cond_size is None or self.max_cond_size >= 0,
             "max_cond_size must not be negative",
+        )
+        _require(
+            self.evidence in COMBINATIONS, f"evidence must be one of {', '.join(COMBINATIONS)}"
         )
         _require(self.test in TESTS, f"no test named {self.test!r}")
         _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
@@ -157,7 +169,10 @@ class FedCMFS:
             len(set(labels)) == len(labels) and all(0 <= v < n_variables for v in labels),
             "labels must be distinct positions of variables",
         )
-        return remember(self._run(n_variables, tuple(sorted(labels))))
+        asking = remember(self._run(n_variables, tuple(sorted(labels))))
+        if self.evidence == "weighted_p":
+            return asking
+        return by_combination(asking, self.evidence)
 
     def _run(
         self, n_variables: int, labels: tuple[int, ...]

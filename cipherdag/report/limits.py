@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 FEWEST_SITES = 3
 
+SUMMED_STATISTICS = (
+    "For every test, the sums of the sites' statistics and of their degrees of freedom."
+)
+SUMMED_LOGARITHMS = "For every test, the sum of -2 ln p over the sites, and how many did it."
+SUMMED_SCORES = "For every test, the sums of the sites' weighted z and of the squared weights."
+
 # by algorithm, then by the value of a parameter; the empty one always holds
 LEARNT = {
     "fedpc": {
@@ -26,20 +32,20 @@ LEARNT = {
         "independent.",
     },
     "fedpc over all sites": {
-        "evidence=statistic": "For every test, the sums of the sites' statistics and of their "
-        "degrees of freedom.",
-        "evidence=fisher": "For every test, the sum of -2 ln p over the sites, and how many did "
-        "it.",
-        "evidence=stouffer": "For every test, the sums of the sites' weighted z and of the squared "
-        "weights.",
+        "evidence=statistic": SUMMED_STATISTICS,
+        "evidence=fisher": SUMMED_LOGARITHMS,
+        "evidence=stouffer": SUMMED_SCORES,
         "evidence=weighted_p": "For every test, the mean p-value over the sites, weighted by rows, "
         "and the rows of all sites together.",
         "evidence=pooled": "The contingency tables of the tests, or the moments, of all sites "
         "together: as much as the pooled data would show of them.",
     },
     "fedcmfs": {
-        "": "For every test, the mean p-value over the sites, weighted by rows, and the rows of "
-        "all sites together; for every pair also the weighted mean strength.",
+        "evidence=weighted_p": "For every test, the mean p-value over the sites, weighted by rows, "
+        "and the rows of all sites together; for every pair also the weighted mean strength.",
+        "evidence=statistic": SUMMED_STATISTICS,
+        "evidence=fisher": SUMMED_LOGARITHMS,
+        "evidence=stouffer": SUMMED_SCORES,
     },
     "rfcd": {
         "objective=graph": "The largest regret over the sites of the best candidate graphs of "
