@@ -26,6 +26,7 @@ FEDPC_PARAMETERS = (
     "kernel_rows",
     "max_cond_size",
     "knowledge",
+    "bootstrap",
 )
 
 
@@ -105,6 +106,13 @@ fedpc_options = shared_options(
             type=FILE,
             callback=lambda _context, _option, path: knowledge_text(path),
             help="Forbidden and required edges, and tiers (TOML).",
+        ),
+        click.option(
+            "--bootstrap",
+            type=int,
+            default=0,
+            show_default=True,
+            help="Replicates over rows that the sites draw anew, for the confidence of edges.",
         ),
         click.option("--truth", type=FILE, help="True edges (CSV) to measure the graph against."),
     ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.confidence import Confidences, bootstrap_details
 from cipherdag.graph_evidence import EdgeEvidence, GraphEvidence, Separation
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ def fedpc_report(
     if parameters["test"] == "kci":
         details["kernel_rows"] = parameters["kernel_rows"]
         evidence = replace(evidence, remarks=(*evidence.remarks, kernel_remark(details)))
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        evidence = Confidences(details["bootstrap"]).evidence(evidence, outcome.arcs, names)
     return {"evidence": evidence, "details": details}
 
 

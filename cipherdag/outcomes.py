@@ -89,7 +89,7 @@ def asking(
         return algorithm.ask(n_variables, labels)
     if isinstance(algorithm, RFcd):
         return algorithm.ask(n_variables, n_sites)
-    return algorithm.ask(n_variables, n_sites, names)
+    return algorithm.ask(n_variables, n_sites, names, seed=seed)
 
 
 def named_result(outcome: Outcome, names: Sequence[str], **facts: Any) -> Result | FeatureResult:

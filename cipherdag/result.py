@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.graphs import CausalGraph
     from cipherdag.algorithms.metrics import GraphMetrics
+    from cipherdag.confidence import Confidences
     from cipherdag.feature_result import FeatureResult
     from cipherdag.protocol.reports import DropOut, RoundReport
     from cipherdag.report.panel import Panel
@@ -86,6 +87,27 @@ class Result:
         """What left each site: one row per record of the ledgers."""
         return releases_frame(self.ledgers)
 
+    @property
+    def confidence(self) -> pd.DataFrame:
+        """The edges with the share of replicates over drawn rows that have them.
+
+        Columns ``from``, ``to``, ``mark``, ``confidence`` (the edge as it is) and ``any_edge`` (the
+        two joined in any way), both between 0 and 1. Empty without ``FedPC(bootstrap=...)``.
+        """
+        import pandas as pd
+
+        from cipherdag.confidence import COLUMNS
+
+        rows = self._confidences.rows(self.graph) if self._confidences else []
+        return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    @property
+    def _confidences(self) -> Confidences | None:
+        from cipherdag.confidence import Confidences
+
+        known = self.details.get("bootstrap")
+        return None if known is None else Confidences(known)
+
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
         from cipherdag.algorithms.metrics import compare
@@ -135,10 +157,11 @@ class Result:
     def _texts(self, truth: CausalGraph | None) -> dict[str, str]:
         from cipherdag.report.run_page import run_page
 
+        known = self._confidences
         return {
             "report.html": run_page(self, truth=truth, written=datetime.now(UTC)),
             "result.json": json.dumps(self.to_dict(truth), indent=2, ensure_ascii=False) + "\n",
-            "edges.csv": self.graph.to_csv(),
+            "edges.csv": known.csv(self.graph) if known else self.graph.to_csv(),
             "graph.graphml": self.graph.to_graphml(),
             "graph.dot": self.graph.to_dot(),
             "run.toml": run_toml(self.source),

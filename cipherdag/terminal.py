@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.ledger import Release
 
 KINDS = {
+    "resampled": "the same of rows that the site drew from its own",
     "edge-votes": "votes on the edges of the skeleton",
     "best-score-exceeds": "does any site's best separating set score higher?",
     "best-index-precedes": "does a best separating set stand earlier in the list?",
@@ -115,6 +116,20 @@ def graph_lines(graph: CausalGraph, *, most: int = 60) -> list[str]:
     return shortened(lines, "edges", most=most)
 
 
+def confidence_lines(result: Result) -> list[str]:
+    """Every edge with the share of replicates that have it, as drawn and in any way."""
+    from cipherdag.confidence import Confidences
+
+    known = Confidences(result.details["bootstrap"])
+    lines = []
+    for edge in result.graph.edges:
+        exact, any_edge = known.shares(edge)
+        lines.append(f"  {exact:4.2f} {any_edge:4.2f}   {edge.source} {edge.mark} {edge.target}")
+    count = result.details["bootstrap"]["replicates"]
+    title = f"Share of {count} replicates that have the edge, and that join the two at all:"
+    return [title, *shortened(lines, "edges")]
+
+
 def shortened(lines: list[str], what: str, *, most: int = 60) -> list[str]:
     """The lines, cut after ``most`` of them."""
     if len(lines) <= most:
@@ -133,6 +148,8 @@ def result_lines(result: Result, truth: CausalGraph | None = None) -> list[str]:
     if "tests" in result.details:
         ways = ", ".join(f"{count} {way}" for way, count in result.details["tests"].items())
         lines += ["", f"Tests over all sites: {ways}"]
+    if "bootstrap" in result.details:
+        lines += ["", *confidence_lines(result)]
     if result.details.get("ambiguous_triples"):
         lines += ["", "Open whether a collider, so not directed by it:"]
         triples = (" - ".join(triple) for triple in result.details["ambiguous_triples"])

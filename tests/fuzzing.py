@@ -103,6 +103,7 @@ def asked_questions():
     runs = [
         *((FedPC(evidence=kind), discrete) for kind in ("vote", "statistic", "pooled", "glm")),
         (FedPC(sepset="mean", alpha=0.5), discrete),
+        (FedPC(bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
         (FedCMFS(), discrete),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),

@@ -25,10 +25,12 @@ class Queries:
     evidence: str = "pooled"
     sepset: str = "max"
     reference: str = "paper"
+    test: str = "auto"
+    colliders: str = "sepset"
     found: list = field(default_factory=list)
     tally: dict = field(default_factory=dict)
 
-    def ask(self, n_variables, n_sites, names=()):
+    def ask(self, n_variables, n_sites, names=(), *, seed=0):
         source = yield from self.open(n_variables)
         self.found = yield from source.p_values(self.tests)
         self.tally = dict(source.tally)

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.bootstrap import EdgeCounts, resampled
 from cipherdag.algorithms.colliders import ColliderRule, JudgedTriples, judge_triples
 from cipherdag.algorithms.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
-from cipherdag.algorithms.evidence import EvidenceKind, open_evidence
+from cipherdag.algorithms.evidence import ROUND_VALUES, EvidenceKind, open_evidence
 from cipherdag.algorithms.fedpc_outcome import FedPCOutcome, LayerVotes
 from cipherdag.algorithms.knowledge import Constraints, Knowledge
 from cipherdag.algorithms.orientation import (
@@ -33,27 +34,24 @@ from cipherdag.algorithms.pcstable import stable_skeleton, strongest_separators
 from cipherdag.algorithms.pooling import MAX_CELLS
 from cipherdag.algorithms.questions import (
     MAX_GRID_BITS,
-    BestIndexPrecedes,
-    BestScoreExceeds,
-    CandidateScores,
+    MAX_REPLICATES,
     CITestSpec,
     EdgeVotes,
     FloatVector,
-    IndexArray,
     Question,
     SeparatorSearch,
     Skeleton,
     pack_integers,
 )
+from cipherdag.algorithms.separating import by_maximum, by_scores
 from cipherdag.algorithms.testing import MAX_ROWS_LIMIT
 from cipherdag.errors import ParameterError
-from cipherdag.protocol.comparison import secure_max, secure_min
+from cipherdag.protocol.lockstep import lockstep
 
 BoolMatrix = NDArray[np.bool_]
 TestName = Literal["auto", "g2", "pearson", "fisherz", "regression", "kci"]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 
-SLICE = 250_000
 KERNEL_EVIDENCE = ("vote", "fisher", "stouffer", "weighted_p")
 """Evidence that asks the sites' tests for nothing but p-values."""
 
@@ -99,6 +97,9 @@ class FedPC:
         knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
             with other evidence than ``vote``, neither is one that must, nor is conditioned on what
             can be no parent of either.
+        bootstrap: In how many replicates, 0 to 1000, the run is repeated in the same rounds over
+            rows that every site draws from its own; `FedPCOutcome.bootstrap` then counts in how
+            many of them each edge occurs.
 
     Leaks:
         With other evidence than ``vote``: what that evidence says of every test asked. Else:
@@ -106,6 +107,7 @@ class FedPC:
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
         mean p of every candidate and the rows behind it; with ``vote`` the votes of every
         candidate. Unanimous votes reveal every site's vote. Sites learn the skeleton.
+        With `bootstrap` all of it once more for every replicate.
     """
 
     alpha: float = 0.01
@@ -123,6 +125,7 @@ class FedPC:
     max_cells: int = 4096
     max_rows: int = 1 << 20
     knowledge: Knowledge | None = None
+    bootstrap: int = 0
 
     def __post_init__(self) -> None:
         _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
@@ -155,6 +158,7 @@ class FedPC:
             self.knowledge is None or self.reference == "paper",
             "reference code is the original program, which takes no knowledge",
         )
+        _require(0 <= self.bootstrap <= MAX_REPLICATES, f"bootstrap must be 0..{MAX_REPLICATES}")
         _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
         _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
         _require(self.test in get_args(TestName), f"no test named {self.test!r}")
@@ -178,21 +182,27 @@ class FedPC:
         """Name of the algorithm in questions, policies and results."""
         return "fedpc"
 
-    def ask(self, n_variables: int, n_sites: int, names: Sequence[str] = ()) -> Asking:
+    def ask(
+        self, n_variables: int, n_sites: int, names: Sequence[str] = (), *, seed: int = 0
+    ) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
 
         Args:
             n_variables: Number of aligned variables, p.
             n_sites: Size of the cohort, N.
             names: The variables in the order of their positions, for `knowledge`.
+            seed: Seed of the rows that sites draw, for `bootstrap`.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables.
+            ParameterError: The knowledge contradicts itself or names other variables, or the seed
+                is negative.
 
         Returns:
             The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
             number of candidates) / 4, else one per 250,000 candidates. With other evidence than
-            ``vote``: those of `open_evidence`, `stable_skeleton` and `strongest_separators`.
+            ``vote``: those of `open_evidence`, `stable_skeleton` and `strongest_separators`. With
+            `bootstrap` those of the replicate that needs most, or more where a round would have
+            more than 2,000,000 values.
 
         Leaks:
             See the class.
@@ -200,12 +210,28 @@ class FedPC:
         known = Constraints.none(n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(names)
+        if not self.bootstrap:
+            return (yield from self._learn(known, n_sites))
+        _require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
+        replicates = [
+            resampled(self._learn(known, n_sites), replicate=number, seed=seed)
+            for number in range(1, self.bootstrap + 1)
+        ]
+        searches = [self._learn(known, n_sites), *replicates]
+        outcome, *drawn = yield from lockstep(searches, most_values=ROUND_VALUES)
+        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in drawn]))
+
+    def _learn(self, known: Constraints, n_sites: int) -> Asking:
+        """The run on the sites' rows as they are."""
+        n_variables = len(known.required)
         if self.evidence != "vote":
             return (yield from self._ask_evidence(n_variables, known))
         skeleton, layers, votes = yield from self._skeleton(known, n_sites)
         search = self._search(skeleton)
-        choose = {"max": self._by_maximum, "mean": self._by_scores, "vote": self._by_scores}
-        index, support = yield from choose[self.sepset](search)
+        if self.sepset in ("mean", "vote"):
+            index, support = yield from by_scores(search, self.sepset)
+        else:
+            index, support = yield from by_maximum(search)
         candidates = search.candidates()
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {
@@ -308,59 +334,6 @@ class FedPC:
             measure="correlation" if code and self.sepset == "max" else "p_value",
             grid_bits=self.grid_bits,
         )
-
-    def _by_maximum(
-        self, search: SeparatorSearch
-    ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
-        """Highest score over all sites, then the first candidate attaining it (phase 3)."""
-        groups = search.n_groups
-        top = np.full(groups, search.top_score, dtype=np.int64)
-        peaks = yield from secure_max(
-            lambda t: BestScoreExceeds(search=search, thresholds=pack_integers(t)), top
-        )
-        candidates = search.candidates()
-        totals = [candidates.total(g) if peaks[g] else 0 for g in range(groups)]
-        index = yield from secure_min(
-            lambda t: BestIndexPrecedes(
-                search=search, thresholds=pack_integers(t), peaks=pack_integers(peaks)
-            ),
-            np.array(totals, dtype=np.int64),
-        )
-        return np.where(peaks > 0, index, -1), np.ldexp(peaks - 1.0, -search.grid_bits)
-
-    def _by_scores(
-        self, search: SeparatorSearch
-    ) -> Generator[Question, FloatVector, tuple[IndexArray, FloatVector]]:
-        """Highest mean p or most votes; ties go to the first candidate (section 5)."""
-        candidates = search.candidates()
-        totals = np.array([candidates.total(g) for g in range(search.n_groups)], dtype=np.int64)
-        scores = yield from self._all_scores(search, int(totals.sum()))
-        index = np.full(search.n_groups, -1, dtype=np.int64)
-        support = np.zeros(search.n_groups)
-        least = self.alpha if self.sepset == "mean" else 0.0
-        for group, (start, total) in enumerate(
-            zip(np.cumsum(totals) - totals, totals, strict=True)
-        ):
-            own = scores[start : start + total]
-            best = int(own.argmax()) if total else 0
-            if total and own[best] > least:
-                index[group], support[group] = best, own[best]
-        return index, support
-
-    def _all_scores(
-        self, search: SeparatorSearch, total: int
-    ) -> Generator[Question, FloatVector, FloatVector]:
-        parts: list[FloatVector] = [np.zeros(0)]
-        kind: Literal["mean", "vote"] = "mean" if self.sepset == "mean" else "vote"
-        for first in range(0, total, SLICE):
-            count = min(SLICE, total - first)
-            sums = yield CandidateScores(search=search, first=first, count=count, score=kind)
-            if kind == "mean":
-                # Eq. 1 of FedCMFS: sum n_k p_k / sum n_k over the sites whose test is reliable
-                weighted, rows = sums[:count], sums[count:]
-                sums = np.divide(weighted, rows, out=np.zeros(count), where=rows > 0)
-            parts.append(sums)
-        return np.concatenate(parts)
 
     def _orient(
         self,

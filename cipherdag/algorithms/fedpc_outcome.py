@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.bootstrap import EdgeCounts
     from cipherdag.algorithms.encodings import BoolMatrix, IndexArray
 
 
@@ -37,6 +38,7 @@ class FedPCOutcome:
         votes: The votes of each layer.
         ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
             are colliders; only with the rules ``conservative`` and ``majority``.
+        bootstrap: In how many replicates every edge occurs, if there were any.
     """
 
     skeleton: BoolMatrix
@@ -47,3 +49,4 @@ class FedPCOutcome:
     tests: dict[str, int] = field(default_factory=dict)
     votes: tuple[LayerVotes, ...] = ()
     ambiguous: tuple[tuple[int, int, int], ...] = ()
+    bootstrap: EdgeCounts | None = None

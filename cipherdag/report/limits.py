@@ -80,6 +80,11 @@ def learnt_sentences(result: Result | FeatureResult) -> list[str]:
         algorithm = "fedpc over all sites"
     chosen = {f"{name}={value}" for name, value in parameters.items()} | {""}
     said = [text for key, text in LEARNT.get(algorithm, {}).items() if key in chosen]
+    if said and parameters.get("bootstrap"):
+        said.append(
+            f"All of this once more for each of {parameters['bootstrap']} replicates over rows "
+            "that the sites drew from their own; which rows, only each site knows."
+        )
     return said or ["The sums that the algorithm asks for; its documentation lists them."]
 
 
@@ -130,6 +135,12 @@ def _own_limits(result: Result | FeatureResult) -> Iterator[str]:
             )
         if result.dag_note:
             yield result.dag_note
+        if "bootstrap" in result.details:
+            yield (
+                "A strength says how often an edge comes back when the sites draw their rows anew. "
+                "Rows drawn twice look like evidence to a test, so a weak edge comes back more "
+                "often than it would with new rows."
+            )
         return
     yield (
         "Strengths and p-values are those of a feature and a label alone; a feature is selected "

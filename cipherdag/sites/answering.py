@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 from cipherdag.sites.answers import Respondent, poolable, table_tests
 from cipherdag.sites.beliefs import table_beliefs
 from cipherdag.sites.regrets import table_scores
+from cipherdag.sites.resampling import Resamples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cipherdag.algorithms.questions import CITestSpec
+    from cipherdag.sites.compute.evidence import CITest
     from cipherdag.sites.data import SiteTable
     from cipherdag.sites.usage import TestBudget
 
@@ -29,12 +34,22 @@ def table_respondent(
         budget: Counts what is computed against the site's policy.
     """
     observed = table.observational()
-    tests = table_tests(observed, device=device)
     spend = None if budget is None else budget.spend
+    pool = poolable(observed, min_cell_size=min_cell_size, device=device, spend=spend)
+
+    def tests(own: SiteTable) -> Callable[[CITestSpec], CITest]:
+        made = table_tests(own, device=device)
+        return made if budget is None else budget.counted(made)
+
+    def drawn(own: SiteTable) -> Respondent:
+        counts = poolable(own, min_cell_size=min_cell_size, device=device, spend=spend, within=pool)
+        return Respondent(len(own.names), tests(own), pool=counts)
+
     return Respondent(
         len(table.names),
-        tests if budget is None else budget.counted(tests),
+        tests(observed),
         make_scores=table_scores(observed, device=device, spend=spend),
-        pool=poolable(observed, min_cell_size=min_cell_size, device=device, spend=spend),
+        pool=pool,
         learn=table_beliefs(table, device=device, spend=spend),
+        resamples=Resamples(observed, drawn),
     )

@@ -28,6 +28,7 @@ from cipherdag.algorithms.questions import (
     PooledQuestion,
     Question,
     RegressionSteps,
+    Resampled,
     SeparatorSearch,
     SingleQuestion,
     WeightedEvidence,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.scores import LocalScores
     from cipherdag.sites.compute.separators import BestSeparators
     from cipherdag.sites.data import SiteTable
+    from cipherdag.sites.resampling import Resamples
 
     _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
 
@@ -71,6 +73,7 @@ class Respondent:
             site that answers tests only.
         learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
             that does not train.
+        resamples: Answers questions about drawn rows; None for a site that draws none.
     """
 
     def __init__(
@@ -81,12 +84,14 @@ class Respondent:
         make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
         pool: PoolableData | None = None,
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
+        resamples: Resamples | None = None,
     ) -> None:
         self._n_variables = n_variables
         self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._learn = learn
+        self._resamples = resamples
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._tests: dict[CITestSpec, CITest] = {}
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
@@ -96,6 +101,7 @@ class Respondent:
             CombinedEvidence: self._triplets,
             **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
             LocalBeliefs: self._local_beliefs,
+            Resampled: self._resampled,
             **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
         }
 
@@ -177,6 +183,11 @@ class Respondent:
             self._learnt = (question, self._learn(question))
         return self._learnt[1]
 
+    def _resampled(self, question: Resampled) -> FloatVector:
+        if self._resamples is None:
+            raise MalformedMessageError("this site draws no rows from its own")
+        return self._resamples.answer(question)
+
     def _best(self, search: SeparatorSearch) -> BestSeparators:
         from cipherdag.sites.compute.separators import best_separators
 
@@ -243,6 +254,7 @@ def poolable(
     min_cell_size: int,
     device: str = "auto",
     spend: Callable[[int], None] | None = None,
+    within: PoolableData | None = None,
 ) -> PoolableData:
     """What pooled evidence is summed from, over one site's table.
 
@@ -251,6 +263,7 @@ def poolable(
         min_cell_size: Smallest count of the site that a sum may contain, but for 0.
         device: ``cpu``, ``cuda`` or ``auto``.
         spend: Called with the number of tables before they are counted.
+        within: The rows that these were drawn from, if they were.
     """
     from cipherdag.sites.compute.pooling import PoolableData, free
 
@@ -261,6 +274,7 @@ def poolable(
         min_cell_size=min_cell_size,
         device=device,
         spend=spend or free,
+        within=within,
     )
 
 

@@ -54,6 +54,8 @@ class PoolableData:
         min_cell_size: Smallest count of this site that a sum may contain, but for 0.
         device: ``auto``, ``cpu`` or ``cuda``.
         spend: Called with the number of tables before they are counted.
+        within: The rows that these were drawn from, if they were: what is withheld of those is
+            withheld of these.
     """
 
     def __init__(
@@ -65,7 +67,9 @@ class PoolableData:
         min_cell_size: int = 0,
         device: str = "cpu",
         spend: Callable[[int], None] = free,
+        within: PoolableData | None = None,
     ) -> None:
+        self._within = within
         self._codes, self._values = codes, values
         self._categories = np.array(categories, dtype=np.int64)
         self._min_cell_size = min_cell_size
@@ -171,13 +175,20 @@ class PoolableData:
         sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}
         for size in {len(own) for own in sets}:
             block = np.array([own for own in sets if len(own) == size], dtype=np.int64)
-            if any(self._small(counts).any() for _, counts in self._counts(block)):
+            if self._withheld(block).any():
                 raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
 
     def _small(self, counts: IndexArray) -> NDArray[np.bool_]:
         """Which tables have a count that may not leave, shape (C,)."""
         kept_back: NDArray[np.bool_] = (counts > 0) & (counts < self._min_cell_size)
         return np.asarray(kept_back.any(axis=1))
+
+    def _withheld(self, sets: IndexArray) -> NDArray[np.bool_]:
+        """Of which sets of variables the table may not leave, shape (C,)."""
+        found: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
+        for index, counts in self._counts(sets):
+            found[index] = self._small(counts)
+        return found if self._within is None else found | self._within._withheld(sets)  # noqa: SLF001
 
     def column(self, variable: int) -> FloatVector:
         """Codes or values of all rows, NaN where missing."""
@@ -197,9 +208,11 @@ class PoolableData:
         answers: list[FloatVector] = []
         for sets in question.sets():
             places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
+            if self._within is not None and self._min_cell_size > 1:
+                places |= self._within._withheld(sets)  # noqa: SLF001
             own: list[tuple[IndexArray, IndexArray]] = []
             for index, counts in self._counts(sets):
-                places[index] = self._small(counts)
+                places[index] |= self._small(counts)
                 own.append((index, counts))
             small.append(places)
             if isinstance(question, Tables):
