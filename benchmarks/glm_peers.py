@@ -33,7 +33,7 @@ from measuring import environment, installed
 
 from cipherdag import Federation, Policy, Schema
 from cipherdag.algorithms.evidence import open_evidence
-from cipherdag.algorithms.fedpc import FedPCOutcome
+from cipherdag.algorithms.fedpc_outcome import FedPCOutcome
 from cipherdag.algorithms.questions import CITestSpec
 from cipherdag.sites.policy import QUESTION_KINDS
 from cipherdag.sites.schema import Column
@@ -140,9 +140,11 @@ class Queries:
     evidence: str = "glm"
     sepset: str = "max"
     reference: str = "paper"
+    test: str = "auto"
+    colliders: str = "sepset"
     found: list = field(default_factory=list)
 
-    def ask(self, n_variables, n_sites, names=()):  # noqa: ARG002
+    def ask(self, n_variables, n_sites, names=(), *, seed=0):  # noqa: ARG002
         source = yield from open_evidence(
             "glm", CITestSpec(alpha=0.01), n_variables=n_variables, max_cells=4096, max_rows=1 << 20
         )

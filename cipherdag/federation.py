@@ -243,8 +243,8 @@ class Federation:
 
         Args:
             algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm: Fed-CD's training;
-                the others draw nothing.
+            seed: Seed of everything that draws at random in the algorithm: Fed-CD's training and
+                the rows of FedPC's bootstrap; the others draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
