@@ -372,7 +372,7 @@ class ConstantColumnError(DataError):
 
 
 class MixedTypesError(DataError):
-    """The chosen test cannot treat the columns: another type, or both types together."""
+    """The chosen test cannot treat columns like these: discrete, continuous, or both together."""
 
     default_remedy = (
         "Choose a test that fits the columns, or cut continuous ones into declared bins: "

@@ -254,7 +254,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
     codes = {
         f"s{i}": pd.DataFrame(rng.integers(0, 2, (60, 3)), columns=list("xyz")) for i in range(3)
     }
-    with pytest.raises(MixedTypesError, match="cannot treat the columns") as error:
+    with pytest.raises(MixedTypesError, match="cannot treat columns like these") as error:
         Federation.simulate(codes).run(FedPC(test="kci"))
     assert "a test that fits" in error.value.remedy
 
