@@ -97,6 +97,7 @@ def test_rounds_are_those_of_the_longest_replicate_and_share_the_questions():
     assert len(questions) <= len(alone) + 2
     assert len(questions[0].parts) == 9
     assert question_kinds(questions[0]) == "combined-evidence+resampled"
+    assert questions[0].label == f"{alone[0].label}, 8 replicates"
 
 
 # what is drawn

@@ -265,6 +265,9 @@ class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundl
     @property
     def label(self) -> str:
         """What a progress line calls it."""
+        drawn = sum(isinstance(part, Resampled) for part in self.parts)
+        if drawn and drawn == len(self.parts) - 1 and not isinstance(self.parts[0], Resampled):
+            return f"{self.parts[0].label}, {drawn} replicates"
         return f"{len(self.parts)} questions at once"
 
     @property
