@@ -6,15 +6,22 @@ import csv
 from pathlib import Path
 from statistics import median
 
+from fedpc_data import LINEAR, NETWORKS
+
 EVIDENCE_COLUMNS = (
     "PC-All", "vote", "vote-code", "weighted_p", "fisher", "stouffer", "statistic", "pooled-11",
     "pooled",
 )  # fmt: skip
 RIVAL_COLUMNS = (
     "PC-Avg", "PC-Best", "FedPC-Simple-I", "FedPC-Simple-II", "NOTEARS-Avg", "NOTEARS-ADMM",
+    "FedDAG",
 )  # fmt: skip
 MEASURES = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision", "seconds")
+FAMILIES = {"networks": NETWORKS, "linear models": LINEAR, "Sachs": {"sachs"}}
 INTRODUCTIONS = {
+    "standing": """Against the published FedPC, in how many data sets and numbers of sites its SHD
+is larger than our largest / between our smallest and largest / smaller than our smallest: better /
+alike / worse.""",
     "shd": """SHD of the learnt DAG: median over samples (smallest-largest). `paper` is the
 published FedPC on its own sample; `PC-All` has all rows at one place and does not depend on the
 sites. A dash: not run, or not printed. Samples: fewest-most of a row.""",
@@ -76,12 +83,30 @@ def markdown(found: list[dict]) -> str:
     )
     return "\n".join(
         [
+            *_standing_table(places, ours, paper),
             *_evidence_table(places, ours, paper, "shd"),
             *_evidence_table(places, ours, paper, "f1"),
             *_rivals_table(places, ours, paper),
             *_cost_table(places, ours),
         ]
     )
+
+
+def _standing_table(places, ours, paper) -> list[str]:
+    lines = [INTRODUCTIONS["standing"], "", _header("data", *EVIDENCE_COLUMNS)]
+    for family, members in FAMILIES.items():
+        cells = []
+        for method in EVIDENCE_COLUMNS:
+            counts = [0, 0, 0]
+            for data, sites in places:
+                own = ours.get((data, 1 if method == "PC-All" else sites, method))
+                printed = paper.get((data, sites, "FedPC"))
+                if data in members and own and own["samples"] and printed:
+                    smaller = printed["shd"] < own["shd_min"]
+                    counts[2 if smaller else int(printed["shd"] <= own["shd_max"])] += 1
+            cells.append(" / ".join(map(str, counts)) if any(counts) else "-")
+        lines.append(_row(family, *cells))
+    return [*lines, ""]
 
 
 def _evidence_table(places, ours, paper, measure) -> list[str]:

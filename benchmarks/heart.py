@@ -52,6 +52,28 @@ def main() -> None:
         report = {"benchmark": "heart", "max_cond_size": LARGEST, "same_as_one_place": same}
         report |= {"cases": cases, "environment": environment()}
         arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+        arguments.out.with_suffix(".md").write_text(markdown(report), "utf-8")
+
+
+def markdown(report: dict) -> str:
+    """One row per run."""
+    intro = (
+        f"Sets of up to {LARGEST} variables. `glm` gives the graph of all rows at one place: "
+        f"{report['same_as_one_place']}."
+    )
+    lines = [
+        intro,
+        "",
+        "| run | edges | not shared with glm | tests | rounds | seconds | CPU s |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, own in report["cases"].items():
+        tests = ", ".join(f"{count} {how}" for how, count in own["tests"].items()) or "by votes"
+        lines.append(
+            f"| {name} | {len(own['skeleton'])} | {own['differs_from_glm']} | {tests} | "
+            f"{own['rounds']} | {own['seconds']:.1f} | {own['cpu_seconds']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def run(files, schema: str, parameters: dict, min_cell_size: int, protection="masking") -> dict:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from cipherdag.algorithms.metrics import compare
-from comparators import notears, pc
+from comparators import feddag, notears, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ def registry(test: str = "auto", sepset: str = "max") -> dict[str, Comparator]:
     """All comparators by name; ``test`` and ``sepset`` are for those that test (see `pc.PC`)."""
     own = pc.PC(test=test, sepset=sepset)
     here = "Huang et al., FedPC, supplement S-1-1"
-    lone, joint = notears.Notears(), notears.NotearsAdmm()
+    lone, joint, masked = notears.Notears(), notears.NotearsAdmm(), feddag.FedDag()
     with_pc = {
         "PC-Avg": (pc.every_site, "mean", f"{here} (4)"),
         "PC-Best": (pc.every_site, "best", f"{here} (5)"),
@@ -71,5 +71,11 @@ def registry(test: str = "auto", sepset: str = "max") -> dict[str, Comparator]:
             "mean",
             "Ng and Zhang 2022, Algorithm 1; FedPC (2)",
             joint,
+        ),
+        "FedDAG": Comparator(
+            lambda sites: feddag.feddag(sites, masked),
+            "mean",
+            "Gao et al. 2023, AS-FedDAG; FedPC (3)",
+            masked,
         ),
     }
