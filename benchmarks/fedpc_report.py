@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from statistics import median
 
-from fedpc_data import LINEAR, NETWORKS
+from fedpc_data import LINEAR, NETWORKS, NONLINEAR
 
 EVIDENCE_COLUMNS = (
     "PC-All", "vote", "vote-code", "weighted_p", "fisher", "stouffer", "statistic", "pooled-11",
@@ -17,7 +17,12 @@ RIVAL_COLUMNS = (
     "FedDAG",
 )  # fmt: skip
 MEASURES = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision", "seconds")
-FAMILIES = {"networks": NETWORKS, "linear models": LINEAR, "Sachs": {"sachs"}}
+FAMILIES = {
+    "networks": NETWORKS,
+    "linear models": LINEAR,
+    "non-linear models": NONLINEAR,
+    "Sachs": {"sachs"},
+}
 INTRODUCTIONS = {
     "standing": """Against the published FedPC, in how many data sets and numbers of sites its SHD
 is larger than our largest / between our smallest and largest / smaller than our smallest: better /
@@ -66,7 +71,7 @@ def published() -> dict[tuple[str, int, str], dict[str, float]]:
     for row in rows:
         tpr, precision = float(row["tpr"]), float(row["precision"])
         f1 = 2 * tpr * precision / (tpr + precision) if tpr + precision else 0.0
-        found[row["data"], int(row["sites"]), row["algorithm"]] = {
+        found[row["data"], int(row["sites"]), row["algorithm"].removesuffix("-KBT")] = {
             "table": row["table"], "shd": float(row["shd"]), "f1": f1,
         }  # fmt: skip
     return found

@@ -22,11 +22,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from comparators import registry
-from fedpc_data import VARIABLES, draw
+from fedpc_data import NONLINEAR, VARIABLES, draw
 from fedpc_report import markdown, summary
 from measuring import environment
 
 from cipherdag import Federation, FedPC, Policy
+from cipherdag.algorithms.fedpc import KERNEL_EVIDENCE
 from cipherdag.sites.policy import QUESTION_KINDS
 
 EVIDENCE = {
@@ -42,8 +43,14 @@ EVIDENCE = {
 COMPARATORS = tuple(registry())
 SLOW = {"FedDAG": 2000, "NOTEARS-Avg": 60, "NOTEARS-ADMM": 40, "vote-code": 4, "pooled-11": 2}
 """How many times slower than others, for the order only."""
+KERNEL_SLOWNESS = 100
 HUBS = {"pigs"}
 """Data whose hubs have millions of candidate sets: sets come from the search of the skeleton."""
+KERNEL_METHODS = tuple(
+    name for name, own in EVIDENCE.items() if own.get("evidence", "vote") in KERNEL_EVIDENCE
+)
+KERNEL_ROWS = 500
+"""Rows of a site that a kernel test looks at; for non-linear models only (FedPC-KBT)."""
 
 
 def main() -> None:
@@ -86,12 +93,14 @@ def planned(arguments) -> list[tuple[str, int, int, str]]:
         for number in range(arguments.samples)
         for sites in arguments.sites
         for method in arguments.methods
+        if name not in NONLINEAR or method in KERNEL_METHODS or method in COMPARATORS
     ]
 
     def cost(case):
         name, number, sites, method = case
         share = sites if method in EVIDENCE or method.endswith("Avg") else 1
-        return VARIABLES[name] ** 2 * share * SLOW.get(method, 1), number
+        tests = 1 if name not in NONLINEAR or method.startswith("NOTEARS") else KERNEL_SLOWNESS
+        return VARIABLES[name] ** 2 * share * SLOW.get(method, 1) * tests, number
 
     # one drawing of a sample serves all its methods of about one cost
     return sorted(dict.fromkeys(cases), key=lambda case: (cost(case), case))
@@ -119,6 +128,8 @@ def by_evidence(federation, case: dict, truth) -> dict:
     parameters = EVIDENCE[case["method"]]
     if case["data"] in HUBS and "evidence" in parameters:
         parameters = parameters | {"sepset": "search"}
+    if case["data"] in NONLINEAR:
+        parameters = parameters | {"test": "kci", "kernel_rows": KERNEL_ROWS}
     result = federation.run(FedPC(**parameters), seed=case["sample"])
     metrics = result.metrics(truth)
     names = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision")
@@ -131,7 +142,12 @@ def by_evidence(federation, case: dict, truth) -> dict:
 
 
 def by_comparator(federation, case: dict, truth) -> dict:
-    own = registry(sepset="search" if case["data"] in HUBS else "max")[case["method"]]
+    known = registry(
+        test="kci" if case["data"] in NONLINEAR else "auto",
+        kernel_rows=KERNEL_ROWS,
+        sepset="search" if case["data"] in HUBS else "max",
+    )
+    own = known[case["method"]]
     return own.judge(own.learn([site.table for site in federation.sites]), truth)
 
 

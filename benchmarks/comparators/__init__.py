@@ -44,9 +44,11 @@ class Comparator:
         return {name: float(np.mean([getattr(own, name) for own in found])) for name in MEASURES}
 
 
-def registry(test: str = "auto", sepset: str = "max") -> dict[str, Comparator]:
-    """All comparators by name; ``test`` and ``sepset`` are for those that test (see `pc.PC`)."""
-    own = pc.PC(test=test, sepset=sepset)
+def registry(
+    test: str = "auto", sepset: str = "max", kernel_rows: int = 1000
+) -> dict[str, Comparator]:
+    """All comparators by name; the arguments are for those that test (see `pc.PC`)."""
+    own = pc.PC(test=test, sepset=sepset, kernel_rows=kernel_rows)
     here = "Huang et al., FedPC, supplement S-1-1"
     lone, joint, masked = notears.Notears(), notears.NotearsAdmm(), feddag.FedDag()
     with_pc = {

@@ -48,16 +48,18 @@ class PC:
         test: CI test by name; ``auto`` follows the columns (G2 or Fisher's z).
         sepset: ``max``: the set of largest p among all candidates; ``search``: among those that the
             search of the skeleton tested, for hubs whose candidates run into millions.
+        kernel_rows: Most rows of a table that the test ``kci`` looks at.
     """
 
     alpha: float = 0.01
     max_cond_size: int = 3
     test: str = "auto"
     sepset: str = "max"
+    kernel_rows: int = 1000
 
     @property
     def spec(self) -> CITestSpec:
-        return CITestSpec(alpha=self.alpha, name=self.test)
+        return CITestSpec(alpha=self.alpha, name=self.test, kernel_rows=self.kernel_rows)
 
 
 @dataclass(frozen=True)
@@ -116,10 +118,9 @@ def learn(table: SiteTable, pc: PC) -> Learnt:
     if pc.sepset == "max":
         best = concluded(strongest_separators(tests, search))
     pairs = [(int(x), int(z)) for x, z in search.pair_array()]
-    sets = {pair: best.sets.get(pair) for pair in pairs}
     arcs = orient_colliders(
         found.skeleton,
-        colliders_by_sepset(found.skeleton, sets),
+        colliders_by_sepset(found.skeleton, {pair: best.sets.get(pair) for pair in pairs}),
         conflicts="strongest",
         strength={pair: best.p_values.get(pair, 0.0) for pair in pairs},
     )
