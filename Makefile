@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check docs clean
+.PHONY: demo test check docs links clean
 .DEFAULT_GOAL := demo
 
 $(READY): pyproject.toml constraints.txt
@@ -27,6 +27,10 @@ check: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/errors_page.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build
+
+# follows the links that lead elsewhere; needs the network, so it is no part of the gate
+links: $(READY)
+	$(BIN)/python -m sphinx -q -b linkcheck docs docs/_build/links
 
 clean:
 	rm -rf $(VENV) build dist docs/_build

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -19,16 +18,11 @@ from cipherdag.errors import (
     ProtectionError,
     SchemaError,
 )
+from cipherdag.in_process import run_in_process
 from cipherdag.outcomes import MARK_LABELS, asking, named_result
-from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.messages import Member, Protection
-from cipherdag.protocol.session import Session
-from cipherdag.sites.answering import table_respondent
 from cipherdag.sites.data import SiteTable, load_table
-from cipherdag.sites.ledger import Ledger, LedgerHead
 from cipherdag.sites.policy import Policy
-from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.schema import Schema
 
 if TYPE_CHECKING:
@@ -37,11 +31,14 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcd import FedCD
     from cipherdag.algorithms.fedcmfs import FedCMFS
     from cipherdag.algorithms.fedpc import FedPC
+    from cipherdag.algorithms.questions import FloatVector, Question
     from cipherdag.algorithms.rfcd import RFcd
     from cipherdag.connected import ConnectedFederation
     from cipherdag.feature_result import FeatureResult
+    from cipherdag.in_process import FinishedRun, Outcome
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.engines.local import Handler
+    from cipherdag.protocol.messages import Protection
     from cipherdag.protocol.reports import RoundReport
     from cipherdag.result import Result
 
@@ -259,73 +256,69 @@ class Federation:
         schema = self.sites[0].table.schema
         if algorithm.name == "fedcmfs":
             _check_labels(self.sites)
-        started = time.perf_counter()
-        coordinator = SigningIdentity.generate()
-        identities = {site.name: SigningIdentity.generate() for site in self.sites}
-        pinned = {name: identity.public for name, identity in identities.items()}
-        ledgers = {site.name: Ledger(site.name, identities[site.name]) for site in self.sites}
-        runtimes = {
-            site.name: SiteRuntime(
-                SiteProfile(
-                    name=site.name,
-                    identity=identities[site.name],
-                    coordinator=coordinator.public,
-                    pinned=pinned,
-                    schema=site.table.schema.canonical(),
-                    rows=site.table.rows,
-                    labels=site.table.schema.label_positions,
-                ),
-                table_respondent(
-                    site.table, min_cell_size=site.policy.min_cell_size, device=self.device
-                ),
-                site.policy,
-                ledgers[site.name],
-            )
-            for site in self.sites
-        }
-        session = Session(
-            self.wire({name: runtime.handle for name, runtime in runtimes.items()}),
-            coordinator,
-            [Member(name=name, identity=key) for name, key in pinned.items()],
-            protection=self.protection,
-            algorithm=algorithm.name,
-            progress=progress,
-        )
-        n_variables = session.open()
-        outcome = session.run(
-            asking(
+        done = run_in_process(
+            self,
+            algorithm.name,
+            lambda n_variables, labels: asking(
                 algorithm,
                 n_variables=n_variables,
                 n_sites=len(self.sites),
-                labels=session.labels,
+                labels=labels,
                 names=schema.names,
                 seed=seed,
-            )
+            ),
+            progress=progress,
         )
-        closed = session.finish()
-        # a site that left reported no head; in this process its ledger is at hand
-        heads = {name: ledger.head for name, ledger in ledgers.items()} | {
-            name: LedgerHead(last.records, last.ledger_head.hex(), name, pinned[name].hex())
-            for name, last in closed.items()
-        }
         return named_result(
-            outcome,
+            done.outcome,
             schema.names,
             algorithm=algorithm.name,
             parameters=asdict(algorithm),
             protection=self.protection,
             identifiers=_identifiers(schema.names),
-            sites=tuple(pinned),
-            rounds=session.rounds,
-            seconds=time.perf_counter() - started,
-            bytes_sent_per_site=session.bytes_sent_per_site,
-            dropouts=session.dropouts,
+            sites=tuple(site.name for site in self.sites),
+            rounds=done.rounds,
+            seconds=done.seconds,
+            bytes_sent_per_site=done.bytes_sent_per_site,
+            dropouts=done.dropouts,
             seed=seed,
             versions=_versions(),
-            ledgers={name: ledger.lines for name, ledger in ledgers.items()},
-            heads=heads,
+            ledgers=done.ledgers,
+            heads=done.heads,
             source=source or {},
             schema=schema.dumps(),
+        )
+
+    def ask(
+        self,
+        name: str,
+        questions: Callable[[int, int], Generator[Question, FloatVector, Outcome]],
+        *,
+        progress: Callable[[RoundReport], None] | None = None,
+    ) -> FinishedRun[Outcome]:
+        """Run an algorithm of your own; docs/howto/write-an-algorithm.md builds one.
+
+        Args:
+            name: What it is called; every site's policy must allow it.
+            questions: Called with the number of variables and of sites. It yields questions of the
+                kinds in `cipherdag.algorithms.questions`, receives the sum of all sites' answers to
+                each, and returns its outcome.
+            progress: Called after every round.
+
+        Returns:
+            The outcome, the rounds, and the ledgers with what left each site.
+
+        Raises:
+            PrivacyError: A site refused, or a message was altered.
+            SiteNotReadyError: A site failed in its own computation.
+            SiteUnreachableError: A site did not answer.
+
+        Leaks:
+            What the questions leak: the coordinator sees the sums that the generator receives.
+        """
+        n_sites = len(self.sites)
+        return run_in_process(
+            self, name, lambda n_variables, _: questions(n_variables, n_sites), progress=progress
         )
 
 

@@ -35,6 +35,9 @@ FENCE = re.compile(
 )
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F]{2}(?::[0-9A-F]{2}){31})")
 READ_ALOUD = re.compile(r"FINGERPRINT-OF-(\w+)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(https?://[^>\s]+)>")
+HEADING = re.compile(r"^#{1,6} +(.+?) *#*$|^\(([\w-]+)\)=$", re.MULTILINE)
+NO_SLUG = re.compile(r"[^\w\- ]")
 PATIENCE_S = 60.0
 NETWORKED = {"coordinator", "site"}  # what FLARE does to a process outlasts the command
 
@@ -76,6 +79,33 @@ def blocks(path):
         )
         for match in FENCE.finditer(text)
     ]
+
+
+def links(path):
+    """Where the links of a page lead, code left out."""
+    prose = re.sub(r"`[^`\n]+`", "", FENCE.sub("", (ROOT / path).read_text("utf-8")))
+    return [match[1] or match[2] for match in LINK.finditer(prose)]
+
+
+def anchors(path):
+    """What a link may name behind # on a page: explicit labels, and headings as GitHub slugs."""
+    prose = FENCE.sub("", (ROOT / path).read_text("utf-8"))
+    found = set()
+    for match in HEADING.finditer(prose):
+        slug = NO_SLUG.sub("", (match[1] or match[2]).lower()).replace(" ", "-")
+        again = sum(slug == own or own.startswith(f"{slug}-") for own in found)
+        found.add(f"{slug}-{again}" if slug in found else slug)
+    return found
+
+
+def external():
+    """Every address outside the repository, with the pages that name it."""
+    found = {}
+    for path in pages():
+        for target in links(path):
+            if "://" in target:
+                found.setdefault(target, []).append(str(path))
+    return found
 
 
 def _how(comment):
@@ -220,3 +250,8 @@ def call_alone(words):
 def environment():
     """One thread for each of the many processes, and this checkout's package."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+
+
+if __name__ == "__main__":  # what no test can follow without a network
+    for address, named in sorted(external().items()):
+        sys.stdout.write(" ".join([address, *named]) + "\n")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from urllib.parse import urlsplit
 
 import pytest
-from documents import ROOT, Reader, blocks, pages
+from documents import ROOT, Reader, anchors, blocks, external, links, pages
 
 from cipherdag.sites.policy import Policy
 
 RUN = {"python", "sh"}
 SHOWN = {"", "text", "toml", "json", "html", "nginx"}
-LINK = re.compile(r"\[[^\]]*\]\((?!https?://|mailto:)([^)#\s]*)(?:#[^)]*)?\)")
 
 
 def with_code(path):
@@ -37,10 +37,34 @@ def test_every_block_is_of_a_known_kind_and_parses(path):
 
 @pytest.mark.parametrize("path", pages(), ids=str)
 def test_links_within_the_repository_lead_somewhere(path):
-    text = (ROOT / path).read_text("utf-8")
-    for target in LINK.findall(text):
-        if target:
-            assert ((ROOT / path).parent / target).exists(), f"{path}: {target}"
+    for target in links(path):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        file, _, anchor = target.partition("#")
+        there = ((ROOT / path).parent / file).resolve() if file else ROOT / path
+        assert there.exists(), f"{path}: {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{path}: {target}"
+
+
+def test_addresses_elsewhere_are_well_formed():
+    """Nothing is asked of the network here; `make links` follows them."""
+    for address, named in external().items():
+        parts = urlsplit(address)
+        assert parts.scheme == "https", (address, named)
+        assert re.fullmatch(r"[a-z0-9-]+(\.[a-z0-9-]+)+", parts.hostname or ""), (address, named)
+        assert not re.search(r"[\s\\^{}|]|%(?![0-9A-Fa-f]{2})", address), (address, named)
+
+
+def test_links_and_anchors_are_found_as_github_makes_them(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A `b`, c-d: E\n(my-label)=\n## Twice\n## Twice\n[x](y.md#z) and\n[long\ntext](#twice-1)"
+        " `[no](nowhere)` <https://a.example/b>\n```text\n# no heading [no](nowhere)\n```\n",
+        "utf-8",
+    )
+    assert anchors(page) == {"a-b-c-d-e", "my-label", "twice", "twice-1"}
+    assert links(page) == ["y.md#z", "#twice-1", "https://a.example/b"]
 
 
 def test_the_error_page_says_what_the_errors_say():
