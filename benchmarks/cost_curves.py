@@ -3,9 +3,10 @@
     python benchmarks/cost_curves.py alarm.bif.gz --out benchmarks/results/cost_curves
 
 One thing grows at a time, from 10 sites, 5000 rows and masking: variables of sparse linear Gaussian
-models (3 neighbours each); rows and sites of ALARM (37 discrete variables); and the protections on
-ALARM. Every case runs in this process, after one run that warms up; processor seconds are those of
-all sites and the coordinator together, so a site's share is about that over the sites.
+models (3 neighbours each); rows and sites of ALARM (37 discrete variables); and, on ALARM, the
+protections and the kinds of evidence. Every case runs in this process, after one run that warms
+up; processor seconds are those of all sites and the coordinator together, so a site's share is
+about that over the sites.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +38,20 @@ KINDS = {
     "statistic": FedPC(evidence="statistic", sepset="search"),
     "pooled": FedPC(evidence="pooled", sepset="search"),
 }
+EVIDENCE = {
+    "vote": FedPC(),
+    "vote, reference code": FedPC(reference="code"),
+    **{
+        kind: FedPC(evidence=kind)
+        for kind in ("weighted_p", "fisher", "stouffer", "statistic", "pooled")
+    },
+}
 TITLES = {
     "variables": f"Variables (Gaussian, {ROWS} rows, {SITES} sites, masking)",
     "rows": f"Rows (ALARM, {SITES} sites, masking)",
     "sites": f"Sites (ALARM, {SITE_ROWS} rows, masking)",
     "protection": f"Protections (ALARM, {ROWS} rows, {SITES} sites)",
+    "kind": f"Kinds of evidence with `sepset=max` (ALARM, {ROWS} rows, {SITES} sites, masking)",
 }
 
 
@@ -59,12 +70,13 @@ def main() -> None:
     for kind in KINDS.values():
         measured(*rows_of(1000), kind, arguments.seed)  # warms up
     cases = []
-    for curve, setting, kind, case in planned(rows_of, arguments.seed):
-        own = {"curve": curve, curve: setting, "evidence": kind} | case()
+    for curve, setting, kind, run in planned(rows_of, arguments.seed):
+        own = {"curve": curve, curve: setting, "evidence": kind} | run()
         cases.append(own)
         print(
-            f"{curve:10} {setting:>7}  {kind:9} {own['seconds']:6.2f} s  {own['cpu_seconds']:6.2f} "
-            f"s of processor  {own['rounds']:2} rounds  {own['bytes_per_site'] / 1e6:7.2f} MB",
+            f"{curve:10} {setting:>20}  {kind:9} {own['seconds']:6.2f} s  "
+            f"{own['cpu_seconds']:6.2f} s of processor  {own['rounds']:2} rounds  "
+            f"{own['bytes_per_site'] / 1e6:7.2f} MB",
             flush=True,
         )
     if arguments.out is not None:
@@ -78,37 +90,24 @@ def main() -> None:
 def planned(rows_of, seed: int):
     """All cases: (curve, setting, evidence, what measures it)."""
     for variables in VARIABLES:
-        data = gaussian(variables, seed)
-        for kind, algorithm in KINDS.items():
-            if kind != "vote" or variables <= VOTES_UP_TO:
-                yield (
-                    "variables",
-                    variables,
-                    kind,
-                    lambda a=algorithm, d=data: measured(d, None, a, seed),
-                )
+        kinds = {k: own for k, own in KINDS.items() if k != "vote" or variables <= VOTES_UP_TO}
+        yield from case("variables", variables, kinds, (gaussian(variables, seed), None), seed)
     for count in ROW_COUNTS:
-        sample = rows_of(count)
-        for kind, algorithm in KINDS.items():
-            yield "rows", count, kind, lambda a=algorithm, s=sample: measured(*s, a, seed)
+        yield from case("rows", count, KINDS, rows_of(count), seed)
     sample = rows_of(SITE_ROWS)
     for sites in SITE_COUNTS:
-        for kind, algorithm in KINDS.items():
-            yield (
-                "sites",
-                sites,
-                kind,
-                lambda a=algorithm, n=sites: measured(*sample, a, seed, sites=n),
-            )
+        yield from case("sites", sites, KINDS, sample, seed, sites=sites)
     sample = rows_of(ROWS)
     for protection in ("none", "masking", "bfv"):
-        for kind, algorithm in KINDS.items():
-            yield (
-                "protection",
-                protection,
-                kind,
-                lambda a=algorithm, p=protection, s=sample: measured(*s, a, seed, protection=p),
-            )
+        yield from case("protection", protection, KINDS, sample, seed, protection=protection)
+    for kind, algorithm in EVIDENCE.items():
+        yield from case("kind", kind, {"each": algorithm}, sample, seed)
+
+
+def case(curve: str, setting, kinds, sample, seed: int, **options):
+    """The cases of one setting, one for each kind of evidence."""
+    for kind, algorithm in kinds.items():
+        yield curve, setting, kind, partial(measured, *sample, algorithm, seed, **options)
 
 
 def gaussian(variables: int, seed: int) -> pd.DataFrame:
@@ -144,10 +143,11 @@ def markdown(cases: list[dict]) -> str:
     for curve, title in TITLES.items():
         own = [case for case in cases if case["curve"] == curve]
         lines += [f"{title}: seconds; processor seconds; rounds; MB per site.", ""]
-        lines += [f"| {curve} | {' | '.join(KINDS)} |", f"|---{'|---' * len(KINDS)}|"]
+        kinds = list(dict.fromkeys(case["evidence"] for case in own))
+        lines += [f"| {curve} | {' | '.join(kinds)} |", f"|---{'|---' * len(kinds)}|"]
         for setting in dict.fromkeys(case[curve] for case in own):
             found = {case["evidence"]: case for case in own if case[curve] == setting}
-            cells = [cell(found.get(kind)) for kind in KINDS]
+            cells = [cell(found.get(kind)) for kind in kinds]
             lines.append(f"| {setting} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
