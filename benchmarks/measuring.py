@@ -7,7 +7,16 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("cipherdag", "torch", "numpy", "scipy", "cryptography", "tenseal", "causal-learn")
+PACKAGES = (
+    "cipherdag",
+    "torch",
+    "numpy",
+    "scipy",
+    "cryptography",
+    "tenseal",
+    "causal-learn",
+    "pgmpy",
+)
 
 
 def environment() -> dict[str, object]:

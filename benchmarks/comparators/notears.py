@@ -48,8 +48,8 @@ class Notears:
 class NotearsAdmm:
     """Parameters of NOTEARS-ADMM (published program).
 
-    ``settled`` is ours: iterations end once acyclicity and consensus are as close, which leaves
-    the pruned graph as it is and saves up to half of them.
+    ``settled`` is ours: iterations end once acyclicity and consensus are as close; 0 never ends
+    them early, as published.
     """
 
     l1: float = 0.01
@@ -58,7 +58,7 @@ class NotearsAdmm:
     growth_acyclic: float = 1.75
     growth_consensus: float = 1.25
     rho_max: float = 1e16
-    settled: float = 1e-12
+    settled: float = 0.0
     threshold: float = THRESHOLD
 
 
@@ -114,7 +114,7 @@ def admm(covs: Sequence[np.ndarray], parameters: NotearsAdmm) -> np.ndarray:
         alpha += rho1 * h
         beta = [dual + rho2 * (b - weights) for dual, b in zip(beta, own, strict=True)]
         apart = max(float(((b - weights) ** 2).sum()) for b in own)
-        if max(h, apart) <= parameters.settled:
+        if max(h, apart) < parameters.settled:
             break
         rho1 *= parameters.growth_acyclic if rho1 < parameters.rho_max else 1.0
         rho2 *= parameters.growth_consensus if rho2 < parameters.rho_max else 1.0
