@@ -1,0 +1,75 @@
+"""What a published package says of itself: how to cite it, and that every version is pinned."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from documents import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+PIN = re.compile(r"([A-Za-z0-9._-]+)==[^=\s]+")
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins():
+    lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    return [PIN.fullmatch(line) for line in lines if line and not line.startswith("#")]
+
+
+def test_the_citation_has_what_its_format_requires():
+    """Keys that Citation File Format 1.2.0 requires, and facts that must not drift apart."""
+    assert CITATION["cff-version"] == "1.2.0"
+    assert CITATION["message"].strip()
+    assert CITATION["title"].startswith(PROJECT["name"])
+    assert CITATION["type"] == "software"
+    assert CITATION["authors"]
+    assert (CITATION["version"], CITATION["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert set(CITATION) <= {
+        "cff-version", "message", "type", "title", "abstract", "authors", "version", "license",
+        "keywords", "references",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("work", [CITATION, *CITATION["references"]], ids=lambda own: own["title"])
+def test_every_work_names_people_or_a_group(work):
+    assert work["title"]
+    for author in work["authors"]:
+        assert author.keys() in ({"name"}, {"family-names", "given-names"})
+        assert all(isinstance(own, str) and own for own in author.values())
+
+
+@pytest.mark.parametrize("work", CITATION["references"], ids=lambda own: own["title"])
+def test_every_reference_says_its_kind_and_its_algorithm(work):
+    assert work["type"] == "article"
+    assert (ROOT / "docs" / "explanation" / f"{normal(work['notes']).replace('-', '')}.md").exists()
+
+
+def test_every_version_is_pinned_once():
+    found = pins()
+    assert all(found)
+    names = [normal(pin[1]) for pin in found]
+    assert len(names) == len(set(names))
+
+
+def test_everything_the_package_asks_for_is_pinned():
+    pinned = {normal(pin[1]) for pin in pins()}
+    asked = [*PROJECT["dependencies"]]
+    for extra in PROJECT["optional-dependencies"].values():
+        asked += extra
+    for requirement in asked:
+        name = normal(NAME.match(requirement)[0])
+        assert name in pinned | {"cipherdag"}, requirement
+
+
+def test_the_development_extra_holds_every_other_that_users_install():
+    (own,) = (r for r in PROJECT["optional-dependencies"]["dev"] if r.startswith("cipherdag["))
+    extras = set(own.removeprefix("cipherdag[").removesuffix("]").split(","))
+    assert extras == set(PROJECT["optional-dependencies"]) - {"dev", "comparators"}
