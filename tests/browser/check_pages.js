@@ -20,13 +20,18 @@ const VIEWS = [
 ];
 
 // findings in dark or narrow views do not differ between pages of one kind
-const JUDGED = { wide: /./, dark: /^(fedpc|panels|ledger)\./, narrow: /^(fedpc|ledger)\./ };
+const JUDGED = { wide: /./, dark: /^(fedpc|rfcd|fedcd|panels|ledger)\./, narrow: /^(fedpc|ledger)\./ };
 const PATIENCE_MS = 120000;
 const KEPT = {
   "fedpc.html (wide)": "report",
   "fedpc.html (dark)": "report-dark",
   "fedcmfs.html (wide)": "features",
   "ledger.html (wide)": "register",
+};
+
+const KEPT_PANEL = {
+  "rfcd.html (wide)": ["#panel-1", "regret"],
+  "fedcd.html (wide)": ["#panel-2", "beliefs"],
 };
 
 const check = (page, condition, message) => {
@@ -111,6 +116,10 @@ const look = async (file, view) => {
     if (await edge.count()) await edge.focus();
     await page.screenshot({ path: `${shots}/${KEPT[where]}.png` });
     await page.mouse.click(1, 1);
+  }
+  if (shots && KEPT_PANEL[where]) {
+    const [panel, name] = KEPT_PANEL[where];
+    await page.locator(panel).screenshot({ path: `${shots}/${name}.png` });
   }
   await reachable(page, where);
   if (view.name === "wide") await usable(page, where);

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import FedCMFS, Federation, FedPC
+from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.algorithms.graphs import CausalGraph
 from cipherdag.graph_evidence import GraphEvidence
 from cipherdag.networks import asia
@@ -46,6 +46,32 @@ def feature_run():
     table = pd.DataFrame(causes, columns=["age", "bmi", "dose", "iron", "salt", "zinc"])
     table = table.assign(relapse=first, survival=second)
     return Federation.split(table, 3, labels=("relapse", "survival"), seed=1).run(FedCMFS())
+
+
+def regret_run():
+    """Worst-case regret of sites that hold a few rows each of a network."""
+    data = asia().sample(900, np.random.default_rng(1))
+    return Federation.split(data, 3, seed=1).run(RFcd(objective="nodewise", beam=2))
+
+
+def belief_run():
+    """Beliefs from experiments at three sites: a dose, an enzyme, pain, sleep."""
+    rng = np.random.default_rng(4)
+    names = ("dose", "enzyme", "pain", "sleep")
+
+    def draw(count, target):
+        levels = np.zeros((count, 4), dtype=int)
+        for j, name in enumerate(names):
+            follows = levels[:, j - 1] if j else rng.choice(3, count, p=[0.5, 0.3, 0.2])
+            levels[:, j] = (follows + rng.choice(3, count, p=[0.85, 0.15, 0.0])) % 3
+            if name == target:
+                levels[:, j] = rng.integers(0, 3, count)
+        return pd.DataFrame(levels, columns=list(names)).assign(experiment=target)
+
+    table = pd.concat([draw(300, ""), *(draw(60, name) for name in names)], ignore_index=True)
+    sites = Federation.split(table, 3, interventions="experiment", deal="vertical", seed=1)
+    small = {"epochs": 1, "fit_steps": 60, "graph_steps": 30, "batch": 32, "hidden": 8}
+    return sites.run(FedCD(rounds=4, graphs=20, **small), seed=1)
 
 
 def panels(names):
@@ -100,6 +126,8 @@ def pages():
     lines = result.ledgers[result.sites[0]]
     yield "fedpc", run_page(result, truth=truth)
     yield "fedcmfs", run_page(feature_run())
+    yield "rfcd", run_page(regret_run(), truth=truth)
+    yield "fedcd", run_page(belief_run())
     yield "panels", run_page(result, panels=panels(result.graph.nodes))
     yield "large", run_page(large(result))
     yield "hostile", run_page(attacked, panels=panels(HOSTILE))
