@@ -52,7 +52,7 @@ def simulate() -> None:
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @fedpc_options
 def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
-    """FedPC over one CSV or Parquet file per site."""
+    """FedPC over one file per site: CSV, Parquet, DuckDB, or a .toml that names a database."""
     federation, source = from_files(files, options, policy=fedpc_policy(options))
     execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
 

@@ -65,7 +65,7 @@ fedcd_options = shared_options(
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @fedcd_options
 def run_fedcd(files: tuple[Path, ...], **options: Any) -> None:
-    """Fed-CD over one CSV or Parquet file per site."""
+    """Fed-CD over one file per site: CSV, Parquet, DuckDB, or a .toml that names a database."""
     federation, source = from_files(files, options, interventions=_interventions(options))
     execute(federation, "fedcd", FEDCD_PARAMETERS, source, options)
 

@@ -63,7 +63,7 @@ fedcmfs_options = shared_options(
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @fedcmfs_options
 def run_fedcmfs(files: tuple[Path, ...], **options: Any) -> None:
-    """FedCMFS over one CSV or Parquet file per site."""
+    """FedCMFS over one file per site: CSV, Parquet, DuckDB, or a .toml that names a database."""
     federation, source = from_files(files, options, labels=_labels(options))
     execute(federation, "fedcmfs", FEDCMFS_PARAMETERS, source, options)
 

@@ -107,7 +107,8 @@ class Federation:
         """Sites in this process from their data; privacy code and messages are the real ones.
 
         Args:
-            data: A DataFrame, CSV or Parquet file for each site's name.
+            data: For each site's name a DataFrame or a file: CSV, Parquet, DuckDB, or a .toml that
+                names a database.
             schema: A schema or its file; inferred from all data together when None, which only
                 a run in one process can do.
             labels: The labels of a multi-label study, in place of those the schema marks.

@@ -74,7 +74,7 @@ rfcd_options = shared_options(own_options, conditioning=False)
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @rfcd_options
 def run_rfcd(files: tuple[Path, ...], **options: Any) -> None:
-    """RFcd over one CSV or Parquet file per site."""
+    """RFcd over one file per site: CSV, Parquet, DuckDB, or a .toml that names a database."""
     federation, source = from_files(files, options)
     execute(federation, "rfcd", RFCD_PARAMETERS, source, options)
 

@@ -48,7 +48,7 @@ def site() -> None:
 @click.option("--study", default="study", show_default=True, help="Name of the study.")
 @click.option("--host", default="", help="Host name of the coordinator.")
 @click.option("--port", type=int, default=8002, show_default=True, help="Its port.")
-@click.option("--data", default="data.csv", show_default=True, help="Data file.")
+@click.option("--data", default="data.csv", show_default=True, help="Data, or a database's .toml.")
 @click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
 @click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
 @click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")

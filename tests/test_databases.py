@@ -399,6 +399,14 @@ def test_an_address_with_a_password_is_refused_and_never_shown(tmp_path, address
     assert SECRET not in caplog.text
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://reader@host/base?sslmode=verify-full", "postgresql:///base?passfile=/x/y"],
+)
+def test_an_address_without_a_password_is_taken(tmp_path, address):
+    assert DatabaseSource(path=tmp_path / "a.toml", address=address, table="t").table == "t"
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666, 0o610, 0o644])
 def test_credentials_that_others_may_read_are_refused(tmp_path, mode):
     secret = tmp_path / "secret.toml"

@@ -108,7 +108,8 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
     be absent. Rows are counted from 1, below the header.
 
     Args:
-        source: Path of a CSV (may be gzipped) or Parquet file, or a pandas DataFrame.
+        source: Path of a CSV (may be gzipped), Parquet or DuckDB file or of a .toml that names a
+            database, or a pandas DataFrame.
         schema: The schema of the study.
         site: Name of the site, for errors.
 

@@ -36,7 +36,7 @@ IN_FILES = ("duckdb", "sqlite")  # without a server, so without user and passwor
 _TEXTS = ("address", "credentials", "table", "query")
 NO_ADDRESS = 'the address is none such as "postgresql://user@host/database"'
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://")
-_SECRET_WORD = re.compile("pass|pwd|secret|token", re.IGNORECASE)
+_SECRET_WORD = re.compile("pass(?!file$)|pwd|secret|token", re.IGNORECASE)  # a file is no secret
 _WHOLE_ADDRESS = "odbc_connect"  # an option that holds options of its own
 
 
