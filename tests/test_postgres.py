@@ -228,6 +228,23 @@ def test_a_closed_port_is_named(tmp_path):
     assert "nothing listens" in caught.value.message
 
 
+def test_an_unknown_host_is_named(tmp_path):
+    path = tmp_path / "warehouse.toml"
+    path.write_text('address = "postgresql://reader@nowhere.invalid/base"\ntable = "t"\n', "utf-8")
+    with pytest.raises(errors.DatabaseUnreachableError, match="no host of this name"):
+        Schema.infer(path)
+
+
+def test_a_server_that_takes_no_more_connections_is_named(server, tmp_path):
+    with connected(server) as admin:
+        admin.execute("ALTER ROLE reader CONNECTION LIMIT 0")
+        try:
+            with pytest.raises(errors.DatabaseUnreachableError, match="refuses every connection"):
+                Schema.infer(source(tmp_path, server, 'table = "odd"'))
+        finally:
+            admin.execute("ALTER ROLE reader CONNECTION LIMIT -1")
+
+
 # passwords
 
 

@@ -41,7 +41,16 @@ if TYPE_CHECKING:
 CONNECT_S = 10
 # without parameters a % of the query is a %
 STREAMED = {"stream_results": True, "max_row_buffer": CHUNK_ROWS, "no_parameters": True}
-_LOGIN_WORDS = ("password", "authentication", "access denied", "login failed", "role ")
+# a server speaks its own language, and gives no SQLSTATE before there is a connection
+_LOGIN_WORDS = ("passwor", "mot de passe", "authenti", "autenti", "access denied", "login failed")
+_UNREACHED = {
+    "connection refused": "nothing listens there",
+    "timeout": f"no connection in {CONNECT_S} s",
+    "timed out": f"no connection in {CONNECT_S} s",
+    "resolve": "there is no host of this name",
+    "translate host name": "there is no host of this name",
+    "fatal": "it refuses every connection now",
+}
 _QUERY_STATES = ("42", "3F")  # syntax error or access rule violation; unknown schema
 _LOGIN_STATES = ("28",)
 _SQLITE_WORDS = ("no such", "unknown database", "syntax error", "incomplete input")
@@ -256,8 +265,7 @@ def _refusal(error: Exception, source: DatabaseSource) -> DatabaseError:
             file=source.file,
             remedy="Correct the name after the last / of the address.",
         )
-    refused = "connection refused" in said
-    why = "nothing listens there" if refused else f"no connection in {CONNECT_S} s"
+    why = next((why for word, why in _UNREACHED.items() if word in said), "no connection")
     return DatabaseUnreachableError(
         f"the database at {_place(source)} does not answer: {why}", file=source.file
     )
