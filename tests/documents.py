@@ -35,6 +35,7 @@ FENCE = re.compile(
 )
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F]{2}(?::[0-9A-F]{2}){31})")
 READ_ALOUD = re.compile(r"FINGERPRINT-OF-(\w+)")
+FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)  # directives, too
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(https?://[^>\s]+)>")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$|^\(([\w-]+)\)=$", re.MULTILINE)
 NO_SLUG = re.compile(r"[^\w\- ]")
@@ -83,13 +84,13 @@ def blocks(path):
 
 def links(path):
     """Where the links of a page lead, code left out."""
-    prose = re.sub(r"`[^`\n]+`", "", FENCE.sub("", (ROOT / path).read_text("utf-8")))
+    prose = re.sub(r"`[^`\n]+`", "", FENCED.sub("", (ROOT / path).read_text("utf-8")))
     return [match[1] or match[2] for match in LINK.finditer(prose)]
 
 
 def anchors(path):
     """What a link may name behind # on a page: explicit labels, and headings as GitHub slugs."""
-    prose = FENCE.sub("", (ROOT / path).read_text("utf-8"))
+    prose = FENCED.sub("", (ROOT / path).read_text("utf-8"))
     found = set()
     for match in HEADING.finditer(prose):
         slug = NO_SLUG.sub("", (match[1] or match[2]).lower()).replace(" ", "-")

@@ -60,10 +60,11 @@ def test_links_and_anchors_are_found_as_github_makes_them(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "# A `b`, c-d: E\n(my-label)=\n## Twice\n## Twice\n[x](y.md#z) and\n[long\ntext](#twice-1)"
-        " `[no](nowhere)` <https://a.example/b>\n```text\n# no heading [no](nowhere)\n```\n",
+        " `[no](nowhere)` <https://a.example/b>\n```text\n# no heading [no](nowhere)\n```\n"
+        "```{include} x\n```\n## Last\n",
         "utf-8",
     )
-    assert anchors(page) == {"a-b-c-d-e", "my-label", "twice", "twice-1"}
+    assert anchors(page) == {"a-b-c-d-e", "my-label", "twice", "twice-1", "last"}
     assert links(page) == ["y.md#z", "#twice-1", "https://a.example/b"]
 
 
