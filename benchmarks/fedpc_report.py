@@ -27,6 +27,8 @@ INTRODUCTIONS = {
     "standing": """Against the published FedPC, in how many data sets and numbers of sites its SHD
 is larger than our largest / between our smallest and largest / smaller than our smallest: better /
 alike / worse.""",
+    "duels": """Against the comparators on the same samples, in how many data sets and numbers of
+sites our median SHD is smaller / equal / larger.""",
     "shd": """SHD of the learnt DAG: median over samples (smallest-largest). `paper` is the
 published FedPC on its own sample; `PC-All` has all rows at one place and does not depend on the
 sites. A dash: not run, or not printed. Samples: fewest-most of a row.""",
@@ -90,6 +92,7 @@ def markdown(found: list[dict]) -> str:
     return "\n".join(
         [
             *_standing_table(places, ours, paper),
+            *_duel_table(places, ours),
             *_evidence_table(places, ours, paper, "shd"),
             *_evidence_table(places, ours, paper, "f1"),
             *_evidence_table(places, ours, {}, "shd_cpdag"),
@@ -112,6 +115,22 @@ def _standing_table(places, ours, paper) -> list[str]:
                     counts[2 if smaller else int(printed["shd"] <= own["shd_max"])] += 1
             cells.append(" / ".join(map(str, counts)) if any(counts) else "-")
         lines.append(_row(family, *cells))
+    return [*lines, ""]
+
+
+def _duel_table(places, ours) -> list[str]:
+    methods = [method for method in EVIDENCE_COLUMNS if method != "PC-All"]
+    lines = [INTRODUCTIONS["duels"], "", _header("comparator", *methods)]
+    for rival in RIVAL_COLUMNS:
+        cells = []
+        for method in methods:
+            counts = [0, 0, 0]
+            for place in places:
+                own, other = (ours.get((*place, name), {"samples": 0}) for name in (method, rival))
+                if own["samples"] and own["samples"] == other["samples"]:
+                    counts[(own["shd"] >= other["shd"]) + (own["shd"] > other["shd"])] += 1
+            cells.append(" / ".join(map(str, counts)) if any(counts) else "-")
+        lines.append(_row(rival, *cells))
     return [*lines, ""]
 
 
