@@ -283,7 +283,9 @@ def rounds(options: argparse.Namespace) -> list[str]:
 def cell(lines: list[dict], structure: str, sites: int, method: str, number: int = -1) -> str:
     """Median, range and number of runs, of the SHD after a round, the last by default."""
     wanted = {"structure": structure, "sites": sites, "method": method}
-    found = [line["shd_by_round"][number] for line in lines if wanted.items() <= line.items()]
+    rounds = [line["shd_by_round"] for line in lines if wanted.items() <= line.items()]
+    # a run that all sites agreed on early keeps its graph
+    found = [own[min(number, len(own) - 1)] for own in rounds]
     if not found:
         return "-"
     return f"{statistics.median(found):.3g} [{min(found):.3g}, {max(found):.3g}] ({len(found)})"
