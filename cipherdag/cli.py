@@ -110,7 +110,7 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
 
 @cli.command()
 @click.option("--rows", type=click.IntRange(min=200), default=6000, show_default=True)
-@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
 def demo(rows: int, seed: int, out: Path | None) -> None:
     """Three simulated hospitals learn the ASIA network, masked and then encrypted."""

@@ -159,9 +159,14 @@ class Federation:
             protection: As for `simulate`.
             device: As for `simulate`.
             policy: As for `simulate`.
+
+        Raises:
+            ParameterError: The seed is negative, or the rows are too few for the sites.
         """
         from cipherdag.sites.splitting import split_regimes, split_rows
 
+        if seed < 0:
+            raise ParameterError("the seed of a split must not be negative")
         table = load_table(data, _schema(schema, [data], labels, interventions), site=None)
         rng = np.random.default_rng(seed)
         if deal == "uneven":

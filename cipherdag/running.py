@@ -85,7 +85,13 @@ def shared_options(
     after = [
         *([limit] if conditioning else []),
         click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of the run."),
+        click.option(
+            "--seed",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="Seed of the run.",
+        ),
         click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
         live_option,

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag import Federation
 from cipherdag.errors import ParameterError
+from cipherdag.networks import asia
 from cipherdag.sites.splitting import split_rows
 
 sizes = st.integers(1, 20).flatmap(lambda n: st.tuples(st.integers(2 * n, 50 * n), st.just(n)))
@@ -46,3 +48,9 @@ def test_impossible_splits(n_rows, n_sites):
     with pytest.raises(ParameterError) as caught:
         split_rows(n_rows, n_sites, rng=np.random.default_rng(0))
     assert caught.value.exit_code == 2
+
+
+def test_a_negative_seed_is_named():
+    table = asia().sample(60, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="seed"):
+        Federation.split(table, 3, seed=-1)
