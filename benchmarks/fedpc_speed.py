@@ -98,7 +98,11 @@ def figures(runs, last, name):
 
 
 def peers(arguments) -> dict:
-    """PC on the same rows by us, from sums under masking, and by every peer; they take turns."""
+    """PC on the same rows by us, from sums under masking, and by every peer; they take turns.
+
+    Peers keep the set that separated a pair first, as ``sepset=search`` does; our default tests
+    all candidates once more for the one of largest p.
+    """
     codes = read_codes(arguments.data)
     federation = Federation.split(
         arguments.data, arguments.sites, seed=arguments.seed, policy=OPEN, device="cpu"
@@ -108,16 +112,19 @@ def peers(arguments) -> dict:
     columns = pd.read_csv(arguments.data, nrows=0).columns
     order = [columns.get_loc(name) for name in names]
 
-    def own(_, alpha, largest):
-        evidence = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest)
-        return federation.run(evidence).graph.skeleton()
+    def own(sepset):
+        def run(_, alpha, largest):
+            algorithm = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest, sepset=sepset)
+            return federation.run(algorithm).graph.skeleton()
 
-    runners = {ours: own, **PEERS}
+        return run
+
+    runners = {ours: own("search"), f"{ours}, sepset=max": own("max"), **PEERS}
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
     kept, missing = {}, {}
     for repeat in range(arguments.repeats + 1):
         for name, run in runners.items():
-            if name in missing or (name != ours and repeat > arguments.peer_repeats):
+            if name in missing or (name in PEERS and repeat > arguments.peer_repeats):
                 continue
             try:
                 wall, cpu, kept[name] = timed(run, codes[:, order], ALPHA, LARGEST)
