@@ -18,7 +18,7 @@ demo: $(READY)
 	$(BIN)/cipherdag demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff check .

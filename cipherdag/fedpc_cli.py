@@ -25,6 +25,7 @@ FEDPC_PARAMETERS = (
     "test",
     "kernel_rows",
     "max_cond_size",
+    "site_effect",
     "knowledge",
     "bootstrap",
 )
@@ -106,6 +107,11 @@ fedpc_options = shared_options(
             type=FILE,
             callback=lambda _context, _option, path: knowledge_text(path),
             help="Forbidden and required edges, and tiers (TOML).",
+        ),
+        click.option(
+            "--site-effect",
+            is_flag=True,
+            help="With --evidence glm: sites may differ in level.",
         ),
         click.option(
             "--bootstrap",

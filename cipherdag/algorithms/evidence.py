@@ -147,7 +147,13 @@ class CombinedTests(RememberedTests):
 
 
 def open_evidence(
-    kind: EvidenceKind, spec: CITestSpec, *, n_variables: int, max_cells: int, max_rows: int
+    kind: EvidenceKind,
+    spec: CITestSpec,
+    *,
+    n_variables: int,
+    max_cells: int,
+    max_rows: int,
+    site_effect: bool = False,
 ) -> Generator[Question, FloatVector, EvidenceSource]:
     """The source of p-values of one kind.
 
@@ -157,6 +163,7 @@ def open_evidence(
         n_variables: Number of aligned variables, p.
         max_cells: Largest table that ``pooled`` asks for; larger ones fall back to ``statistic``.
         max_rows: Declared bound of a site's rows.
+        site_effect: Whether regressions of ``glm`` have constants of every site's own.
 
     Returns:
         The source. Rounds: none; for ``glm`` one; for ``pooled`` two, or three where a
@@ -179,7 +186,7 @@ def open_evidence(
     if kind == "glm":
         own = msgspec.structs.replace(spec, name="regression")
         fallback = CombinedTests("statistic", own, n_variables=n_variables, max_rows=max_rows)
-        return RegressionTests(kinds, fallback, max_rows=max_rows)
+        return RegressionTests(kinds, fallback, max_rows=max_rows, site_effect=site_effect)
     if kinds.categories.all() and spec.name in ("auto", "g2", "pearson"):
         return (yield from open_tables(kinds, spec, max_cells=max_cells, max_rows=max_rows))
     if not kinds.categories.any() and spec.name in ("auto", "fisherz"):

@@ -94,6 +94,8 @@ class FedPC:
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
             back to ``statistic`` (see `FedPCOutcome.tests`).
         max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
+        site_effect: With ``glm`` every site has constants of its own in every regression, so that
+            sites may differ in level; each takes its own out before it answers.
         knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
             with other evidence than ``vote``, neither is one that must, nor is conditioned on what
             can be no parent of either.
@@ -124,6 +126,7 @@ class FedPC:
     grid_bits: int = 20
     max_cells: int = 4096
     max_rows: int = 1 << 20
+    site_effect: bool = False
     knowledge: Knowledge | None = None
     bootstrap: int = 0
 
@@ -158,6 +161,7 @@ class FedPC:
             self.knowledge is None or self.reference == "paper",
             "reference code is the original program, which takes no knowledge",
         )
+        _require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
         _require(0 <= self.bootstrap <= MAX_REPLICATES, f"bootstrap must be 0..{MAX_REPLICATES}")
         _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
         _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
@@ -256,6 +260,7 @@ class FedPC:
             n_variables=n_variables,
             max_cells=self.max_cells,
             max_rows=self.max_rows,
+            site_effect=self.site_effect,
         )
         found = yield from stable_skeleton(
             source, known, alpha=self.alpha, max_cond_size=self.max_cond_size

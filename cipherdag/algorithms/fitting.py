@@ -51,6 +51,7 @@ class Fit:
     Attributes:
         model: What is fitted.
         discrete: Whether the response is.
+        site_effect: Whether the constants are the sites' own and have no derivative.
         coefficients: The last accepted ones, shape (m,).
         value: Log likelihood there; of a linear model n / 2 times minus the logarithm of the
             residual squares.
@@ -63,6 +64,7 @@ class Fit:
     model: Regression
     discrete: bool
     coefficients: FloatVector
+    site_effect: bool = False
     value: float = -np.inf
     rank: int = 0
     scarce: float = 0.0
@@ -85,13 +87,14 @@ class Fit:
         if not self.discrete:
             self._solve(value, gradient, hessian)
             return
+        worse = value < self.value - ROUNDING * (1.0 + abs(self.value))
         if self._move is None:
             self._survey(gradient, hessian, count)
-        elif value < self.value - ROUNDING * (1.0 + abs(self.value)) and self._share > (
-            0.5**HALVINGS
-        ):
+        elif worse and self._share > 0.5**HALVINGS:
             self._share /= 2.0
             return
+        if self.site_effect:
+            gradient, hessian = _without_constants(gradient, hessian, count)
         self.coefficients, self.value = self.proposed, value
         self._move, rank = _step(hessian, gradient)
         self.rank = max(self.rank, rank)
@@ -160,6 +163,17 @@ def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, Float
     hessian = np.zeros((count, count))
     hessian[np.triu_indices(count)] = step[1 + count :]
     return float(step[0]), step[1 : 1 + count], hessian + np.triu(hessian, k=1).T
+
+
+def _without_constants(
+    gradient: FloatVector, hessian: FloatMatrix, count: int
+) -> tuple[FloatVector, FloatMatrix]:
+    """The same with nothing in the places of the constants, so that no step moves them."""
+    constants = np.arange(0, len(gradient), len(gradient) // count)
+    gradient, hessian = gradient.copy(), hessian.copy()
+    gradient[constants] = 0.0
+    hessian[constants] = hessian[:, constants] = 0.0
+    return gradient, hessian
 
 
 def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:

@@ -54,9 +54,17 @@ class RegressionTests(RememberedTests):
         kinds: The columns.
         fallback: Tests what sites withhold.
         max_rows: Declared bound of a site's rows.
+        site_effect: Whether every site has constants of its own.
     """
 
-    def __init__(self, kinds: ColumnKinds, fallback: CombinedTests, *, max_rows: int) -> None:
+    def __init__(
+        self,
+        kinds: ColumnKinds,
+        fallback: CombinedTests,
+        *,
+        max_rows: int,
+        site_effect: bool = False,
+    ) -> None:
         super().__init__()
         self._fallback = fallback
         self._kinds = kinds
@@ -68,6 +76,7 @@ class RegressionTests(RememberedTests):
         self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
         self._units = pack_integers(units)
         self._max_rows = max_rows
+        self._site_effect = site_effect
 
     def _ask(self, tests: Tests) -> PValues:
         """One round per Newton step, at most 40, and one before where a site restricts counts."""
@@ -117,7 +126,12 @@ class RegressionTests(RememberedTests):
     def _fit(self, models: list[Regression]) -> Fitting:
         counts = {model: coefficient_count(model, self._categories) for model in models}
         fits = {
-            model: Fit(model, self._categories[model.response] > 0, np.zeros(counts[model]))
+            model: Fit(
+                model,
+                self._categories[model.response] > 0,
+                np.zeros(counts[model]),
+                site_effect=self._site_effect,
+            )
             for model in models
         }
         active = models
@@ -133,6 +147,7 @@ class RegressionTests(RememberedTests):
                     members=members,
                     coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
                     max_rows=self._max_rows,
+                    site_effect=self._site_effect,
                 )
                 start = 0
                 for model in part:

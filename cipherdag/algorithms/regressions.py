@@ -52,6 +52,9 @@ class RegressionSteps(
     - discrete response: log likelihood, gradient, and minus its Hessian's upper triangle by rows;
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
 
+    With ``site_effect`` every site has constants of its own, which it takes out before it answers
+    (`cipherdag.sites.compute.site_effects`); those asked about are not used.
+
     Leaks:
         The coordinator learns these sums over the sites. With indicators they contain counts of
         single categories and of pairs, as a table of two variables does.
@@ -64,6 +67,7 @@ class RegressionSteps(
         members: Packed 16-bit positions of every model: response, predictors, further variables.
         coefficients: Packed 64-bit floats of all models.
         max_rows: Declared bound of a site's rows.
+        site_effect: Whether every site has constants of its own.
     """
 
     categories: tuple[int, ...]
@@ -73,6 +77,7 @@ class RegressionSteps(
     members: bytes
     coefficients: bytes
     max_rows: int = 1 << 20
+    site_effect: bool = False
 
     def __post_init__(self) -> None:
         p = len(self.categories)

@@ -15,6 +15,7 @@ from cipherdag.sites.compute.cache import (
     EvidenceCache,
     canonical,
 )
+from cipherdag.sites.compute.site_effects import centred, profile_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +47,13 @@ def regression_steps(
     for model, count in zip(models, question.coefficient_counts(models), strict=True):
         own = coefficients[start : start + count]
         start += count
-        answers.append(_step(*expand.rows(model), own, question.categories[model.response]))
+        design, response = expand.rows(model)
+        categories = question.categories[model.response]
+        if question.site_effect and categories:
+            answers.append(profile_step(design, response, own, categories))
+        else:
+            rows = centred(design, response) if question.site_effect else (design, response)
+            answers.append(_step(*rows, own, categories))
     return np.concatenate([np.zeros(0), *answers])
 
 

@@ -1,0 +1,147 @@
+"""Regressions with an intercept of each site's own, which the site takes out before it answers.
+
+Sites differ in level: other machines, other patients. An intercept per site absorbs that, but its
+gradient would be one site's own sum. So each site maximises over its own intercepts at the
+coefficients that are asked about, and answers the rest: likelihood, gradient and Hessian of the
+profile likelihood, which add up over sites to those of the regression with an indicator of every
+site.
+
+Source: Murphy and van der Vaart, JASA 95 (2000) 449-465, on profile likelihoods; for linear models
+this is the within estimator (Wooldridge, Econometric Analysis, section 10.5).
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.regressions import outputs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.evidence import FloatVector
+
+    FloatMatrix = NDArray[np.float64]
+
+ITERATIONS = 60
+CONVERGED = 1e-13
+"""Gain of a step, as a share of the likelihood, at which intercepts are at their maximum."""
+HALVINGS = 30
+LARGEST_LOGIT = 30.0
+
+
+def centred(design: FloatMatrix, response: FloatVector) -> tuple[FloatMatrix, FloatVector]:
+    """A linear model's columns less their means at the site, but for the constant in front."""
+    if not len(response):
+        return design, response
+    moved = design - design.mean(axis=0)
+    moved[:, 0] = 1.0
+    return moved, response - response.mean()
+
+
+def profile_step(
+    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+) -> FloatVector:
+    """Profile log likelihood, gradient and minus the Hessian's upper triangle.
+
+    Args:
+        design: Columns, the constant first, shape (n, d).
+        response: Codes 0..categories-1, shape (n,).
+        coefficients: Output by output, shape ((categories - 1) d,); those of constants are not
+            used.
+        categories: Categories of the response.
+
+    Returns:
+        As `RegressionSteps` lays it out. In the places of constants, which have no derivative here,
+        stand those of a model without coefficients: they count the response's categories.
+    """
+    count, columns = outputs(categories), design.shape[1]
+    beta = coefficients.reshape(count, columns).copy()
+    beta[:, 0] = 0.0
+    seen = (response[:, None] == np.arange(categories)).astype(np.float64)
+    offsets = np.column_stack([np.zeros(len(response)), design @ beta.T])
+    present = np.flatnonzero(seen.any(axis=0))
+    gradient = np.zeros((count, columns))
+    hessian = np.zeros((count, columns, count, columns))
+    value = 0.0
+    if len(present) > 1:
+        value, chance = _at_best_intercepts(offsets[:, present], seen[:, present])
+        whole = np.zeros_like(seen)
+        whole[:, present] = chance
+        gradient[:] = (seen - whole)[:, 1:].T @ design
+        hessian[:] = _profile_hessian(design, whole, present)
+    _count_categories(gradient, hessian, seen)
+    square = hessian.reshape(count * columns, -1)
+    return np.concatenate([[value], gradient.ravel(), square[np.triu_indices(len(square))]])
+
+
+def _at_best_intercepts(offsets: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
+    """Log likelihood and chances, shape (n, c), at the best intercepts of c present categories."""
+    intercepts = np.log(seen.sum(axis=0) / seen.sum(axis=0)[0])
+    value, chance = _likelihood(offsets + intercepts, seen)
+    for _ in range(ITERATIONS):
+        gradient = (seen - chance).sum(axis=0)[1:]
+        step = np.linalg.lstsq(_information(chance), gradient, rcond=None)[0]
+        if float(gradient @ step) <= CONVERGED * (1.0 + abs(value)):
+            break
+        for halving in range(HALVINGS):
+            moved = intercepts + np.append(0.0, step) * 0.5**halving
+            better, chances = _likelihood(offsets + moved, seen)
+            if better >= value:
+                intercepts, value, chance = moved, better, chances
+                break
+        else:
+            break
+    return value, chance
+
+
+def _likelihood(logits: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
+    relative = np.clip(logits - logits[:, :1], -LARGEST_LOGIT, LARGEST_LOGIT)
+    relative -= relative.max(axis=1, keepdims=True)
+    weights = np.exp(relative)
+    total = weights.sum(axis=1, keepdims=True)
+    return float((seen * (relative - np.log(total))).sum()), weights / total
+
+
+def _information(chance: FloatMatrix) -> FloatMatrix:
+    """Minus the second derivative by the intercepts of all present categories but the first."""
+    own = chance[:, 1:]
+    return np.diag(own.sum(axis=0)) - own.T @ own
+
+
+def _profile_hessian(
+    design: FloatMatrix, chance: FloatMatrix, present: NDArray[np.intp]
+) -> FloatMatrix:
+    """Shape (outputs, d, outputs, d): coefficients, less what the intercepts take up of them."""
+    count, columns = chance.shape[1] - 1, design.shape[1]
+    free = present[1:]
+    hessian = np.zeros((count, columns, count, columns))
+    cross = np.zeros((count, columns, len(free)))
+    for first in range(count):
+        for second in range(count):
+            share = float(first == second) - chance[:, second + 1]
+            weights = chance[:, first + 1] * share
+            hessian[first, :, second, :] = (design * weights[:, None]).T @ design
+        for place, category in enumerate(free.tolist()):
+            share = float(first + 1 == category) - chance[:, category]
+            cross[first, :, place] = design.T @ (chance[:, first + 1] * share)
+    flat = cross.reshape(count * columns, -1)
+    taken = flat @ np.linalg.pinv(_information(chance[:, present]), hermitian=True) @ flat.T
+    hessian -= taken.reshape(hessian.shape)
+    return hessian
+
+
+def _count_categories(gradient: FloatMatrix, hessian: FloatMatrix, seen: FloatMatrix) -> None:
+    """Put into the places of the constants what `Fit` reads the categories' rows from."""
+    count = len(gradient)
+    rows, equal = float(len(seen)), 1.0 / (count + 1)
+    hessian[:, 0, :, :] = 0.0
+    hessian[:, :, :, 0] = 0.0
+    for output in range(count):
+        gradient[output, 0] = seen[:, output + 1].sum() - rows * equal
+        hessian[output, 0, output, 0] = rows * equal * (1.0 - equal)
