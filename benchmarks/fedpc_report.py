@@ -27,8 +27,8 @@ INTRODUCTIONS = {
     "standing": """Against the published FedPC, in how many data sets and numbers of sites its SHD
 is larger than our largest / between our smallest and largest / smaller than our smallest: better /
 alike / worse.""",
-    "duels": """Against the comparators on the same samples, in how many data sets and numbers of
-sites our median SHD is smaller / equal / larger.""",
+    "duels": """Against the comparators, in how many data sets and numbers of sites our median SHD
+over the samples that both were run on is smaller / equal / larger.""",
     "shd": """SHD of the learnt DAG: median over samples (smallest-largest). `paper` is the
 published FedPC on its own sample; `PC-All` has all rows at one place and does not depend on the
 sites. A dash: not run, or not printed. Samples: fewest-most of a row.""",
@@ -59,6 +59,7 @@ def summarise(group: list[dict]) -> dict:
     costs = [name for name in COSTS if all(name in case for case in done)]
     return named | {
         "samples": len(done),
+        "shd_of_samples": {str(case["sample"]): case["shd"] for case in done},
         "shd_min": min(case["shd"] for case in done),
         "shd_max": max(case["shd"] for case in done),
         **{name: median(case[name] for case in done) for name in (*MEASURES, *costs)},
@@ -126,9 +127,11 @@ def _duel_table(places, ours) -> list[str]:
         for method in methods:
             counts = [0, 0, 0]
             for place in places:
-                own, other = (ours.get((*place, name), {"samples": 0}) for name in (method, rival))
-                if own["samples"] and own["samples"] == other["samples"]:
-                    counts[(own["shd"] >= other["shd"]) + (own["shd"] > other["shd"])] += 1
+                both = [ours.get((*place, name), {}) for name in (method, rival)]
+                one, two = (own.get("shd_of_samples", {}) for own in both)
+                if shared := one.keys() & two.keys():
+                    apart = median(one[s] for s in shared) - median(two[s] for s in shared)
+                    counts[int(apart >= 0) + int(apart > 0)] += 1
             cells.append(" / ".join(map(str, counts)) if any(counts) else "-")
         lines.append(_row(rival, *cells))
     return [*lines, ""]
