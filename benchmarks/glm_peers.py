@@ -7,7 +7,7 @@ python-fedci (AGPL-3.0) is a federated likelihood-ratio test on generalised line
 iteratively reweighted least squares over summed matrices. Both sides get one table of continuous,
 binary and multinomial columns, split over sites, and the same tests; ours run under masking with
 signed messages, python-fedci in its default form with additive masks between client objects of one
-process, without a local intercept per client (CLIENT_HETEROGENIETY=0), which we do not have. It
+process, both without constants of each site's own (CLIENT_HETEROGENIETY=0, site_effect=False). It
 tests both directions and combines them; p-values are compared in the direction that we test, up to
 its ridge of 0.0001. It takes one test at a time and loops over the rows of a multinomial response,
 we take all tests of a layer in the same rounds, so the ratio grows with both; hence two sizes.
