@@ -244,8 +244,7 @@ def table_lines(options: argparse.Namespace, lines: list[dict]) -> list[str]:
         "variable in all, dealt out over the sites; an isolated site has its own share of both.",
         "The JSON file beside this one has every run and the training parameters.",
         "",
-        "| method | sites | " + " | ".join(options.structures) + " |",
-        "|---|---|" + "---|" * len(options.structures),
+        *head("method", "sites", *options.structures),
     ]
     for sites in (0, *options.sites):
         for method in options.methods:
@@ -257,8 +256,7 @@ def table_lines(options: argparse.Namespace, lines: list[dict]) -> list[str]:
         "",
         "After every round, the same way; an isolated site trains as long as the others:",
         "",
-        "| method | sites | structure | " + " | ".join(rounds(options)) + " |",
-        "|---|---|---|" + "---|" * options.rounds,
+        *head("method", "sites", "structure", *rounds(options)),
     ]
     for sites in options.sites:
         for method in (m for m in options.methods if m not in ALONE):
@@ -270,8 +268,7 @@ def table_lines(options: argparse.Namespace, lines: list[dict]) -> list[str]:
         "In how many cases the SHD of `proximity` was smaller than, as large as, and larger than",
         "that of `naive` on the same data, after every round:",
         "",
-        "| sites | " + " | ".join(rounds(options)) + " |",
-        "|---|" + "---|" * options.rounds,
+        *head("sites", *rounds(options)),
     ]
     for sites in options.sites:
         cells = [beside_naive(lines, sites, n) for n in range(options.rounds)]
@@ -281,10 +278,13 @@ def table_lines(options: argparse.Namespace, lines: list[dict]) -> list[str]:
         "Table 1 of the paper, transcribed (mean SHD ± spread). It has d = 20 for ER, other data",
         "sizes and far longer training, so only the order of the methods can be compared.",
         "",
-        "| DAG type | " + " | ".join(PAPER_COLUMNS) + " |",
-        "|---|" + "---|" * len(PAPER_COLUMNS),
+        *head("DAG type", *PAPER_COLUMNS),
     ]
     return [*text, *(f"| {name} | " + " | ".join(row) + " |" for name, row in PAPER.items())]
+
+
+def head(*columns: str) -> list[str]:
+    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
 
 
 def rounds(options: argparse.Namespace) -> list[str]:

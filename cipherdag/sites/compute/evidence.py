@@ -8,6 +8,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.errors import NotNumericError, ParameterError
+
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 
@@ -30,6 +32,22 @@ class Evidence:
     dof: FloatVector
     dependence: FloatVector
     rows: IndexArray
+
+
+def check_numbers(values: NDArray[np.float64]) -> None:
+    """Refuse what no test of numbers takes.
+
+    Args:
+        values: Numbers, shape (n, p); NaN where missing.
+
+    Raises:
+        ParameterError: Not a float64 matrix with a row and a column.
+        NotNumericError: A value is infinite.
+    """
+    if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
+        raise ParameterError("values must be a float64 matrix with at least one row and column")
+    if np.isinf(values).any():
+        raise NotNumericError("a value is infinite")
 
 
 class CITest(Protocol):

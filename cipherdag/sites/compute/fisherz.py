@@ -17,7 +17,7 @@ from cipherdag.algorithms.partial_correlation import (
     fisher_z,
     partial_correlation,
 )
-from cipherdag.errors import NotNumericError, ParameterError
+from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
     N_COLUMNS,
@@ -30,6 +30,7 @@ from cipherdag.sites.compute.cache import (
     pack,
 )
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.evidence import check_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,12 +79,9 @@ class FisherZTest:
         device: str = "cpu",
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
-        if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
-            raise ParameterError("values must be a float64 matrix with at least one row and column")
+        check_numbers(values)
         if memory_bytes <= 0:
             raise ParameterError("memory_bytes must be positive")
-        if np.isinf(values).any():
-            raise NotNumericError("a value is infinite")
         self._device = resolve_device(device)
         self._memory = memory_bytes // 2
         self._n_rows, self._n_variables = len(values), len(values.T)

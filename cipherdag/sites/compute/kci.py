@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from cipherdag.algorithms.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
-from cipherdag.errors import NotNumericError, ParameterError
+from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.cache import (
     N_COLUMNS,
     BoolVector,
@@ -28,6 +28,7 @@ from cipherdag.sites.compute.cache import (
     canonical,
 )
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.evidence import check_numbers
 from cipherdag.sites.compute.fisherz import LEAST_DEVIATION
 
 if TYPE_CHECKING:
@@ -86,14 +87,11 @@ class KernelTest:
         device: str = "cpu",
         memory_bytes: int | None = None,
     ) -> None:
-        if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
-            raise ParameterError("values must be a float64 matrix with at least one row and column")
+        check_numbers(values)
         if not FEWEST_KERNEL_ROWS <= max_rows <= MOST_KERNEL_ROWS:
             raise ParameterError(f"max_rows must lie in {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}")
         if memory_bytes is not None and memory_bytes <= 0:
             raise ParameterError("memory_bytes must be positive")
-        if np.isinf(values).any():
-            raise NotNumericError("a value is infinite")
         self._device = resolve_device(device)
         self._memory = memory_bytes or MEMORY[self._device.type]
         self._max_rows = max_rows

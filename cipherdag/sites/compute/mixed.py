@@ -21,6 +21,7 @@ from cipherdag.sites.compute.cache import (
     canonical,
 )
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.evidence import check_numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,8 +77,7 @@ class LikelihoodRatioTest:
         device: str = "cpu",
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
-        if values.ndim != 2 or 0 in values.shape or values.dtype != np.float64:  # noqa: PLR2004
-            raise ParameterError("values must be a float64 matrix with at least one row and column")
+        check_numbers(values)
         if binary.shape != (values.shape[1],):
             raise ParameterError("binary must say of every column whether it is 0/1")
         missing = np.isnan(values)
