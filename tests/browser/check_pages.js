@@ -137,7 +137,10 @@ const follow = async (script) => {
   const where = `live view of ${basename(script)}`;
   const server = spawn(python, [script], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise((done) => { server.on("exit", done); });
-  const address = await new Promise((done) => { server.stdout.once("data", (text) => done(String(text).trim())); });
+  const said = new Promise((done) => { server.stdout.once("data", (text) => done(String(text).trim())); });
+  const address = await Promise.race([said, ended.then(() => "")]);
+  check(where, address, "ended before it said its address");
+  if (!address) return;
   const page = await opened(browser, VIEWS[0], address, where);
   const status = page.locator("#status");
   await page.locator("#live-sites").waitFor({ timeout: PATIENCE_MS });

@@ -9,16 +9,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from hospitals import SITES, Hospitals, parser, tables_of, work_folder
+from hospitals import SITES, Hospitals, parser, study_of, work_folder
 
 from cipherdag.protocol.engines.nvflare_kit import free_port
 
 if __name__ == "__main__":
-    tables, schema = tables_of(parser(__doc__).parse_args([]))
+    study = study_of(parser(__doc__).parse_args([]))
     with work_folder() as work, contextlib.ExitStack() as up:
         address = ("--host", "localhost", "--port", str(free_port()))
         hospitals = Hospitals(work, address, dict.fromkeys(SITES, address))
-        hospitals.enrol(tables, schema)
+        hospitals.enrol(study.tables, study.schema)
         up.enter_context(hospitals.started("coordinator", "start", "--dir", hospitals.coordinator))
         for name in SITES:
             up.enter_context(hospitals.started("site", "start", "--dir", work / name))
