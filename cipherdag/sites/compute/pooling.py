@@ -180,6 +180,8 @@ class PoolableData:
 
     def _small(self, counts: IndexArray) -> NDArray[np.bool_]:
         """Which tables have a count that may not leave, shape (C,)."""
+        if self._min_cell_size <= 1:
+            return np.zeros(len(counts), dtype=bool)
         kept_back: NDArray[np.bool_] = (counts > 0) & (counts < self._min_cell_size)
         return np.asarray(kept_back.any(axis=1))
 
@@ -240,9 +242,10 @@ class PoolableData:
             return
         sides = self._categories[sets]
         shapes = np.column_stack([sides[:, :-2].prod(axis=1), sides[:, -2:]])
-        distinct, which = np.unique(shapes, axis=0, return_inverse=True)
-        for number, shape in enumerate(distinct.tolist()):
-            members = np.flatnonzero(which.ravel() == number)
+        order = np.lexsort(shapes.T)
+        ends = np.flatnonzero(np.diff(shapes[order], axis=0).any(axis=1)) + 1
+        for members in np.split(order, ends) if len(sets) else []:
+            shape = shapes[members[0]].tolist()
             chunk = columns.chunk(math.prod(shape), bytes_per_element=8)
             for start in range(0, len(members), chunk):
                 index = members[start : start + chunk]
