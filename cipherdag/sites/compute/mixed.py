@@ -22,6 +22,7 @@ from cipherdag.sites.compute.cache import (
 )
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.evidence import check_numbers
+from cipherdag.sites.compute.multinomial import LARGEST_LOGIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +35,6 @@ CONVERGED = 1e-7  # a Newton step that gains so little leaves about its square
 RIDGE = 1e-9
 # of a variable the rest of which is a smaller share of it than this nothing can be said
 LEAST_REST = 1e-9
-LARGEST_LOGIT = 30.0
 HALVINGS = 12
 BYTES_PER_ELEMENT = 48
 # few enough numbers at a time for torch to stay on one thread of a processor

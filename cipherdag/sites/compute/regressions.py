@@ -15,6 +15,7 @@ from cipherdag.sites.compute.cache import (
     EvidenceCache,
     canonical,
 )
+from cipherdag.sites.compute.multinomial import LARGEST_LOGIT, information
 from cipherdag.sites.compute.site_effects import centred, profile_step
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.evidence import Evidence, FloatVector, IndexArray
 
     FloatMatrix = NDArray[np.float64]
-
-LARGEST_LOGIT = 30.0
 
 
 def regression_steps(
@@ -194,12 +193,5 @@ def _logits(
     seen = (response[:, None] == np.arange(1, count + 1)).astype(np.float64)
     likelihood = (seen * logits).sum() - (largest + np.log(total)).sum()
     gradient = ((seen - chance).T @ design).ravel()
-    hessian = np.zeros((count, columns, count, columns))
-    for first in range(count):
-        for second in range(first, count):
-            share = float(first == second) - chance[:, second]
-            block = (design * (chance[:, first] * share)[:, None]).T @ design
-            hessian[first, :, second, :] = block
-            hessian[second, :, first, :] = block.T
-    square = hessian.reshape(count * columns, -1)
+    square = information(design, chance).reshape(count * columns, -1)
     return np.concatenate([[likelihood], gradient, square[np.triu_indices(len(square))]])

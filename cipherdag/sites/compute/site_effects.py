@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.regressions import outputs
+from cipherdag.sites.compute.multinomial import LARGEST_LOGIT, information
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,7 +33,6 @@ ITERATIONS = 60
 CONVERGED = 1e-13
 """Gain of a step, as a share of the likelihood, at which intercepts are at their maximum."""
 HALVINGS = 30
-LARGEST_LOGIT = 30.0
 
 
 def centred(design: FloatMatrix, response: FloatVector) -> tuple[FloatMatrix, FloatVector]:
@@ -118,20 +118,12 @@ def _profile_hessian(
     design: FloatMatrix, chance: FloatMatrix, present: NDArray[np.intp]
 ) -> FloatMatrix:
     """Shape (outputs, d, outputs, d): coefficients, less what the intercepts take up of them."""
-    count, columns = chance.shape[1] - 1, design.shape[1]
-    free = present[1:]
-    hessian = np.zeros((count, columns, count, columns))
-    cross = np.zeros((count, columns, len(free)))
-    for first in range(count):
-        for second in range(count):
-            share = float(first == second) - chance[:, second + 1]
-            weights = chance[:, first + 1] * share
-            hessian[first, :, second, :] = (design * weights[:, None]).T @ design
-        for place, category in enumerate(free.tolist()):
-            share = float(first + 1 == category) - chance[:, category]
-            cross[first, :, place] = design.T @ (chance[:, first + 1] * share)
-    flat = cross.reshape(count * columns, -1)
-    taken = flat @ np.linalg.pinv(_information(chance[:, present]), hermitian=True) @ flat.T
+    hessian = information(design, chance[:, 1:])
+    # the constant in front stands for the intercepts of all present categories but the first
+    free = present[1:] - 1
+    inner = hessian[free, 0][:, free, 0]
+    cross = hessian[:, :, free, 0].reshape(-1, len(free))
+    taken = cross @ np.linalg.pinv(inner, hermitian=True) @ cross.T
     hessian -= taken.reshape(hessian.shape)
     return hessian
 
