@@ -170,13 +170,10 @@ class DiscreteColumns:
         sides = np.tile([[shape.rows], [shape.columns]], len(x))
         radices = self._on_device(np.vstack([bases, sides])).to(torch.int32)[:, :, None]
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
-        if len(x) <= chunk:
-            counts = self._count(digits, radices, shape.cells)
-        else:
-            parts = zip(
-                torch.split(digits, chunk, dim=1), torch.split(radices, chunk, dim=1), strict=True
-            )
-            counts = torch.cat([self._count(*part, shape.cells) for part in parts])
+        parts = zip(
+            torch.split(digits, chunk, dim=1), torch.split(radices, chunk, dim=1), strict=True
+        )
+        counts = torch.cat([self._count(*part, shape.cells) for part in parts])
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:

@@ -188,6 +188,8 @@ class PoolableData:
     def _withheld(self, sets: IndexArray) -> NDArray[np.bool_]:
         """Of which sets of variables the table may not leave, shape (C,)."""
         found: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
+        if self._min_cell_size <= 1:
+            return found
         for index, counts in self._counts(sets):
             found[index] = self._small(counts)
         return found if self._within is None else found | self._within._withheld(sets)  # noqa: SLF001
@@ -210,7 +212,7 @@ class PoolableData:
         answers: list[FloatVector] = []
         for sets in question.sets():
             places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
-            if self._within is not None and self._min_cell_size > 1:
+            if self._within is not None:
                 places |= self._within._withheld(sets)  # noqa: SLF001
             own: list[tuple[IndexArray, IndexArray]] = []
             for index, counts in self._counts(sets):
