@@ -97,9 +97,7 @@ def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: b
     else:
         options["truth"] = Path(source["truth"]) if source.get("truth") else None
         options["min_cell_size"] = source.get("min_cell_size")
-        # what runs were before they had these options
-        before = {"evidence": "vote", "knowledge": "", "kernel_rows": 1000, "colliders": "sepset"}
-        options = before | {"bootstrap": 0} | options
+        options = {"knowledge": "", **options}  # of runs before there was any
     files = tuple(Path(file) for file in source["files"])
     if source["command"] == "simulate":
         more = {"deal": source["deal"]} if "deal" in source else {}
