@@ -22,7 +22,6 @@ import json
 import os
 import statistics
 import time
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +32,6 @@ from measuring import environment, installed
 
 from cipherdag import Federation, Policy, Schema
 from cipherdag.algorithms.evidence import open_evidence
-from cipherdag.algorithms.fedpc_outcome import FedPCOutcome
 from cipherdag.algorithms.questions import CITestSpec
 from cipherdag.sites.policy import QUESTION_KINDS
 from cipherdag.sites.schema import Column
@@ -131,28 +129,6 @@ def own_tests(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.array(list(drawn))
 
 
-@dataclass
-class Queries:
-    """A run that asks for the p-values of some tests and learns no graph."""
-
-    tests: list = field(repr=False)
-    name: str = "fedpc"
-    evidence: str = "glm"
-    sepset: str = "max"
-    reference: str = "paper"
-    test: str = "auto"
-    colliders: str = "sepset"
-    found: list = field(default_factory=list)
-
-    def ask(self, n_variables, n_sites, names=(), *, seed=0):  # noqa: ARG002
-        source = yield from open_evidence(
-            "glm", CITestSpec(alpha=0.01), n_variables=n_variables, max_cells=4096, max_rows=1 << 20
-        )
-        self.found = yield from source.p_values(self.tests)
-        empty = np.zeros((n_variables, n_variables), dtype=bool)
-        return FedPCOutcome(empty, empty, {}, {}, (), tests=dict(source.tally))
-
-
 def ours_timed(data, tests, arguments):
     """Wall and processor seconds, p-values by size, rounds."""
     columns = [
@@ -168,14 +144,20 @@ def ours_timed(data, tests, arguments):
         policy=open_policy,
         device="cpu",
     )
-    queries = Queries(tests)
+
+    def asking(n_variables, _):
+        source = yield from open_evidence(
+            "glm", CITestSpec(alpha=0.01), n_variables=n_variables, max_cells=4096, max_rows=1 << 20
+        )
+        return (yield from source.p_values(tests))
+
     wall, cpu = time.perf_counter(), time.process_time()
-    result = federation.run(queries)
+    done = federation.ask("fedpc", asking)
     return (
         time.perf_counter() - wall,
         time.process_time() - cpu,
-        queries.found,
-        len(result.rounds),
+        done.outcome,
+        len(done.rounds),
     )
 
 
