@@ -1,8 +1,7 @@
 """Cost of each protection: processor time and bytes of one site, and the coordinator's part.
 
 Run ``python benchmarks/protections.py --out protections.json``. Times are medians of processor
-time over the repetitions, in milliseconds, with one thread. With ``--dropped 2`` the last two
-sites leave after they answered, so that the sum is over the others and their masks are stripped.
+time over the repetitions, in milliseconds, with one thread.
 """
 
 from __future__ import annotations
@@ -81,14 +80,14 @@ def protections(pairs):
     ]
 
 
-def measure(make_sites, coordinator, segment, answers, survivors, repetitions):
+def measure(make_sites, coordinator, segment, answers, repetitions):
     """Medians over the repetitions, each a whole round, and the aggregate."""
     runs = []
     threshold = max(1, len(answers) // 2)
     for repetition in range(repetitions):
         digest = hashlib.sha256(f"{segment} {repetition}".encode()).digest()
         declaration = Declaration(digest, len(answers), (segment,), threshold=threshold)
-        run, aggregate = timed_round(make_sites(), coordinator, answers, survivors, declaration)
+        run, aggregate = timed_round(make_sites(), coordinator, answers, declaration)
         runs.append(run)
     figures = {
         name: round(statistics.median(run[name] for run in runs), 3)
@@ -100,7 +99,7 @@ def measure(make_sites, coordinator, segment, answers, survivors, repetitions):
     return figures, aggregate.values.tobytes()
 
 
-def timed_round(sites, coordinator, answers, survivors, declaration):
+def timed_round(sites, coordinator, answers, declaration):
     """Times of site 0 and of the coordinator, the bytes of a share, and the aggregate."""
     run = {}
 
@@ -109,20 +108,20 @@ def timed_round(sites, coordinator, answers, survivors, declaration):
         return result
 
     shares = {0: timed("site_ms", lambda: sites[0].share(answers[0], declaration))}
-    shares |= {k: sites[k].share(answers[k], declaration) for k in range(1, len(sites))}
+    others = declaration.sites[1:]
+    shares |= {k: sites[k].share(answers[k], declaration) for k in others}
     run["bytes"] = len(shares[0])
     timed("site_escrow_ms", lambda: sites[0].escrow(declaration))
-    seeds = {0: timed("site_unmask_ms", lambda: sites[0].unmask(survivors, declaration))}
-    seeds |= {k: sites[k].unmask(survivors, declaration) for k in survivors[1:]}
-    summed = {k: shares[k] for k in survivors}
-    combined = timed("combine_ms", lambda: coordinator.combine(summed, declaration))
+    seeds = {0: timed("site_unmask_ms", lambda: sites[0].unmask(declaration))}
+    seeds |= {k: sites[k].unmask(declaration) for k in others}
+    combined = timed("combine_ms", lambda: coordinator.combine(shares, declaration))
     run["site_opening_ms"] = 0.0
     if coordinator.opened_by_site:
         combined = timed("site_opening_ms", lambda: sites[0].open(combined, seeds, declaration))
     return run, timed("decode_ms", lambda: coordinator.open(combined, seeds, declaration))
 
 
-def report(values, n_sites, n_dropped, repetitions, seed):
+def report(values, n_sites, repetitions, seed):
     rng = np.random.default_rng(seed)
     pairs, agreement_ms = agreed_keys(n_sites)
     segments = {
@@ -131,7 +130,6 @@ def report(values, n_sites, n_dropped, repetitions, seed):
         "weighted p-values": Segment(values, 2.0**20, 20),
         "comparisons": Segment(values, 1.0, comparison=True),
     }
-    survivors = range(n_sites - n_dropped)
     results = []
     for kind, segment in segments.items():
         answers = [rng.uniform(0.0, segment.bound, values) for _ in range(n_sites)]
@@ -139,9 +137,7 @@ def report(values, n_sites, n_dropped, repetitions, seed):
             answers = [np.rint(answer) for answer in answers]
         seen = set()
         for name, make_sites, coordinator in protections(pairs):
-            figures, aggregate = measure(
-                make_sites, coordinator, segment, answers, survivors, repetitions
-            )
+            figures, aggregate = measure(make_sites, coordinator, segment, answers, repetitions)
             seen.add(aggregate)
             entry = {"protection": name, "answers": kind, **figures}
             if name in TARGETS and kind != "weighted p-values":
@@ -155,7 +151,6 @@ def report(values, n_sites, n_dropped, repetitions, seed):
     return {
         "values": values,
         "sites": n_sites,
-        "dropped": n_dropped,
         "repetitions": repetitions,
         "seed": seed,
         "key_agreement_ms_per_peer": round(agreement_ms, 3),
@@ -169,18 +164,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--values", type=int, default=100_000)
     parser.add_argument("--sites", type=int, default=10)
-    parser.add_argument("--dropped", type=int, default=0)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    found = report(
-        arguments.values,
-        arguments.sites,
-        arguments.dropped,
-        arguments.repetitions,
-        arguments.seed,
-    )
+    found = report(arguments.values, arguments.sites, arguments.repetitions, arguments.seed)
     arguments.out.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -180,7 +180,7 @@ class ShareError(PrivacyError):
 class OpeningRefusedError(PrivacyError):
     """A site will not open this ciphertext."""
 
-    default_remedy = "Only the agreed survivors' sum for the current question is ever opened."
+    default_remedy = "Only the sum over the sites asked is ever opened, once."
 
 
 class BoundExceededError(PrivacyError):

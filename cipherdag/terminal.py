@@ -39,15 +39,14 @@ KINDS = {
     "schema-digest": "a keyed digest of the schema",
     "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
-    "mask-seeds": "seeds of this round's masks, which open the sum and nothing else",
+    "mask-seeds": "the seed of this round's own mask, which the sum needs",
     "mask-piece": "a piece of the mask of a site that left",
 }
 STEPS = {
     "share": ("shares", 1),
-    "agree": ("agreement on the survivors", 2),
-    "unmask": ("masks", 3),
-    "open": ("opening", 4),
-    "finish": ("end", 4),
+    "unmask": ("masks", 2),
+    "open": ("opening", 3),
+    "finish": ("end", 3),
 }
 REASONS = {
     "timeout": "no reply in time",
@@ -219,9 +218,9 @@ def dropout_lines(dropout: DropOut) -> list[str]:
     elif dropout.in_sum:
         effect = f"its answer is in the sum of round {number}, and in none from the next one on"
     else:
-        effect = f"round {number} was completed without it; its later answers are in no sum"
+        effect = f"the others were asked round {number}'s question again; it is in no later sum"
     return [
-        f"Site '{dropout.site}' left the run in round {number} ({words}, phase {phase} of 4).",
+        f"Site '{dropout.site}' left the run in round {number} ({words}, phase {phase} of 3).",
         f"  cause   {cause}; {dropout.n_sites} sites remain, {dropout.fewest} are needed",
         f"  effect  {effect}",
         "  do      on that machine: cipherdag site check    (exit 5 if too few are left)",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 RECORDED: dict[str, tuple[type[Body], str]] = {
     "ready": (Ready, "schema_digest"),
     "share": (Share, "share"),
-    "unmasked": (Unmasked, "seeds"),
+    "unmasked": (Unmasked, "seed"),
     "recovered": (Recovered, "piece"),
     "opened": (Opened, "words"),
 }

@@ -121,12 +121,12 @@ class Ward:
         )
 
 
-def tags_for(receiver, survivors, agreed):
-    """What the other survivors told one of them, in their order."""
+def tags_for(receiver, shares):
+    """What the other sites asked told one of them with their shares, in their order."""
     found = []
-    for sender in survivors:
-        others = [site for site in survivors if site != sender]
-        found += [agreed[sender].tags[others.index(receiver)]] if sender != receiver else []
+    for sender in shares:
+        others = [site for site in shares if site != sender]
+        found += [shares[sender].tags[others.index(receiver)]] if sender != receiver else []
     return tuple(found)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,13 +54,18 @@ def shares_of(sites, answers, declaration):
     return {site: sites[site].share(answers[site], declaration) for site in declaration.sites}
 
 
-def seeds_of(sites, survivors, declaration):
-    """What every survivor releases for their sum, by position."""
-    return {site: sites[site].unmask(survivors, declaration) for site in survivors}
+def seeds_of(sites, declaration):
+    """What every site asked releases for the sum, by position."""
+    return {site: sites[site].unmask(declaration) for site in declaration.sites}
 
 
-def only(survivors, shares):
-    return {site: shares[site] for site in survivors}
+def only(some, shares):
+    return {site: shares[site] for site in some}
+
+
+def partial_sum(coordinator, some, shares, declaration):
+    """What a coordinator combines that leaves some of the sites asked out."""
+    return coordinator.combine(only(some, shares), replace(declaration, participants=some))
 
 
 def declare(n_sites, *segments, label="question", participants=(), threshold=1):
@@ -67,24 +73,22 @@ def declare(n_sites, *segments, label="question", participants=(), threshold=1):
     return Declaration(digest, n_sites, tuple(segments), participants, threshold)
 
 
-def whole_sum(sites, coordinator, answers, declaration, survivors=None):
-    """The sum over the survivors, all sites asked if not given, through every step of a round."""
-    survivors = declaration.sites if survivors is None else tuple(survivors)
-    shares = shares_of(sites, answers, declaration)
-    combined = coordinator.combine(only(survivors, shares), declaration)
-    seeds = seeds_of(sites, survivors, declaration)
+def whole_sum(sites, coordinator, answers, declaration):
+    """The sum over the sites asked, through every step of a round."""
+    combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
+    seeds = seeds_of(sites, declaration)
     if coordinator.opened_by_site:
-        combined = sites[survivors[-1]].open(combined, seeds, declaration)
+        combined = sites[declaration.sites[-1]].open(combined, seeds, declaration)
     return coordinator.open(combined, seeds, declaration).values
 
 
-def masked_sum(sites, answers, declaration, survivors=None):
-    return whole_sum(sites, MaskingCoordinator(), answers, declaration, survivors)
+def masked_sum(sites, answers, declaration):
+    return whole_sum(sites, MaskingCoordinator(), answers, declaration)
 
 
-def plain_sum(answers, declaration, survivors=None):
+def plain_sum(answers, declaration):
     sites = [UnprotectedSite() for _ in answers]
-    return whole_sum(sites, UnprotectedCoordinator(), answers, declaration, survivors)
+    return whole_sum(sites, UnprotectedCoordinator(), answers, declaration)
 
 
 def words_of(share):

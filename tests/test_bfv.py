@@ -7,6 +7,7 @@ from cohort import (
     masked_sum,
     masking_sites,
     only,
+    partial_sum,
     plain_sum,
     questions,
     raw_context,
@@ -60,7 +61,7 @@ def test_bfv_masking_and_plain_sums_are_the_same_bits(context, question):
     sites = bfv_sites(context, len(answers))
     coordinator = BfvCoordinator(context.public_bytes())
     combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
-    seeds = seeds_of(sites, declaration.sites, declaration)
+    seeds = seeds_of(sites, declaration)
     opened = {site.open(combined, seeds, declaration) for site in sites[:2]}
     assert len(opened) == 1
     found = coordinator.open(opened.pop(), seeds, declaration).values
@@ -100,7 +101,7 @@ def run(default_context):
     sites = bfv_sites(default_context, 2)
     answers = [np.linspace(-1, 1, 5002)] * 2
     shares = shares_of(sites, answers, declaration)
-    seeds = seeds_of(sites, (0, 1), declaration)
+    seeds = seeds_of(sites, declaration)
     return declaration, sites, shares, seeds, BfvCoordinator(default_context.public_bytes())
 
 
@@ -145,7 +146,7 @@ def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
     declaration = declare(2, Segment(3, 1.0))
     sites = bfv_sites(default_context, 2)
     shares_of(sites, [np.zeros(3)] * 2, declaration)
-    seeds = seeds_of(sites, (0, 1), declaration)
+    seeds = seeds_of(sites, declaration)
     context = default_context._contexts[0]
     coordinator = BfvCoordinator(default_context.public_bytes())
     for slots in (1, 3, 5, 4096):
@@ -184,7 +185,7 @@ def test_a_flipped_bit_is_refused_or_without_effect(default_context):
     for _ in range(60):
         sites = [BfvSite(i, keys[i], default_context) for i in range(2)]
         shares = shares_of(sites, answers, declaration)
-        seeds = seeds_of(sites, (0, 1), declaration)
+        seeds = seeds_of(sites, declaration)
         position = int(rng.integers(8 * len(shares[0])))
         altered = bytearray(shares[0])
         altered[position // 8] ^= 1 << position % 8
@@ -218,38 +219,39 @@ def test_a_site_opens_one_sum_for_the_question_it_answered_last(run):
         sites[0].open(combined, seeds, declaration)
 
 
-def test_a_site_opens_nothing_before_it_released_its_seeds_for_these_survivors(default_context):
+def test_a_site_opens_nothing_before_it_released_its_seed(default_context):
     declaration = declare(4, Segment(2, 1.0))
     sites = bfv_sites(default_context, 4)
     coordinator = BfvCoordinator(default_context.public_bytes())
-    shares = shares_of(sites, [np.ones(2)] * 4, declaration)
-    combined = coordinator.combine(only((0, 1, 2), shares), declaration)
-    seeds = seeds_of(sites[:3], (0, 1, 2), declaration)
-    with pytest.raises(OpeningRefusedError, match="released no seeds"):
-        sites[3].open(combined, seeds, declaration)
-    for wrong in ({}, only((0, 1), seeds), {**seeds, 3: bytes(32)}):
-        with pytest.raises(OpeningRefusedError, match="agreed"):
+    combined = coordinator.combine(shares_of(sites, [np.ones(2)] * 4, declaration), declaration)
+    seeds = {site: sites[site].unmask(declaration) for site in range(3)}
+    with pytest.raises(OpeningRefusedError, match="released no seed"):
+        sites[3].open(combined, {**seeds, 3: bytes(32)}, declaration)
+    for wrong in ({}, only((0, 1), seeds), seeds, {**seeds, 3: bytes(32), 4: bytes(32)}):
+        with pytest.raises(OpeningRefusedError, match="sites that were asked"):
             sites[0].open(combined, wrong, declaration)
-    for wrong in (b"", seeds[1][:-1], seeds[1] + b"\0", seeds[1][:32], seeds[1][:32] + bytes(36)):
+    seeds[3] = sites[3].unmask(declaration)
+    for wrong in (b"", seeds[1][:-1], seeds[1] + b"\0", seeds[1] + bytes(36)):
         with pytest.raises(ShareError, match="site 1"):
             sites[0].open(combined, {**seeds, 1: wrong}, declaration)
     # none of these used up the question
     opened = sites[0].open(combined, seeds, declaration)
-    assert coordinator.open(opened, seeds, declaration).values.tolist() == [3.0, 3.0]
+    assert coordinator.open(opened, seeds, declaration).values.tolist() == [4.0, 4.0]
 
 
-def test_a_sum_over_other_sites_than_agreed_or_with_wrong_seeds_is_refused(default_context):
+def test_a_sum_over_some_sites_only_or_with_wrong_seeds_is_refused(default_context):
     declaration = declare(4, Segment(2, 1.0))
     coordinator = BfvCoordinator(default_context.public_bytes())
-    for positions, altered in (((0, 1, 2, 3), {}), ((0, 1), {}), ((0, 1, 2), {1: bytes(32)})):
+    for positions, altered in (((0, 1, 2), {}), ((0, 1), {}), ((0, 1, 2, 3), {1: bytes(32)})):
         sites = bfv_sites(default_context, 4)
         shares = shares_of(sites, [np.ones(2)] * 4, declaration)
-        seeds = seeds_of(sites[:3], (0, 1, 2), declaration)
-        seeds |= {site: own + seeds[site][32:] for site, own in altered.items()}
-        combined = coordinator.combine(only(positions, shares), declaration)
-        for content in (combined, coordinator.combine(only((0, 1, 2), shares), declaration)):
+        seeds = seeds_of(sites, declaration) | altered
+        combined = partial_sum(coordinator, positions, shares, declaration)
+        for content in (combined, coordinator.combine(shares, declaration)):
             with pytest.raises(OpeningRefusedError):
                 sites[0].open(content, seeds, declaration)
+        with pytest.raises(ShareError, match="missing"):
+            coordinator.combine(only((0, 1), shares), declaration)
 
 
 def test_a_question_the_site_did_not_answer_is_not_opened(run):

@@ -185,7 +185,7 @@ def test_after_a_run_that_a_site_left_a_run_with_it_waits_for_approval(hospitals
 
 def test_a_run_in_which_nothing_was_opened_is_held_against_no_other(hospitals):
     handlers = hospitals.handlers()
-    session = hospitals.session(handlers, engine=drop(handlers, "agree", *NAMES[2:]))
+    session = hospitals.session(handlers, engine=drop(handlers, "ask", *NAMES[2:]))
     session.open()
     with pytest.raises(SiteUnreachableError):
         session.ask(QUESTION)

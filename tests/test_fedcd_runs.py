@@ -205,7 +205,7 @@ class Cohort:
 
         def watch(operation):
             asked.append(operation)
-            if die_in_round and session.rounds[-1:] and operation == "agree":
+            if die_in_round and session.rounds[-1:] and operation == "unmask":
                 assert session.rounds[-1].number < die_in_round
 
         class Mortal(LocalEngine):

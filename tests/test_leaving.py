@@ -27,8 +27,6 @@ from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
-    Agree,
-    Agreed,
     Ask,
     Recover,
     Recovered,
@@ -45,7 +43,7 @@ from cipherdag.protocol.messages import (
 
 FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))
 PROTECTIONS = ("masking", "bfv", "none")
-STEPS = ("ask", "agree", "unmask")
+STEPS = ("ask", "unmask")
 
 
 def votes(alpha=0.01):
@@ -92,7 +90,7 @@ def test_one_of_four_sites_dies_at_each_step(protection, step, after):
     in_sum = sites if step == "unmask" else others
     assert (found == expected(ward, votes(), in_sum)).all()
     assert [(d.site, d.step) for d in ward.session.dropouts] == [
-        ("hospital-2", {"ask": "share", "agree": "agree", "unmask": "unmask"}[step])
+        ("hospital-2", {"ask": "share", "unmask": "unmask"}[step])
     ]
     following = ward.session.ask(votes(0.2))
     assert (following == expected(ward, votes(0.2), others)).all()
@@ -119,7 +117,7 @@ def test_one_of_three_sites_dies_and_the_run_stops_with_cause_and_remedy(protect
     assert caught.value.exit_code == 5
 
 
-def test_one_of_three_sites_dies_after_agreeing_and_its_round_is_still_summed():
+def test_with_three_sites_one_that_dies_before_unmasking_stops_the_run():
     ward = Ward("masking", n_sites=3)
     ward.session.open()
     silence(ward, "hospital-2", "unmask")
@@ -127,13 +125,32 @@ def test_one_of_three_sites_dies_after_agreeing_and_its_round_is_still_summed():
         ward.session.ask(votes())
 
 
-def test_two_of_five_at_different_steps_of_one_round_cannot_be_summed():
-    ward = Ward("masking", n_sites=5)
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_two_of_seven_that_die_at_different_steps_leave_the_sum_of_those_asked_again(protection):
+    ward = Ward(protection, n_sites=7)
     ward.session.open()
     silence(ward, "hospital-1", "ask")
     silence(ward, "hospital-3", "unmask")
-    with pytest.raises(SiteUnreachableError, match="masks are lost"):
-        ward.session.ask(votes())
+    found = ward.session.ask(votes())
+    others = [site for site in ward.tables if site != "hospital-1"]
+    assert (found == expected(ward, votes(), others)).all()
+    left = [(d.site, d.round, d.step, d.in_sum) for d in ward.session.dropouts]
+    assert left == [("hospital-1", 1, "share", False), ("hospital-3", 2, "unmask", True)]
+    assert ward.session.rounds[-1].n_sites == 6
+
+
+def test_sites_that_are_asked_again_do_not_compute_again():
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    respondent = ward.runtimes["hospital-0"]._respondent
+    answers, original = [], respondent.answer
+    respondent.answer = lambda question: answers.append(question) or original(question)
+    silence(ward, "hospital-2", "ask")
+    ward.session.ask(votes())
+    assert [o for o, s, _ in ward.engine.sent if s == "hospital-0"].count("ask") == 2
+    assert len(answers) == 1
+    ward.session.ask(votes(0.2))
+    assert len(answers) == 2
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
@@ -216,94 +233,110 @@ class Split:
             for p, b in bodies.items()
         }
 
-    def agreed(self, survivors):
-        proposal = Agree(self.digest, survivors)
-        return self.call("agree", dict.fromkeys(survivors, proposal), Agreed)
+    def ask(self, number, participants):
+        """The question again, of some sites; their shares."""
+        ask = Ask(number=number, participants=participants, question=self.question)
+        return self.call("ask", dict.fromkeys(participants, ask), Share)
 
-    def unmask(self, survivors, agreed):
-        """The request for each survivor, with the tags that the others made for it."""
+    def unmask(self, shares=None):
+        """The request for each site asked, with the tags that the others made for it."""
+        shares = shares or self.shares
         return {
-            receiver: Unmask(self.digest, survivors, tags_for(receiver, survivors, agreed))
-            for receiver in survivors
+            site: Unmask(share.digest, tags_for(site, shares)) for site, share in shares.items()
         }
 
 
-def test_split_view_of_survivors_is_refused():
+def test_a_split_view_of_who_is_asked_is_refused():
     lie = Split()
-    without = lie.agreed((0, 1, 2))
-    others = {p: lie.reply("agree", p, Agree(lie.digest, lie.everyone)) for p in (0, 1, 2)}
-    assert {refused(reply) for reply in others.values()} == {ReplayError}
-    alone = lie.call("agree", {3: Agree(lie.digest, lie.everyone)}, Agreed)
-    # site 3 agreed for all four; it will not unmask on tags that the others made for three
-    assert len(alone[3].tags) == 3
-    for tags in (without[0].tags + without[1].tags[:1], alone[3].tags, without[0].tags, ()):
-        reply = lie.reply("unmask", 3, Unmask(lie.digest, lie.everyone, tags))
+    # sites 0 to 2 are told that 3 left and are asked again; 3 is left believing that all are there
+    without = lie.ask(2, (0, 1, 2))
+    assert {len(share.tags) for share in without.values()} == {2}
+    for position, request in lie.unmask().items():
+        reply = lie.reply("unmask", position, request)
+        if position < 3:
+            assert refused(reply) is ReplayError
+    # 3 opens its side of the first attempt, and nobody helps it to be opened
+    requests = lie.unmask(without)
+    assert refused(lie.reply("unmask", 3, requests[0])) is ReplayError
+    lie.call("unmask", requests, Unmasked)
+    for position in (0, 1, 2):
+        piece = lie.shares[3].escrow[position]
+        for digest, expected_error in ((lie.digest, ReplayError),
+                                       (without[0].digest, OpeningRefusedError)):  # fmt: skip
+            reply = lie.reply("recover", position, Recover(digest, 3, piece))
+            assert refused(reply) is expected_error
+
+
+def test_a_site_unmasks_only_on_the_word_of_all_others_on_its_own_question():
+    lie = Split()
+    other = Ask(number=1, participants=lie.everyone, question=votes(0.3))
+    away = Split()
+    foreign = away.shares
+    tags = tags_for(3, lie.shares)
+    for wrong in (tags_for(3, foreign), tags[:2], (), (*tags, tags[0]), (*tags[:2], b"")):
+        reply = lie.reply("unmask", 3, Unmask(lie.digest, wrong))
         assert refused(reply) is InconsistentQuestionError
+    # asked for something else under the same number, a site answers nothing at all
+    assert refused(lie.reply("ask", 3, other)) is ReplayError
+    lie.call("unmask", {3: Unmask(lie.digest, tags)}, Unmasked)
 
 
 def test_a_tag_is_for_one_receiver_and_one_sender():
     lie = Split()
-    agreed = lie.agreed(lie.everyone)
-    honest = tags_for(0, lie.everyone, agreed)
-    reflected = (agreed[0].tags[0], *honest[1:])
+    honest = tags_for(0, lie.shares)
+    reflected = (lie.shares[0].tags[0], *honest[1:])
     swapped = (honest[1], honest[0], honest[2])
-    elsewhere = (tags_for(2, lie.everyone, agreed)[1], *honest[1:])
+    elsewhere = (tags_for(2, lie.shares)[1], *honest[1:])
     altered = (bytes([honest[0][0] ^ 1]) + honest[0][1:], *honest[1:])
     short = (honest[0][:-1], *honest[1:])
     for tags in (reflected, swapped, elsewhere, altered, short, honest[:2], (*honest, b"")):
-        reply = lie.reply("unmask", 0, Unmask(lie.digest, lie.everyone, tags))
+        reply = lie.reply("unmask", 0, Unmask(lie.digest, tags))
         assert refused(reply) is InconsistentQuestionError
-    lie.call("unmask", {0: Unmask(lie.digest, lie.everyone, honest)}, Unmasked)
+    lie.call("unmask", {0: Unmask(lie.digest, honest)}, Unmasked)
 
 
-def test_a_site_that_agrees_with_some_sites_only_is_named():
+def test_a_site_that_gives_its_word_to_some_sites_only_is_left_out():
     ward = Ward(n_sites=4)
     ward.session.open()
 
     def forge(operation, site, reply):
-        if operation != "agree" or site != "hospital-1":
+        if operation != "ask" or site != "hospital-1":
             return reply
-        tags = decode(read_envelope(reply).body, Agreed).tags[:-1]
+        share = decode(read_envelope(reply).body, Share)
         return seal_envelope(
             ward.identities[site],
             session=ward.session._session,
             sender=site,
-            topic="agreed",
-            body=Agreed(tags=tags),
+            topic="share",
+            body=msgspec.structs.replace(share, tags=share.tags[:-1]),
         )
 
     ward.engine.forge = forge
-    with pytest.raises(InconsistentQuestionError, match="every other site") as caught:
-        ward.session.ask(votes())
-    assert caught.value.site == "hospital-1"
+    found = ward.session.ask(votes())
+    others = [site for site in ward.tables if site != "hospital-1"]
+    assert (found == expected(ward, votes(), others)).all()
+    (left,) = ward.session.dropouts
+    assert left.site == "hospital-1"
+    assert "one for every other site" in left.reason
 
 
-def test_two_survivor_sets_for_one_digest_are_refused_after_unmasking_too():
-    lie = Split()
-    agreed = lie.agreed(lie.everyone)
-    lie.call("unmask", lie.unmask(lie.everyone, agreed), Unmasked)
-    assert refused(lie.reply("agree", 0, Agree(lie.digest, (0, 1, 2)))) is ReplayError
-    again = Unmask(lie.digest, (0, 1, 2), tags_for(0, (0, 1, 2), agreed))
-    assert refused(lie.reply("unmask", 0, again)) is ReplayError
-
-
-def test_declaring_all_but_one_dropped_is_refused():
+def test_declaring_all_but_a_few_dropped_is_refused():
     lie = Split(n_sites=6)
-    for survivors in ((0,), (0, 1), (0, 1, 2), ()):
-        reply = lie.reply("agree", 0, Agree(lie.digest, survivors))
-        assert refused(reply) is CohortError
+    for asked in ((0,), (0, 1), (0, 1, 2), ()):
+        again = Ask(number=2, participants=asked, question=lie.question)
+        assert refused(lie.reply("ask", 0, again)) is CohortError
 
 
-def test_survivors_must_be_asked_sites_in_order_with_the_site_itself():
+def test_the_sites_asked_are_in_order_known_and_the_site_itself_among_them():
     lie = Split(n_sites=4)
-    for survivors in ((1, 2, 3), (0, 1, 2, 9), (2, 1, 0, 3), (0, 0, 1, 2), (-1, 0, 1, 2)):
-        assert refused(lie.reply("agree", 0, Agree(lie.digest, survivors))) is CohortError
+    for asked in ((1, 2, 3), (0, 1, 2, 9), (2, 1, 0, 3), (0, 0, 1, 2), (-1, 0, 1, 2)):
+        again = Ask(number=2, participants=asked, question=lie.question)
+        assert refused(lie.reply("ask", 0, again)) is CohortError
 
 
 def test_a_rerun_without_one_site_is_refused():
     lie = Split()
-    agreed = lie.agreed(lie.everyone)
-    lie.call("unmask", lie.unmask(lie.everyone, agreed), Unmasked)
+    lie.call("unmask", lie.unmask(), Unmasked)
     again = Ask(number=2, participants=(0, 1, 2), question=lie.question)
     for position in (0, 1, 2):
         assert refused(lie.reply("ask", position, again)) is ReplayError
@@ -311,18 +344,19 @@ def test_a_rerun_without_one_site_is_refused():
 
 def test_a_given_up_round_may_be_asked_again_of_fewer_sites():
     lie = Split()
-    again = Ask(number=2, participants=(0, 1, 2), question=lie.question)
-    shares = lie.call("ask", dict.fromkeys((0, 1, 2), again), Share)
+    shares = lie.ask(2, (0, 1, 2))
     assert len({share.digest for share in shares.values()}) == 1
     assert shares[0].digest != lie.digest
-    # and then nothing of the first attempt can be agreed or opened any more
-    assert refused(lie.reply("agree", 0, Agree(lie.digest, lie.everyone))) is ReplayError
+    assert shares[0].share != lie.shares[0].share
+    # and then nothing of the first attempt can be opened any more
+    for position, request in lie.unmask().items():
+        if position < 3:
+            assert refused(lie.reply("unmask", position, request)) is ReplayError
 
 
 def test_a_site_and_a_colluder_cannot_open_a_sum_that_the_others_are_asked_for_again():
     lie = Split()
-    agreed = lie.agreed(lie.everyone)
-    requests = lie.unmask(lie.everyone, agreed)
+    requests = lie.unmask()
     # site 0 and its colluding neighbour 3 release their seeds; 1 and 2 are said to have vanished
     lie.call("unmask", {p: requests[p] for p in (0, 3)}, Unmasked)
     pieces = {}
@@ -347,37 +381,35 @@ def test_what_opens_a_sum_leaves_too_few_sites_for_another_one(n_sites, colluder
     asked = data.draw(st.integers(fewest, n_sites))
     ask = Ask(number=1, participants=tuple(range(asked)), question=votes())
     threshold = declaration(ask, bytes(32), n_sites, colluders).threshold
-    # an honest site that released its seeds never answers the question again
+    # an honest site that released its seed never answers the question again
     assert threshold <= max(1, asked - 1)
     assert n_sites <= 2 or n_sites == fewest or asked - (threshold - colluders) < fewest
 
 
 def test_a_site_that_left_cannot_be_brought_back_to_shift_the_sum():
     lie = Split()
-    agreed = lie.agreed((0, 1, 2))
-    lie.call("unmask", lie.unmask((0, 1, 2), agreed), Unmasked)
-    back = Ask(number=2, participants=lie.everyone, question=votes(0.3))
+    shares = lie.ask(2, (0, 1, 2))
+    lie.call("unmask", lie.unmask(shares), Unmasked)
+    back = Ask(number=3, participants=lie.everyone, question=votes(0.3))
     assert refused(lie.reply("ask", 0, back)) is CohortError
 
 
-def test_masks_are_recovered_only_of_survivors_and_only_after_agreement():
+def test_masks_are_recovered_only_of_other_sites_asked_and_only_after_unmasking():
     lie = Split()
     piece = dict(zip((0, 1, 2), lie.shares[3].escrow, strict=True))
     early = Recover(lie.digest, 3, piece[0])
     assert refused(lie.reply("recover", 0, early)) is OpeningRefusedError
-    agreed = lie.agreed((0, 1, 2))
-    lie.call("unmask", lie.unmask((0, 1, 2), agreed), Unmasked)
-    # site 3 was declared dropped: its pair masks are out, so its self mask must stay hidden
-    assert refused(lie.reply("recover", 0, early)) is OpeningRefusedError
+    lie.call("unmask", {0: lie.unmask()[0]}, Unmasked)
     assert refused(lie.reply("recover", 0, Recover(lie.digest, 0, piece[0]))) is OpeningRefusedError
+    assert refused(lie.reply("recover", 0, Recover(lie.digest, 9, piece[0]))) is OpeningRefusedError
+    assert lie.call("recover", {0: early}, Recovered)[0].piece
 
 
-def test_a_late_share_of_a_dropped_site_stays_hidden():
+def test_the_share_of_a_site_left_out_stays_hidden():
     hidden = []
     for _ in range(40):
         lie = Split()
-        agreed = lie.agreed((0, 1, 2))
-        lie.call("unmask", lie.unmask((0, 1, 2), agreed), Unmasked)
+        lie.call("unmask", lie.unmask(lie.ask(2, (0, 1, 2))), Unmasked)
         hidden.append(np.frombuffer(lie.shares[3].share, dtype="<u8"))
     unit = np.concatenate(hidden).astype(np.float64) / 2.0**64
     assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
@@ -394,8 +426,8 @@ def test_forged_seeds_or_shares_never_make_a_plausible_sum():
         if operation != "unmask":
             return reply
         body = decode(read_envelope(reply).body, Unmasked)
-        wrong = body.seeds[:-1] + bytes([body.seeds[-1] ^ 1])
-        return honest._envelope(message, "unmasked", msgspec.structs.replace(body, seeds=wrong))
+        wrong = body.seed[:-1] + bytes([body.seed[-1] ^ 1])
+        return honest._envelope(message, "unmasked", msgspec.structs.replace(body, seed=wrong))
 
     ward.engine._handlers["hospital-1"] = lying
     with pytest.raises((AggregateRangeError, ShareError)):
@@ -403,7 +435,7 @@ def test_forged_seeds_or_shares_never_make_a_plausible_sum():
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
-@pytest.mark.parametrize("operation", ["ask", "agree", "unmask", "open"])
+@pytest.mark.parametrize("operation", ["ask", "unmask", "open"])
 def test_a_crashed_coordinator_goes_on_where_it_was(protection, operation, tmp_path):
     class CrashError(Exception):
         pass

@@ -10,7 +10,7 @@ from cohort import (
     declare,
     masked_sum,
     masking_sites,
-    only,
+    partial_sum,
     plain_sum,
     questions,
     seeds_of,
@@ -102,7 +102,7 @@ def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs():
     masks = RoundMasks(3, keys[3])
     words = np.zeros(7, dtype=np.uint64)
     masks.mask(words, lengths, moduli, declaration)
-    own = masks.unmask(declaration.sites, declaration)
+    own = masks.unmask(declaration)
     signed = [(own, 1)] + [
         (keys[3][peer].derive(b"round", declaration.digest), 1 if peer > 3 else -1)
         for peer in (0, 2, 4, 6)
@@ -120,13 +120,13 @@ def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs():
 
 @pytest.mark.parametrize("n_sites", [2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 100])
 @pytest.mark.parametrize("moduli", [WORD_MODULI, DEFAULT_PARAMETERS.moduli])
-def test_masks_of_survivors_are_stripped_by_their_seeds(n_sites, moduli):
+def test_masks_of_all_sites_asked_are_stripped_by_their_seeds(n_sites, moduli):
     lengths = [3, 2, 1][: len(moduli)]
-    declaration = declare(n_sites)
-    survivors = range(0, n_sites, 1 if n_sites < 4 else 2)
+    asked = tuple(range(0, n_sites, 1 if n_sites < 4 else 2))
+    declaration = declare(len(asked), participants=asked)
     sites = [RoundMasks(index, keys) for index, keys in enumerate(agreed_keys(n_sites))]
     total = np.zeros(sum(lengths), dtype=np.uint64)
-    for index in survivors:
+    for index in asked:
         masks = np.zeros(sum(lengths), dtype=np.uint64)
         sites[index].mask(masks, lengths, moduli, declaration)
         assert masks.all()
@@ -134,7 +134,7 @@ def test_masks_of_survivors_are_stripped_by_their_seeds(n_sites, moduli):
         planes = zip(np.split(total, ends), np.split(masks, ends), moduli, strict=True)
         for part, own, modulus in planes:
             add(part, own, modulus)
-    seeds = seeds_of(sites, survivors, declaration)
+    seeds = seeds_of(sites, declaration)
     strip_masks(total, lengths, moduli, seeds=seeds, declaration=declaration)
     assert not total.any()
 
@@ -311,7 +311,7 @@ def test_a_share_of_another_question_site_or_run_is_noticed(segment):
     answer = np.zeros(segment.length)
     sites = masking_sites(3)
     shares = shares_of(sites, [answer] * 3, declaration)
-    seeds = seeds_of(sites, range(3), declaration)
+    seeds = seeds_of(sites, declaration)
     coordinator = MaskingCoordinator()
     coordinator.open(coordinator.combine(shares, declaration), seeds, declaration)
     foreign = masking_sites(3)[2].share(answer, declare(3, segment, label="another"))
@@ -321,10 +321,12 @@ def test_a_share_of_another_question_site_or_run_is_noticed(segment):
         {**shares, 2: other_run},
         {**shares, 2: shares[1]},
         {**shares, 2: bytes(len(foreign))},
-        only((0, 1), shares),
     ):
         with pytest.raises(AggregateRangeError):
             coordinator.open(coordinator.combine(wrong, declaration), seeds, declaration)
+    without = partial_sum(coordinator, (0, 1), shares, declaration)
+    with pytest.raises(AggregateRangeError):
+        coordinator.open(without, seeds, declaration)
 
 
 def test_a_million_values_are_masked_in_bounded_memory():

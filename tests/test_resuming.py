@@ -85,7 +85,7 @@ def questions(*engines):
 
 CRASHES = [
     ("masking", "invite", 1), ("masking", "offers", 1), ("masking", "sealed", 1),
-    ("masking", "ask", 1), ("masking", "agree", 2), ("masking", "unmask", 2),
+    ("masking", "ask", 1), ("masking", "ask", 2), ("masking", "unmask", 2),
     ("masking", "finish", 1), ("bfv", "unmask", 2), ("bfv", "open", 2),
 ]  # fmt: skip
 
@@ -173,7 +173,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
     assert len(lines) == 4
-    assert lines[0] == "Site 'hospital-2' left the run in round 3 (shares, phase 1 of 4)."
+    assert lines[0] == "Site 'hospital-2' left the run in round 3 (shares, phase 1 of 3)."
     assert [line.split()[0] for line in lines[1:]] == ["cause", "effect", "do"]
     assert "3 sites remain, 3 are needed" in lines[1]
     assert session.rounds[2].left == (left,)
@@ -182,7 +182,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
 def test_a_coordinator_and_a_site_that_both_restart_leave_the_site_out(hospitals, tmp_path):
     handlers = hospitals.handlers()
     path = tmp_path / "journal.jsonl"
-    crashing = CrashingEngine(handlers, "agree", 2)
+    crashing = CrashingEngine(handlers, "ask", 2)
     with pytest.raises(CrashError):
         learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
     hospitals.restart(handlers, "hospital-1")

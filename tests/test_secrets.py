@@ -153,7 +153,7 @@ def test_no_secret_is_in_any_file_log_exception_or_repr(study, made, caplog, cap
         started = StartedRun("fedpc", {"alpha": 0.05}, protection, 0, {})
         started.write(folder)
         transcribed = TranscribingEngine(engine, folder / "transcript.jsonl")
-        for engine.crash_at in ("unmask", "agree"):
+        for engine.crash_at in ("unmask", "ask"):
             with pytest.raises(CrashError) as crash:
                 federation.learn(coordinator.study(), transcribed, folder, started, None)
             shown += traceback.format_exception(crash.value)
@@ -174,8 +174,8 @@ def test_no_secret_is_in_any_file_log_exception_or_repr(study, made, caplog, cap
     carried = b"".join(message for _, _, message in engine.sent + engine.received)
     for name, secret in made.items():
         assert not any(form in everything for form in forms(secret)), name
-        # the seeds of a round's masks are released to open its sum; nothing else ever travels
-        assert "mask" in name or secret not in carried, name
+        # the seed of a round's self mask is released to open its sum; nothing else ever travels
+        assert name.startswith("self mask") or secret not in carried, name
 
 
 def refusals(kept, engine):

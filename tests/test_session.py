@@ -33,8 +33,6 @@ from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.messages import (
     OPERATIONS,
-    Agree,
-    Agreed,
     Ask,
     Envelope,
     Invite,
@@ -242,20 +240,12 @@ def test_a_coordinator_that_splits_its_question_is_refused_by_every_site(protect
     split_question(ward)
     with pytest.raises(InconsistentQuestionError):
         ward.session.ask(VOTES)
-    digests = {
-        site: decode(read_envelope(reply).body, Share).digest
-        for operation, site, reply in ward.engine.received
-        if operation == "ask"
-    }
-    assert len(set(digests.values())) == 2
-    everyone = (0, 1, 2)
-    agreed = {}
+    replies = [reply for operation, _, reply in ward.engine.received if operation == "ask"]
+    shares = {p: decode(read_envelope(reply).body, Share) for p, reply in enumerate(replies)}
+    assert len({share.digest for share in shares.values()}) == 2
     for position, (name, runtime) in enumerate(ward.runtimes.items()):
-        proposal = ward.message("agree", Agree(digests[name], everyone))
-        agreed[position] = decode(read_envelope(runtime.handle("agree", proposal)).body, Agreed)
-    for position, (name, runtime) in enumerate(ward.runtimes.items()):
-        tags = tags_for(position, everyone, agreed)
-        request = ward.message("unmask", Unmask(digests[name], everyone, tags))
+        tags = tags_for(position, shares)
+        request = ward.message("unmask", Unmask(shares[position].digest, tags))
         envelope = read_envelope(runtime.handle("unmask", request))
         with pytest.raises(InconsistentQuestionError, match="did not agree"):
             raise refusal_error(decode(envelope.body, Refusal), name)
@@ -350,10 +340,10 @@ def test_bfv_opens_nothing_but_the_whole_sum_of_this_round():
     assert refused(ward.runtimes["hospital-0"].handle("open", without)) is OpeningRefusedError
 
 
-def test_nothing_is_opened_before_the_survivors_have_agreed():
+def test_nothing_is_opened_before_the_site_released_its_seed():
     ward = Ward("bfv")
     ward.session.open()
-    ward.engine.tamper = lambda o, s, m: b"" if o == "agree" else m
+    ward.engine.tamper = lambda o, s, m: b"" if o == "unmask" else m
     with pytest.raises(PrivacyError):
         ward.session.ask(VOTES)
     share = shares_of(ward.engine, "hospital-0")[0]

@@ -8,8 +8,8 @@ the coordinator a ``CoordinatorAggregation`` (it owns none):
     combine    coordinator   all shares    -> bytes that stand for the sum
     open       coordinator, or under BFV a site then the coordinator: combined -> Aggregate
 
-Between share and open the sites agree which of them the sum covers, and release the seeds of the
-masks that do not cancel by themselves: `unmask`, and `recover` for a site that left in between.
+Between share and open the sites release the seeds of the masks that do not cancel by themselves:
+`unmask`, and `recover` for a site that left in between. A sum covers all sites asked, or none.
 
 Leaks:
     The coordinator learns the aggregate and nothing else; see each protection for its assumptions.
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 FloatVector = NDArray[np.float64]
 WordVector = NDArray[np.uint64]
@@ -96,14 +96,14 @@ class SiteAggregation(Protocol):
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
         """A sealed piece of this round's self mask for every other site asked, in their order."""
 
-    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
-        """The seeds that the sum over ``survivors`` needs of this site; one set per digest."""
+    def unmask(self, declaration: Declaration) -> bytes:
+        """The seed of this round's self mask, which the sum needs of every site."""
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
-        """This site's piece of the self mask of a survivor that left before it could unmask."""
+        """This site's piece of the self mask of a site that left before it could unmask."""
 
     def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """Open the sum over the survivors; refused by protections the coordinator opens."""
+        """Open the sum; refused by protections the coordinator opens."""
 
 
 class CoordinatorAggregation(Protocol):
@@ -117,12 +117,12 @@ class CoordinatorAggregation(Protocol):
         """Raise ShareError for a share that is cut short or of foreign parameters."""
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """Add the survivors' shares, given by position."""
+        """Add the shares of all sites asked, given by position."""
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The seeds of a site that left, from the pieces that others recovered."""
+        """The seed of a site that left, from the pieces that others recovered."""
 
     def open(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
     ) -> Aggregate:
-        """Read the sum over the survivors, whose seeds are given by position."""
+        """Read the sum over the sites asked, whose seeds are given by position."""

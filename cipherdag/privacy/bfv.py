@@ -4,14 +4,14 @@ Every site encrypts under keys that the sites share and the coordinator never ho
 coordinator adds ciphertexts; one site opens the sum. Inside the plaintext lie the same masks as
 under `masking`, modulo the plaintext prime: without them a coordinator that colludes with a single
 key holder could open any site's ciphertext, or a sum arranged to isolate it. With them everything
-but the sum over the agreed survivors decrypts to noise.
+but the sum over all sites asked decrypts to noise.
 
 Encryption is symmetric, as every site holds the secret key: no public key exists. A number too
 large for one plaintext prime travels modulo several, each under a key of its own.
 
 Leaks:
-    The coordinator and the opening site learn the sum over the survivors. As under masking,
-    colluders learn the sum of the other survivors' answers. CKKS is not offered: it opens to
+    The coordinator and the opening site learn the sum over the sites asked. As under masking,
+    colluders learn the sum of the other sites' answers. CKKS is not offered: it opens to
     approximate sums, and two of them give the secret key away (Li and Micciancio, Eurocrypt 2021).
 """
 
@@ -37,14 +37,14 @@ from cipherdag.privacy.fixedpoint import decode, encode, plane_lengths, words_to
 from cipherdag.privacy.keyed import transcript
 from cipherdag.privacy.roundmasks import (
     RoundMasks,
-    check_positions,
-    rebuild_seeds,
+    rebuild_seed,
+    require_all,
     strip_masks,
 )
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector
     from cipherdag.privacy.pairkeys import PairKey
@@ -117,38 +117,38 @@ class BfvSite(Secret):
         """Sealed pieces of this round's self mask; see `RoundMasks.escrow`."""
         return self._masks.escrow(declaration)
 
-    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
-        """The seeds that the sum over the survivors needs; see `RoundMasks.unmask`."""
-        return self._masks.unmask(survivors, declaration)
+    def unmask(self, declaration: Declaration) -> bytes:
+        """The seed that the sum needs of this site; see `RoundMasks.unmask`."""
+        return self._masks.unmask(declaration)
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
-        """A piece of the self mask of a survivor that left; see `RoundMasks.recover`."""
+        """A piece of the self mask of a site that left; see `RoundMasks.recover`."""
         return self._masks.recover(vanished, piece, declaration)
 
     def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The sum over the survivors, decrypted and stripped of its masks, 8 bytes a residue.
+        """The sum, decrypted and stripped of its masks, 8 bytes a residue.
 
         Asked again for the same ciphertext and seeds it returns the same bytes.
 
         Args:
-            combined: What `BfvCoordinator.combine` yielded for the survivors' shares.
-            seeds: What each survivor's `unmask` returned, by position.
+            combined: What `BfvCoordinator.combine` yielded.
+            seeds: What each site's `unmask` returned, by position.
             declaration: What this site shared last.
 
         Raises:
             OpeningRefusedError: The question is not the last one, this site did not release its
-                own seeds for these survivors, another ciphertext was opened before, or the sum is
-                not one of the survivors' shares.
+                own seed for it, the seeds are not those of the sites asked, another ciphertext was
+                opened before, or it is not the sum of the sites' shares.
             ShareError: The ciphertext is cut short, of other parameters, or not one at all; or
                 seeds are malformed.
 
         Leaks:
             The aggregate, to the coordinator and to this site.
         """
-        survivors = self._masks.agreed(declaration)
-        if tuple(sorted(seeds)) != survivors:
-            raise OpeningRefusedError("the sum is not over the survivors that this site agreed to")
-        request = transcript(combined, *(seeds[survivor] for survivor in survivors))
+        self._masks.require_released(declaration)
+        if set(seeds) != set(declaration.sites):
+            raise OpeningRefusedError("the sum is not over the sites that were asked")
+        request = transcript(combined, *(seeds[site] for site in declaration.sites))
         asked = hashlib.sha256(request).digest()
         if self._opened is None:
             self._opened = asked, self._decrypt(combined, seeds, declaration)
@@ -156,13 +156,13 @@ class BfvSite(Secret):
         if seen != asked:
             raise OpeningRefusedError("another sum was opened for this question before")
         if not content:
-            raise OpeningRefusedError("the ciphertext is not the sum of the survivors' shares")
+            raise OpeningRefusedError("the ciphertext is not the sum of the sites' shares")
         return content
 
     def _decrypt(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
     ) -> bytes:
-        """The stripped words, or nothing where they are not a sum of the survivors' shares."""
+        """The stripped words, or nothing where they are not the sum of the sites' shares."""
         moduli = self._context.parameters.moduli
         lengths = plane_lengths(declaration, moduli)
         words = self._context.decrypt(combined, lengths)
@@ -202,21 +202,21 @@ class BfvCoordinator:
         self._context.check(share, plane_lengths(declaration, self._moduli))
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The encrypted sum of the survivors' shares, given by position.
+        """The encrypted sum of the shares of all sites asked, given by position.
 
         Raises:
-            ShareError: There is no share, or one is of a site that was not asked, cut short, of
-                other parameters, or not one at all.
+            ShareError: A share is missing, of a site that was not asked, cut short, of other
+                parameters, or not one at all.
 
         Leaks:
             Nothing.
         """
-        check_positions(shares, declaration)
+        require_all(shares, declaration)
         return self._context.add(shares, plane_lengths(declaration, self._moduli))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The seeds of a survivor that left; see `roundmasks.rebuild_seeds`."""
-        return rebuild_seeds(pieces, declaration)
+        """The seed of a site that left; see `roundmasks.rebuild_seed`."""
+        return rebuild_seed(pieces, declaration)
 
     def open(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
@@ -224,12 +224,12 @@ class BfvCoordinator:
         """The aggregate from what a site opened and stripped, of shape (declaration.length,).
 
         Raises:
-            ShareError: The words have another length than declared, or seeds are of none or of a
-                site that was not asked.
-            AggregateRangeError: The words are not those of the survivors' sum.
+            ShareError: The words have another length than declared, or seeds are not those of the
+                sites asked.
+            AggregateRangeError: The words are not those of a sum.
 
         Leaks:
             Nothing beyond the words.
         """
-        check_positions(seeds, declaration)
+        require_all(seeds, declaration)
         return decode(combined, declaration, self._moduli)

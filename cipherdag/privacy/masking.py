@@ -2,15 +2,15 @@
 
 Every pair of sites shares a stream of uniform words for each question; the site that comes first
 in the cohort adds it to its answer, the other subtracts it, and every site adds a stream of its
-own (Bonawitz et al., CCS 2017, section 4). In a sum the pairwise masks of its sites cancel; what
-is left is stripped with the seeds that these sites release once they agreed whom the sum covers.
-A site may leave at any step; see `roundmasks`.
+own (Bonawitz et al., CCS 2017, section 4). In the sum over all sites asked the pairwise masks
+cancel; what is left is stripped with the seeds that the sites release once each knows that all
+others were asked the same. A site may leave after its share came; see `roundmasks`.
 
 Leaks:
-    The coordinator learns the sum over the survivors. It and any sites colluding with it learn the
-    sum of the other survivors' answers, which the aggregate and the colluders' own answers imply
-    anyway; that needs fewer colluders than ``Declaration.threshold`` and honest agreement on one
-    set of survivors, which the protocol checks.
+    The coordinator learns the sum over the sites asked. It and any sites colluding with it learn
+    the sum of the other sites' answers, which the aggregate and the colluders' own answers imply
+    anyway; that needs fewer colluders than ``Declaration.threshold`` and sites that answer for one
+    cohort only, which the protocol checks.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from cipherdag.privacy.fixedpoint import (
 from cipherdag.privacy.residues import WORD_MODULI, add
 from cipherdag.privacy.roundmasks import (
     RoundMasks,
-    check_positions,
-    rebuild_seeds,
+    rebuild_seed,
+    require_all,
     strip_masks,
 )
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector, WordVector
     from cipherdag.privacy.pairkeys import PairKey
@@ -94,12 +94,12 @@ class MaskingSite(Secret):
         """Sealed pieces of this round's self mask; see `RoundMasks.escrow`."""
         return self._masks.escrow(declaration)
 
-    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
-        """The seeds that the sum over the survivors needs; see `RoundMasks.unmask`."""
-        return self._masks.unmask(survivors, declaration)
+    def unmask(self, declaration: Declaration) -> bytes:
+        """The seed that the sum needs of this site; see `RoundMasks.unmask`."""
+        return self._masks.unmask(declaration)
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
-        """A piece of the self mask of a survivor that left; see `RoundMasks.recover`."""
+        """A piece of the self mask of a site that left; see `RoundMasks.recover`."""
         return self._masks.recover(vanished, piece, declaration)
 
     def open(
@@ -117,7 +117,7 @@ class MaskingCoordinator:
 
     @property
     def opened_by_site(self) -> bool:
-        """False: the survivors' seeds are all that is needed."""
+        """False: the sites' seeds are all that is needed."""
         return False
 
     def check(self, share: bytes, declaration: Declaration) -> None:
@@ -125,20 +125,20 @@ class MaskingCoordinator:
         read_share(share, declaration)
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The masked sum of the survivors' shares, given by position.
+        """The masked sum of the shares of all sites asked, given by position.
 
         Raises:
-            ShareError: There is no share, or one is of a site that was not asked, of another
-                length than declared, or not reduced.
+            ShareError: A share is missing, of a site that was not asked, of another length than
+                declared, or not reduced.
 
         Leaks:
-            Nothing without the survivors' seeds.
+            Nothing without all seeds.
         """
         return words_to_bytes(add_shares(shares, declaration))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The seeds of a survivor that left; see `roundmasks.rebuild_seeds`."""
-        return rebuild_seeds(pieces, declaration)
+        """The seed of a site that left; see `roundmasks.rebuild_seed`."""
+        return rebuild_seed(pieces, declaration)
 
     def open(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
@@ -146,17 +146,17 @@ class MaskingCoordinator:
         """The aggregate, of shape (declaration.length,).
 
         Args:
-            combined: What `combine` yielded for the survivors' shares.
-            seeds: What each survivor's `MaskingSite.unmask` returned, by position.
+            combined: What `combine` yielded.
+            seeds: What each site's `MaskingSite.unmask` returned, by position.
             declaration: What the shares were for.
 
         Raises:
-            ShareError: The sum has another length than declared, or seeds are malformed or for
-                other survivors.
-            AggregateRangeError: A share or a seed was altered, missing or for another question.
+            ShareError: The sum has another length than declared, or a seed is malformed, missing
+                or of a site that was not asked.
+            AggregateRangeError: A share or a seed was altered or is for another question.
 
         Leaks:
-            The sum over the survivors, to the coordinator.
+            The sum over the sites asked, to the coordinator.
         """
         words = words_from_bytes(combined, word_count(declaration, WORD_MODULI)).copy()
         lengths = plane_lengths(declaration, WORD_MODULI)
@@ -179,7 +179,7 @@ def add_shares(shares: Mapping[int, bytes], declaration: Declaration) -> WordVec
     lengths = plane_lengths(declaration, WORD_MODULI)
     total = np.zeros(sum(lengths), dtype=np.uint64)
     parts = np.split(total, np.cumsum(lengths)[:-1])
-    for position in check_positions(shares, declaration):
+    for position in require_all(shares, declaration):
         try:
             planes = read_share(shares[position], declaration)
         except ShareError as error:

@@ -4,19 +4,20 @@ Site i of the sites asked masks its words with
 
     PRG(b_i) + sum_{j > i} PRG(s_ij) - sum_{j < i} PRG(s_ij)
 
-where b_i is fresh and s_ij follows from the key of the pair and the question's digest. Among the
-survivors of a round the pairwise streams cancel. What is left are the survivors' b_i and their
-s_id with every dropped site d: of a survivor the b is released, of a dropped site the s, and never
-both of one site, since then its answer would lie open (Bonawitz et al., CCS 2017, section 4).
+where b_i is fresh and s_ij follows from the key of the pair and the question's digest. In a sum
+over all sites asked the pairwise streams cancel, and each site releases its b_i for it. In any
+other sum an s_ij is left, which no site ever releases: a round without the share of a site asked
+opens nothing. (Bonawitz et al., CCS 2017, section 4, release the s_ij of sites that dropped out
+and then have to keep both seeds of one site apart.)
 
-That is kept by answering for one set of survivors a round. Every site must also know that the
-others were told the same set: whoever calls `RoundMasks.unmask` has the survivors' word.
+Every site must also know that the others were asked the same: whoever calls `RoundMasks.unmask`
+has their word.
 
 A site's b_i also goes, in pieces sealed for each of the others, to the coordinator, so that
 ``threshold`` of them can recover it if the site leaves before it could release it.
 
 Leaks:
-    The seeds of a round open the sum over its survivors and nothing else: a pair key, and the
+    The seeds of a round open the sum over all sites asked and nothing else: a pair key, and the
     seeds of other rounds, do not follow from them.
 """
 
@@ -38,13 +39,11 @@ if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, WordVector
     from cipherdag.privacy.residues import Moduli
 
-_POSITION_BYTES = 4
-_ENTRY_BYTES = _POSITION_BYTES + SECRET_BYTES
 _PURPOSE = b"self mask"
 
 
 class RoundMasks(Secret):
-    """A site's masks: drawn once for a digest, released for one set of survivors.
+    """A site's masks, drawn once for a digest.
 
     Args:
         index: Position of this site in the cohort.
@@ -59,9 +58,9 @@ class RoundMasks(Secret):
         "_escrow",
         "_index",
         "_pair_keys",
+        "_released",
         "_self_seed",
         "_shared",
-        "_survivors",
     )
 
     def __init__(self, index: int, pair_keys: Mapping[int, PairKey]) -> None:
@@ -73,7 +72,7 @@ class RoundMasks(Secret):
         self._declaration: Declaration | None = None
         self._self_seed = b""
         self._escrow: tuple[bytes, ...] = ()
-        self._survivors: tuple[int, ...] = ()
+        self._released = False
 
     @property
     def secret_size(self) -> int:
@@ -119,7 +118,7 @@ class RoundMasks(Secret):
         self._shared.add(declaration.digest)
         self._declaration = declaration
         self._self_seed = os.urandom(SECRET_BYTES)
-        self._escrow, self._survivors = (), ()
+        self._escrow, self._released = (), False
         peers = [peer for peer in declaration.sites if peer != self._index]
         seeds = {peer: self._pair_seed(peer, declaration) for peer in peers}
         apply_masks(
@@ -153,43 +152,27 @@ class RoundMasks(Secret):
             )
         return self._escrow
 
-    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
-        """This site's seeds that the sum over the survivors needs.
-
-        Asked again for the same survivors it returns the same bytes.
+    def unmask(self, declaration: Declaration) -> bytes:
+        """The seed of this site's self mask, b_i: 32 bytes, the same whenever it is asked.
 
         Args:
-            survivors: Positions that the sum covers, ascending; all of them agreed to it.
             declaration: What this site shared last.
 
-        Returns:
-            b_i, then for every dropped site its position and s_id, ascending.
-
         Raises:
-            OpeningRefusedError: The question is not the last one, the survivors are not a part of
-                the sites asked that includes this site and another, or others were agreed before.
+            OpeningRefusedError: The question is not the last one.
 
         Leaks:
-            With all other survivors' seeds, the sum over the survivors.
+            With the seeds of all other sites asked, the sum.
         """
         self._require_current(declaration)
-        chosen = tuple(survivors)
-        if not _ascending(chosen) or not {self._index} < set(chosen) <= set(declaration.sites):
-            raise OpeningRefusedError(
-                "the survivors are not a part of the sites asked that has this site and another"
-            )
-        if self._survivors and self._survivors != chosen:
-            raise OpeningRefusedError("seeds were released for other survivors before")
-        self._survivors = chosen
-        dropped = [site for site in declaration.sites if site not in chosen]
-        pairs = [_position(site) + self._pair_seed(site, declaration) for site in dropped]
-        return self._self_seed + b"".join(pairs)
+        self._released = True
+        return self._self_seed
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
-        """This site's piece of the self mask of a survivor that left before it released it.
+        """This site's piece of the self mask of a site that left before it released it.
 
         Args:
-            vanished: Position of that survivor.
+            vanished: Position of that site.
             piece: What it had sealed for this site.
             declaration: What this site shared last.
 
@@ -197,31 +180,27 @@ class RoundMasks(Secret):
             A share of `secretsharing`, 66 bytes.
 
         Raises:
-            OpeningRefusedError: This site released no seeds for this question yet, or the site is
-                not another one among its survivors.
+            OpeningRefusedError: This site released no seed for this question yet, or the site is
+                not another one that was asked.
             KeyAgreementError: The piece was altered, or sealed for another site or question.
             ShareError: The site had sealed something else.
 
         Leaks:
             With ``declaration.threshold - 1`` others' pieces, the b that the sum needs anyway.
         """
-        if vanished == self._index or vanished not in self.agreed(declaration):
-            raise OpeningRefusedError("only the mask of another survivor is ever recovered")
+        self.require_released(declaration)
+        if vanished == self._index or vanished not in declaration.sites:
+            raise OpeningRefusedError("only the mask of another site that was asked is recovered")
         bound_to = declaration.digest + _position(vanished) + _position(self._index)
         share = unseal(self._pair_keys[vanished], _PURPOSE, piece, bound_to)
         check_share(share)
         return share
 
-    def agreed(self, declaration: Declaration) -> tuple[int, ...]:
-        """The survivors that this site released its seeds for.
-
-        Raises:
-            OpeningRefusedError: There are none yet, or the question is not the last one.
-        """
+    def require_released(self, declaration: Declaration) -> None:
+        """Raise OpeningRefusedError unless this site released its seed for this question."""
         self._require_current(declaration)
-        if not self._survivors:
-            raise OpeningRefusedError("this site released no seeds for this question yet")
-        return self._survivors
+        if not self._released:
+            raise OpeningRefusedError("this site released no seed for this question yet")
 
     def _require_current(self, declaration: Declaration) -> None:
         if self._declaration is None or declaration != self._declaration:
@@ -239,76 +218,54 @@ def strip_masks(
     seeds: Mapping[int, bytes],
     declaration: Declaration,
 ) -> None:
-    """Take from a sum over survivors, in place, the masks that do not cancel in it.
+    """Take from a sum over the sites asked, in place, the masks that do not cancel in it.
 
     Args:
-        words: The sum of the survivors' masked words, reduced, plane after plane.
+        words: The sum of the masked words, reduced, plane after plane.
         lengths: Number of words of each plane.
         moduli: Modulus of each plane.
-        seeds: What each survivor's `RoundMasks.unmask` returned, by position.
+        seeds: What each site's `RoundMasks.unmask` returned, by position.
         declaration: What was shared.
 
     Raises:
-        ShareError: The survivors are none or were not asked, or a survivor's seeds are malformed
-            or for other survivors.
+        ShareError: The seeds are not those of the sites asked, or one is malformed.
 
     Leaks:
-        The sum over the survivors, to whoever has all their seeds.
+        The sum, to whoever has all seeds.
     """
-    survivors = check_positions(seeds, declaration)
-    dropped = [site for site in declaration.sites if site not in seeds]
-    added, subtracted = [], []
-    for survivor in survivors:
-        own, pairs = _read_seeds(seeds[survivor], survivor, dropped)
-        subtracted.append(own)
-        subtracted += [seed for site, seed in pairs.items() if site > survivor]
-        added += [seed for site, seed in pairs.items() if site < survivor]
-    apply_masks(words, lengths, moduli, added=added, subtracted=subtracted)
+    asked = require_all(seeds, declaration)
+    for site in asked:
+        if len(seeds[site]) != SECRET_BYTES:
+            raise ShareError(f"the seed of site {site} is cut short or too long")
+    apply_masks(words, lengths, moduli, added=(), subtracted=[seeds[site] for site in asked])
 
 
-def rebuild_seeds(pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
-    """The seeds of a survivor that left, from the pieces that others recovered, by position.
-
-    They are complete if every site asked is a survivor; the pair seeds with a dropped site are
-    lost, and `strip_masks` refuses the seeds without them.
+def rebuild_seed(pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
+    """The seed of a site that left, from the pieces that others recovered, by position.
 
     Raises:
-        ShareError: There are fewer pieces than the threshold, or one is malformed or altered.
+        ShareError: There are fewer pieces than the threshold, one is malformed or altered, or one
+            is of a site that was not asked.
 
     Leaks:
-        The b of that site, which the sum over the survivors needs.
+        The b of that site, which the sum needs.
     """
-    check_positions(pieces, declaration)
+    if not set(pieces) <= set(declaration.sites):
+        raise ShareError("a piece came of a site that was not asked")
     return combine(
         {position + 1: piece for position, piece in pieces.items()}, declaration.threshold
     )
 
 
-def check_positions(given: Mapping[int, bytes], declaration: Declaration) -> tuple[int, ...]:
-    """The positions of what was given, ascending; ShareError if none, or one was not asked."""
-    positions = tuple(sorted(given))
-    if not positions or not set(positions) <= set(declaration.sites):
-        raise ShareError("nothing came, or something of a site that was not asked")
-    return positions
-
-
-def _read_seeds(
-    content: bytes, survivor: int, dropped: Sequence[int]
-) -> tuple[bytes, dict[int, bytes]]:
-    """The b of a survivor, and its s by dropped site; raises ShareError."""
-    if len(content) != SECRET_BYTES + _ENTRY_BYTES * len(dropped):
-        raise ShareError(f"the seeds of site {survivor} are cut short, too long or incomplete")
-    pairs = {}
-    for count, site in enumerate(dropped):
-        start = SECRET_BYTES + _ENTRY_BYTES * count
-        if content[start : start + _POSITION_BYTES] != _position(site):
-            raise ShareError(f"the seeds of site {survivor} are for other survivors")
-        pairs[site] = content[start + _POSITION_BYTES : start + _ENTRY_BYTES]
-    return content[:SECRET_BYTES], pairs
+def require_all(given: Mapping[int, bytes], declaration: Declaration) -> tuple[int, ...]:
+    """The sites asked; ShareError unless something was given of each, and of no other."""
+    if set(given) != set(declaration.sites):
+        raise ShareError("something is missing of a site asked, or came of one that was not")
+    return declaration.sites
 
 
 def _position(site: int) -> bytes:
-    return site.to_bytes(_POSITION_BYTES, "big")
+    return site.to_bytes(4, "big")
 
 
 def _ascending(positions: Sequence[int]) -> bool:

@@ -13,10 +13,10 @@ from cipherdag.errors import OpeningRefusedError, ShareError
 from cipherdag.privacy.fixedpoint import decode, encode, words_to_bytes
 from cipherdag.privacy.masking import add_shares, read_share
 from cipherdag.privacy.residues import WORD_MODULI
-from cipherdag.privacy.roundmasks import check_positions
+from cipherdag.privacy.roundmasks import require_all
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector
 
@@ -47,9 +47,9 @@ class UnprotectedSite:
         del declaration
         return ()
 
-    def unmask(self, survivors: Sequence[int], declaration: Declaration) -> bytes:
+    def unmask(self, declaration: Declaration) -> bytes:
         """No seed: there is no mask."""
-        del survivors, declaration
+        del declaration
         return b""
 
     def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
@@ -80,7 +80,7 @@ class UnprotectedCoordinator:
         read_share(share, declaration)
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
-        """The sum of the survivors' answers; raises ShareError as masking does."""
+        """The sum of the answers of all sites asked; raises ShareError as masking does."""
         return words_to_bytes(add_shares(shares, declaration))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
@@ -92,7 +92,7 @@ class UnprotectedCoordinator:
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
     ) -> Aggregate:
         """The aggregate, of shape (declaration.length,); errors as under masking."""
-        check_positions(seeds, declaration)
+        require_all(seeds, declaration)
         if any(seeds.values()):
             raise ShareError("seeds came, but nothing is masked")
         return decode(combined, declaration, WORD_MODULI)

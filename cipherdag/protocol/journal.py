@@ -40,13 +40,6 @@ class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opene
     labels: tuple[int, ...] = ()
 
 
-class Agreeing(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="agreeing"):
-    """The sites are about to be asked to agree to these survivors."""
-
-    number: int
-    survivors: tuple[int, ...]
-
-
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
     """A round ended without a sum; these sites go on, and those left since the last entry."""
 
@@ -64,7 +57,7 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
     report: RoundReport
 
 
-Entry = Started | Opened | Agreeing | GivenUp | Summed
+Entry = Started | Opened | GivenUp | Summed
 
 
 class Journal:
@@ -134,20 +127,9 @@ class Replay:
 
     def next_ended(self) -> GivenUp | Summed | None:
         """The next round that ended, or None where the journal does."""
-        while self._left:
-            entry = self._left[0]
-            if isinstance(entry, Agreeing) and not any(
-                isinstance(later, GivenUp | Summed) for later in self._left
-            ):
-                return None
-            del self._left[0]
-            if isinstance(entry, GivenUp | Summed):
-                return entry
-        return None
-
-    def agreed(self, number: int) -> tuple[int, ...]:
-        """Whom an unfinished round was agreed for, which cannot change; empty if there is none."""
-        for entry in self._left:
-            if isinstance(entry, Agreeing) and entry.number == number:
-                return entry.survivors
-        return ()
+        if not self._left:
+            return None
+        entry = self._left.pop(0)
+        if not isinstance(entry, GivenUp | Summed):
+            raise OutputError("the journal's entries are out of order")
+        return entry

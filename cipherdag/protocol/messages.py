@@ -27,13 +27,12 @@ MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
 OPERATIONS: Final = frozenset(
-    {"invite", "offers", "sealed", "ask", "agree", "unmask", "recover", "open", "finish"}
+    {"invite", "offers", "sealed", "ask", "unmask", "recover", "open", "finish"}
 )
 
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
-    "agree", "agreed", "unmask", "unmasked", "recover", "recovered",
-    "open", "opened", "finish", "closed", "refusal",
+    "unmask", "unmasked", "recover", "recovered", "open", "opened", "finish", "closed", "refusal",
 ]  # fmt: skip
 Protection = Literal["masking", "bfv", "none"]
 
@@ -150,47 +149,38 @@ class Ask(Body, frozen=True):
 
 
 class Share(Body, frozen=True):
-    """A protected answer, and a sealed piece of its self mask for every other participant."""
+    """A protected answer, and what the site says to every other participant in order.
+
+    Attributes:
+        digest: Of the question, as this site was asked it.
+        share: The protected answer.
+        escrow: A sealed piece of its self mask for each; none where nothing is masked.
+        tags: Its word on the digest for each. A coordinator that asked the sites different
+            questions cannot collect tags on one digest.
+    """
 
     digest: bytes
     share: bytes
     escrow: tuple[bytes, ...]
-
-
-class Agree(Body, frozen=True):
-    """Proposes whom the sum of this round covers: ascending positions."""
-
-    digest: bytes
-    survivors: tuple[int, ...]
-
-
-class Agreed(Body, frozen=True):
-    """A site's tags on session, round, question and survivors, for every other survivor in order.
-
-    They are also its receipts: a coordinator that asked the sites different questions cannot
-    collect tags on one digest.
-    """
-
     tags: tuple[bytes, ...]
 
 
 class Unmask(Body, frozen=True):
-    """Asks for the seeds that the sum needs, with the tags of all other survivors in order."""
+    """Asks for the seed that the sum needs, with the tags of all other participants in order."""
 
     digest: bytes
-    survivors: tuple[int, ...]
     tags: tuple[bytes, ...]
 
 
 class Unmasked(Body, frozen=True):
-    """The seeds of a site's self mask and of its masks with sites that the sum leaves out."""
+    """The seed of a site's self mask."""
 
     digest: bytes
-    seeds: bytes
+    seed: bytes
 
 
 class Recover(Body, frozen=True):
-    """Asks for this site's piece of the self mask of a survivor that left; the piece is sealed."""
+    """Asks for this site's piece of the self mask of a site that left; the piece is sealed."""
 
     digest: bytes
     vanished: int
@@ -198,14 +188,14 @@ class Recover(Body, frozen=True):
 
 
 class Recovered(Body, frozen=True):
-    """A site's piece of the self mask of a survivor that left."""
+    """A site's piece of the self mask of a site that left."""
 
     digest: bytes
     piece: bytes
 
 
 class Open(Body, frozen=True):
-    """Asks a site to open the combined ciphertext of the round, with all survivors' seeds."""
+    """Asks a site to open the combined ciphertext of the round, with all participants' seeds."""
 
     digest: bytes
     combined: bytes
@@ -357,25 +347,17 @@ def content_digest(question: Question) -> bytes:
 def fewest_survivors(n_sites: int, colluders: int) -> int:
     """Fewest sites that a sum may cover: max(c + 2, floor((N + c) / 2) + 1), at most N.
 
-    Any two such sets share more than ``colluders`` sites, hence an honest one, and that one agrees
-    to a single set per question: no two sets of survivors can be played off against each other.
+    Any two such sets share more than ``colluders`` sites, hence an honest one, and that one helps
+    to open a question for a single set: no two of them can be played off against each other.
     """
     return min(n_sites, max(colluders + 2, (n_sites + colluders) // 2 + 1))
-
-
-def agreement_parts(
-    session: bytes, number: int, digest_: bytes, survivors: tuple[int, ...]
-) -> tuple[bytes, ...]:
-    """What a site tags when it agrees whom a sum covers."""
-    positions = b"".join(position.to_bytes(4, "big") for position in survivors)
-    return session, number.to_bytes(8, "big"), digest_, positions
 
 
 def declaration(ask: Ask, digest_: bytes, n_sites: int, colluders: int) -> Declaration:
     """What a round's shares are for, as the privacy layer wants it.
 
-    As many sites recover a mask as a sum covers at least: the honest ones among them released their
-    seeds and never answer the question again, so too few are left to open another sum of it.
+    As many sites recover a mask as a sum covers at least: the honest ones among them released
+    their seed and never answer the question again, so too few are left to open another sum of it.
     """
     asked = len(ask.participants)
     return Declaration(

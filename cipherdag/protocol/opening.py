@@ -1,7 +1,7 @@
-"""From agreed survivors to the sum: seeds released or recovered, and the sum opened.
+"""From all shares to the sum: seeds released or recovered, and the sum opened.
 
 Leaks:
-    The sum over the survivors, to the coordinator; under BFV also to the site that opens it.
+    The sum over the sites asked, to the coordinator; under BFV also to the site that opens it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import InconsistentQuestionError, SiteUnreachableError
+from cipherdag.errors import SiteUnreachableError
 from cipherdag.protocol.messages import (
-    Agreed,
     Open,
     Opened,
     Recover,
@@ -51,63 +50,44 @@ class Opening:
     leave: Callable[[int, str, str], None]
     present: tuple[int, ...] = field(default=())
 
-    def seeds(
-        self,
-        survivors: tuple[int, ...],
-        agreed: Mapping[int, Agreed],
-        shares: Mapping[int, Share],
-    ) -> dict[int, bytes]:
-        """The survivors' seeds, recovered by the others for a site that left after agreeing.
+    def seeds(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
+        """The seeds of all sites asked, recovered by the others for a site that left since.
 
         Raises:
-            InconsistentQuestionError: A site did not agree with every other one.
-            SiteUnreachableError: The seeds of a site that left cannot be recovered.
+            SiteUnreachableError: The seed of a site that left cannot be recovered.
         """
         requests = {
-            position: Unmask(digest=self.declared.digest, survivors=survivors, tags=tuple(tags))
-            for position, tags in self._tags_by_receiver(survivors, agreed).items()
+            position: Unmask(digest=self.declared.digest, tags=self._tags_for(position, shares))
+            for position in self.declared.sites
         }
         replies = self.courier.exchange("unmask", requests, "unmasked", Unmasked)
-        seeds = {position: reply.seeds for position, reply in replies.bodies.items()}
+        seeds = {position: reply.seed for position, reply in replies.bodies.items()}
         self.present = tuple(sorted(seeds))
         for vanished, reason in replies.failures.items():
             self.leave(vanished, "unmask", reason)
-            if len(survivors) < len(self.declared.sites):
-                raise SiteUnreachableError(
-                    "it left after another site had left in the same round, so its masks are lost",
-                    site=self.names[vanished],
-                )
             seeds[vanished] = self._recovered(vanished, shares[vanished])
         return seeds
 
     def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> FloatVector:
-        """The sum over the sites whose seeds are given.
+        """The sum over the sites asked.
 
         Raises:
             SiteUnreachableError: No site is left to open it.
             AggregateRangeError: It lies outside what the sites can produce.
             ShareError: Shares and seeds do not fit together.
         """
-        survivors = {position: shares[position].share for position in sorted(seeds)}
-        combined = self.protection.combine(survivors, self.declared)
+        masked = {position: shares[position].share for position in self.declared.sites}
+        combined = self.protection.combine(masked, self.declared)
         if self.protection.opened_by_site:
             combined = self._opened(combined, seeds)
         return self.protection.open(combined, seeds, self.declared).values
 
-    def _tags_by_receiver(
-        self, survivors: tuple[int, ...], agreed: Mapping[int, Agreed]
-    ) -> dict[int, list[bytes]]:
-        """The tags that each survivor needs, in the order of their senders."""
-        found: dict[int, list[bytes]] = {receiver: [] for receiver in survivors}
-        for sender in survivors:
-            others = [receiver for receiver in survivors if receiver != sender]
-            if len(agreed[sender].tags) != len(others):
-                raise InconsistentQuestionError(
-                    "it did not agree with every other site", site=self.names[sender]
-                )
-            for receiver, tag in zip(others, agreed[sender].tags, strict=True):
-                found[receiver].append(tag)
-        return found
+    def _tags_for(self, receiver: int, shares: Mapping[int, Share]) -> tuple[bytes, ...]:
+        """What the others said to one site, in their order."""
+        senders = [position for position in self.declared.sites if position != receiver]
+        # among the others of a sender before it, the receiver stands one place earlier
+        place = self.declared.sites.index(receiver)
+        return tuple(shares[sender].tags[place - (sender < receiver)] for sender in senders)
 
     def _recovered(self, vanished: int, share: Share) -> bytes:
         if not share.escrow:

@@ -30,8 +30,6 @@ from cipherdag.protocol import journal as log
 from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
     SESSION_BYTES,
-    Agree,
-    Agreed,
     Ask,
     Body,
     Closed,
@@ -202,7 +200,8 @@ class Session:
     def ask(self, question: Question) -> FloatVector:
         """One round: the sum of the sites' answers, shape (sum of the encodings' lengths,).
 
-        A site that does not answer is left out where enough others are there, from this round on.
+        Where a site does not answer and enough others are there, they are asked once more without
+        it; from then on it is left out.
 
         Raises:
             SiteUnreachableError: Too few sites are left for a sum.
@@ -279,7 +278,7 @@ class Session:
         return {self._name(position): closed for position, closed in replies.bodies.items()}
 
     def _attempt(self, question: Question) -> FloatVector | None:
-        """One try at a round; None where it was given up before anything was opened."""
+        """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
         ask = Ask(number=self._number, participants=self._present, question=question)
         bound_to = question_digest(
@@ -287,19 +286,8 @@ class Session:
         )
         declared = declaration(ask, bound_to, len(self._invite.cohort), self._invite.colluders)
         shares = self._shares(ask, declared)
-        agreed_before = self._replay.agreed(self._number)
-        survivors = agreed_before or tuple(sorted(shares))
-        for position in set(shares) - set(survivors):
-            self._leave(position, "share", "its share came too late", in_sum=False)
-        self._require(survivors, "share")
-        self._write(log.Agreeing(number=self._number, survivors=survivors))
-        proposal = Agree(digest=bound_to, survivors=survivors)
-        agreed = self._courier.exchange(
-            "agree", dict.fromkeys(survivors, proposal), "agreed", Agreed
-        )
-        lost = {p: "its share is lost" for p in survivors if p not in shares} | agreed.failures
-        if lost:
-            self._give_up(lost, survivors)
+        if len(shares) < len(self._present):
+            self._give_up(tuple(sorted(shares)))
             return None
         opening = Opening(
             self._courier,
@@ -309,11 +297,11 @@ class Session:
             self._number,
             lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
         )
-        seeds = opening.seeds(survivors, agreed.bodies, shares)
+        seeds = opening.seeds(shares)
         self._require(opening.present, "unmask")
         total = opening.sum(shares, seeds)
         self._present = opening.present
-        self._summed = len(survivors)
+        self._summed = len(shares)
         return total
 
     def _shares(self, ask: Ask, declared: Declaration) -> dict[int, Share]:
@@ -336,16 +324,14 @@ class Session:
         return replies.bodies
 
     def _check(self, share: Share, declared: Declaration) -> None:
-        if len(share.escrow) not in (0, len(declared.sites) - 1):
-            raise ShareError("its sealed pieces are not one for every other site")
+        others = len(declared.sites) - 1
+        if len(share.escrow) not in (0, others) or len(share.tags) != others:
+            raise ShareError("its sealed pieces and its word are not one for every other site")
         self._protection.check(share.share, declared)
 
-    def _give_up(self, failures: dict[int, str], survivors: tuple[int, ...]) -> None:
-        """Nothing of this round was opened, so the question may be asked again, of fewer sites."""
-        for position, reason in failures.items():
-            self._leave(position, "agree", reason, in_sum=False)
-        present = tuple(p for p in survivors if p not in failures)
-        self._require(present, "agree")
+    def _give_up(self, present: tuple[int, ...]) -> None:
+        """Nothing of this round was opened, so the question is asked again, of those present."""
+        self._require(present, "share")
         self._present = present
         left = tuple(left for left in self._dropouts if left.round == self._number)
         self._write(log.GivenUp(number=self._number, present=present, left=left))
@@ -366,14 +352,14 @@ class Session:
             )
         )
 
-    def _require(self, survivors: tuple[int, ...], step: str) -> None:
+    def _require(self, present: tuple[int, ...], step: str) -> None:
         fewest = self._invite.min_survivors
-        if len(survivors) >= fewest:
+        if len(present) >= fewest:
             return
         gone = [d for d in self._dropouts if d.round == self._number] or self._dropouts
         names = ", ".join(f"'{left.site}' ({left.reason})" for left in gone)
         raise SiteUnreachableError(
-            f"round {self._number}, {step}: no answer from {names}; {len(survivors)} of "
+            f"round {self._number}, {step}: no answer from {names}; {len(present)} of "
             f"{len(self._invite.cohort)} sites remain, {fewest} are needed",
             site=gone[0].site if gone else None,
         )

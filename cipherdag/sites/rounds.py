@@ -1,19 +1,17 @@
 """The rounds of one session at a site: one table of what may follow what, and its conditions.
 
     expected    message    condition                                               then
-    ask         ask        next number; asked sites are the last survivors or      agree
-                           fewer; this question was never opened before
-    agree       agree      this digest; survivors are enough and include this      unmask
-                           site; no other survivors were agreed for this digest;
-                           no other run opened this question over nearly
-                           these sites
-    unmask      unmask     the tags of all other survivors on one question and     opened
-                           one set of survivors
-    opened      recover    the vanished site is a survivor and not this one        opened
+    ask         ask        next number; the sites asked are enough, include this   unmask
+                           one and are those of the last sum or fewer; this
+                           question was never opened before, and by no other
+                           run over nearly these sites
+    unmask      unmask     the tags of all other sites asked on this digest        opened
+    opened      recover    the vanished site was asked and is not this one         opened
     opened      open       once per round and ciphertext                           opened
-    opened      ask        as above                                                agree
+    opened      ask        as above                                                unmask
 
-An ask may also follow an unfinished round (it is given up, and nothing of it was opened). A
+An ask may also follow an unfinished round: it is given up, since this site releases nothing of it
+any more. If it asks the same question again, of fewer sites, the answer is not computed anew. A
 message that repeats the last one of its kind byte for byte gets the same bytes again.
 """
 
@@ -30,8 +28,6 @@ from cipherdag.errors import (
     ReplayError,
 )
 from cipherdag.protocol.messages import (
-    Agree,
-    Agreed,
     Ask,
     Invite,
     Open,
@@ -41,14 +37,13 @@ from cipherdag.protocol.messages import (
     Share,
     Unmask,
     Unmasked,
-    agreement_parts,
     content_digest,
     declaration,
     question_digest,
 )
 
 if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import Declaration, SiteAggregation
+    from cipherdag.privacy.aggregation import Declaration, FloatVector, SiteAggregation
     from cipherdag.privacy.agreement import AgreementKeys
     from cipherdag.sites.answers import Respondent
     from cipherdag.sites.policy import Policy
@@ -63,7 +58,6 @@ class _Round:
     ask: Ask
     declared: Declaration
     content: bytes
-    survivors: tuple[int, ...] = ()
     unmasked: bool = False
 
 
@@ -99,16 +93,19 @@ class Rounds:
     _number: int = 0
     _values: int = 0
     _present: tuple[int, ...] = ()
+    _answered: tuple[bytes, FloatVector] | None = field(default=None, repr=False)
     _current: _Round | None = None
     _opened: set[bytes] = field(default_factory=set)
 
     def ask(self, ask: Ask) -> Share:
-        """Answer a question under protection.
+        """Answer a question under protection, and tell every other site asked what it was.
 
         Raises:
             ReplayError: The number is not the next one, or the question was opened before.
-            CohortError: The sites asked are not among the last survivors, or too few.
+            CohortError: The sites asked are not among those still there, are not in order, leave
+                this site out, or are too few.
             PolicyRefusedError: The site's policy forbids it.
+            DifferencingError: Another run opened this question over nearly these sites.
         """
         if ask.number != self._number + 1:
             raise ReplayError(
@@ -121,12 +118,17 @@ class Rounds:
         self.policy.check_question(
             ask.question, round_number=ask.number, values_so_far=self._values
         )
+        fewest = self.policy.min_cohort_difference
+        self.sums.check(self.session, content, self._names(ask.participants), fewest=fewest)
         bound_to = question_digest(
             invite_digest=self.invite_digest, transcript=self.transcript, ask=ask
         )
         declared = declaration(ask, bound_to, len(self.invite.cohort), self.invite.colluders)
-        share = self.aggregation.share(self.respondent.answer(ask.question), declared)
+        if self._answered is None or self._answered[0] != content:
+            self._answered = content, self.respondent.answer(ask.question)
+        share = self.aggregation.share(self._answered[1], declared)
         escrow = self.aggregation.escrow(declared)
+        tags = tuple(self.agreement.tag(peer, bound_to) for peer in self._others(declared))
         self._number = ask.number
         self._values += declared.length
         self._current = _Round(ask, declared, content)
@@ -138,60 +140,33 @@ class Rounds:
             digest=bound_to,
             sites=len(ask.participants),
         )
-        return Share(digest=bound_to, share=share, escrow=escrow)
-
-    def agree(self, proposal: Agree) -> Agreed:
-        """Tell every other survivor whom the sum covers, once per question.
-
-        Raises:
-            ReplayError: The digest is not the current one, or other survivors were agreed.
-            CohortError: The survivors leave this site out, are too few, or were not asked.
-            DifferencingError: Another run opened this question over nearly these sites.
-        """
-        current = self._round(proposal.digest)
-        self._check_sites(proposal.survivors, current.ask.participants)
-        if current.survivors and current.survivors != proposal.survivors:
-            raise ReplayError("other survivors were agreed for this question")
-        self.sums.check(
-            self.session,
-            current.content,
-            self._names(proposal.survivors),
-            fewest=self.policy.min_cohort_difference,
-        )
-        current.survivors = proposal.survivors
-        parts = self._agreement(current)
-        others = self._others(proposal.survivors)
-        return Agreed(tags=tuple(self.agreement.tag(peer, *parts) for peer in others))
+        return Share(digest=bound_to, share=share, escrow=escrow, tags=tags)
 
     def unmask(self, request: Unmask) -> Unmasked:
-        """Release the seeds that the agreed sum needs.
+        """Release the seed that the sum needs.
 
         Raises:
-            ReplayError: These are not the survivors this site agreed to.
-            InconsistentQuestionError: A survivor did not agree to this question and survivors.
+            ReplayError: It is not about the current round.
+            InconsistentQuestionError: Another site was not asked this question of these sites.
         """
         current = self._round(request.digest)
-        if not current.survivors or current.survivors != request.survivors:
-            raise ReplayError("this site did not agree to these survivors")
-        self._check_tags(current, request.tags)
-        seeds = self.aggregation.unmask(current.survivors, current.declared)
+        self._check_tags(current.declared, request.tags)
+        seed = self.aggregation.unmask(current.declared)
         if not current.unmasked:
-            self.sums.write(self.session, current.content, self._names(current.survivors))
+            self.sums.write(self.session, current.content, self._names(current.declared.sites))
         current.unmasked = True
         self._opened.add(current.content)
-        self._present = current.survivors
-        self._record_opening(current, "mask-seeds", seeds)
-        return Unmasked(digest=request.digest, seeds=seeds)
+        self._present = current.declared.sites
+        self._record_opening(current, "mask-seeds", seed)
+        return Unmasked(digest=request.digest, seed=seed)
 
     def recover(self, request: Recover) -> Recovered:
-        """Release this site's piece of the self mask of a survivor that left.
+        """Release this site's piece of the self mask of a site that left.
 
         Raises:
-            OpeningRefusedError: The site is not a survivor that the agreed sum covers.
+            OpeningRefusedError: The site was not asked, or nothing was opened yet.
         """
         current = self._unmasked_round(request.digest)
-        if request.vanished not in current.survivors or request.vanished == self.index:
-            raise OpeningRefusedError("only the mask of another survivor is ever recovered")
         piece = self.aggregation.recover(request.vanished, request.piece, current.declared)
         self._record_opening(current, "mask-piece", piece)
         return Recovered(digest=request.digest, piece=piece)
@@ -200,12 +175,12 @@ class Rounds:
         """Open the sum under homomorphic encryption.
 
         Raises:
-            OpeningRefusedError: Nothing was agreed, or it is not the sum over the survivors.
+            OpeningRefusedError: It is not the sum over the sites asked, or another was opened.
         """
         current = self._unmasked_round(request.digest)
-        if len(request.seeds) != len(current.survivors):
-            raise OpeningRefusedError("the seeds of a survivor are missing")
-        seeds = dict(zip(current.survivors, request.seeds, strict=True))
+        if len(request.seeds) != len(current.declared.sites):
+            raise OpeningRefusedError("the seed of a site is missing")
+        seeds = dict(zip(current.declared.sites, request.seeds, strict=True))
         words = self.aggregation.open(request.combined, seeds, current.declared)
         self._record_opening(current, "opened-sum", words)
         return Opened(digest=request.digest, words=words)
@@ -237,24 +212,18 @@ class Rounds:
     def _unmasked_round(self, digest: bytes) -> _Round:
         current = self._round(digest)
         if not current.unmasked:
-            raise OpeningRefusedError("nothing is opened before all survivors have agreed")
+            raise OpeningRefusedError("nothing is opened before this site released its seed")
         return current
 
-    def _agreement(self, current: _Round) -> tuple[bytes, ...]:
-        return agreement_parts(
-            self.session, current.ask.number, current.declared.digest, current.survivors
-        )
+    def _others(self, declared: Declaration) -> list[int]:
+        return [position for position in declared.sites if position != self.index]
 
-    def _others(self, survivors: tuple[int, ...]) -> list[int]:
-        return [position for position in survivors if position != self.index]
-
-    def _check_tags(self, current: _Round, tags: tuple[bytes, ...]) -> None:
-        others = self._others(current.survivors)
+    def _check_tags(self, declared: Declaration, tags: tuple[bytes, ...]) -> None:
+        others = self._others(declared)
         if len(tags) != len(others):
-            raise InconsistentQuestionError("the tag of a survivor is missing")
-        parts = self._agreement(current)
+            raise InconsistentQuestionError("the word of a site is missing")
         for position, tag in zip(others, tags, strict=True):
-            if not self.agreement.holds(position, tag, *parts):
+            if not self.agreement.holds(position, tag, declared.digest):
                 name = self.invite.cohort[position].name
                 raise InconsistentQuestionError(
                     f"'{name}' did not agree to the question that this site was asked"
@@ -267,5 +236,5 @@ class Rounds:
             values=current.declared.length if kind == "opened-sum" else 0,
             content=content,
             digest=current.declared.digest,
-            sites=len(current.survivors),
+            sites=len(current.declared.sites),
         )

@@ -22,7 +22,6 @@ from cipherdag.errors import CipherdagError, PrivacyError, ReplayError, SessionL
 from cipherdag.protocol.messages import (
     COORDINATOR,
     SESSION_BYTES,
-    Agree,
     Ask,
     Body,
     Closed,
@@ -175,7 +174,6 @@ class SiteRuntime:
             "offers": self._offers,
             "sealed": self._sealed,
             "ask": lambda m: ("share", self._rounds().ask(self._read(m, "ask", Ask))),
-            "agree": lambda m: ("agreed", self._rounds().agree(self._read(m, "agree", Agree))),
             "unmask": lambda m: (
                 "unmasked",
                 self._rounds().unmask(self._read(m, "unmask", Unmask)),
