@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cipherdag.algorithms.table_shapes import buckets
 from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.cache import EvidenceCache, canonical
-from cipherdag.sites.compute.counts import buckets
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.discrete import DiscreteTest
 

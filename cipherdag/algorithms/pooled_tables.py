@@ -14,6 +14,7 @@ from cipherdag.algorithms.evidence import (
     Tests,
 )
 from cipherdag.algorithms.pooling import SmallCells, Tables, pack_sets
+from cipherdag.algorithms.table_shapes import buckets
 from cipherdag.protocol.lockstep import lockstep
 
 if TYPE_CHECKING:
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.contingency import TableStatistic
     from cipherdag.algorithms.pooling import BoolVector, ColumnKinds
     from cipherdag.algorithms.questions import CITestSpec, FloatVector, IndexArray, Question
+    from cipherdag.algorithms.table_shapes import TableShape
 
     Asking = Generator[Question, FloatVector, None]
 
 FALLBACK: Combination = "statistic"
-BATCH_CELLS = 2**22
+BATCH_CELLS = 2**20
 
 
 def open_tables(
@@ -43,7 +45,7 @@ def open_tables(
     yield from tables.learn([alone])
     levels = kinds.categories.copy()
     for variable in np.flatnonzero(tables.known(alone)).tolist():
-        counts = tables.take(alone[[variable]])[0]
+        counts = tables.alone(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
     fallback = CombinedTests(FALLBACK, spec, n_variables=len(kinds.categories), max_rows=max_rows)
     return TableTests(tables, levels, spec, fallback, max_cells=max_cells)
@@ -61,7 +63,8 @@ class PooledTables:
         self.kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._max_rows = max_rows
-        self._tables: dict[bytes, IndexArray] = {}
+        self._places: dict[bytes, int] = {}
+        self._counts = np.zeros(1, dtype=np.int64)  # the first is that of cells outside a table
         self._withheld: set[bytes] = set()
 
     def cells(self, sets: IndexArray) -> FloatVector:
@@ -71,15 +74,45 @@ class PooledTables:
 
     def known(self, sets: IndexArray) -> BoolVector:
         """Whether the table of every set was given, shape (B,)."""
-        return np.array([key in self._tables for key in _keys(sets)], dtype=bool)
+        return np.array([key in self._places for key in _keys(sets)], dtype=bool)
 
     def withheld(self, sets: IndexArray) -> BoolVector:
         """Whether some site withholds the table of every settled set, shape (B,)."""
         return np.array([key in self._withheld for key in _keys(sets)], dtype=bool)
 
-    def take(self, sets: IndexArray) -> IndexArray:
-        """Tables of known sets with equally many cells, shape (B, cells)."""
-        return np.stack([self._tables[key] for key in _keys(sets)])
+    def alone(self, variable: int) -> IndexArray:
+        """Counts of a known variable's categories."""
+        (place,) = (self._places[key] for key in _keys(np.array([[variable]])))
+        return self._counts[place : place + int(self.kinds.categories[variable])]
+
+    def of_tests(self, tests: IndexArray, shape: TableShape) -> IndexArray:
+        """Tables of tests (x, y, S) whose sets are known: shape (configurations, x, y, B).
+
+        Args:
+            tests: Positions, shape (B, 2 + l).
+            shape: A shape that holds all of them; cells outside a table are 0.
+        """
+        order = np.argsort(tests, axis=1)
+        sets = np.take_along_axis(tests, order, axis=1)
+        sides = self.kinds.categories[sets]
+        after = np.cumprod(sides[:, ::-1], axis=1)[:, ::-1]
+        strides = np.empty_like(tests)
+        np.put_along_axis(strides, order, after // sides, axis=1)
+        sides = self.kinds.categories[tests]
+        index = np.array([self._places[key] for key in _keys(sets)])[None]
+        configuration = np.arange(shape.configurations)[:, None]
+        for member in range(2, tests.shape[1]):
+            configuration, digit = np.divmod(configuration, sides[:, member])
+            index = index + digit * strides[:, member]
+        inside = np.broadcast_to(configuration == 0, (shape.configurations, len(tests)))
+        index = np.where(inside, index, 0)[:, None, None]
+        inside = inside[:, None, None]
+        for axis, levels in enumerate((shape.rows, shape.columns)):
+            level = np.arange(levels).reshape((-1, 1, 1) if axis == 0 else (-1, 1))
+            inside = inside & (level < sides[:, axis])
+            index = index + level * strides[:, axis]
+        counts: IndexArray = self._counts[np.where(inside, index, 0)]
+        return counts
 
     def settle(self, sets: Sequence[IndexArray]) -> Asking:
         """Learn which sets some site withholds; at most one round, none without restrictions.
@@ -120,17 +153,17 @@ class PooledTables:
                 members=members,
                 max_rows=self._max_rows,
             )
-            whole = sums.astype(np.int64)
-            start = 0
+            place = len(self._counts)
+            self._counts = np.append(self._counts, sums.astype(np.int64))
             for own in piece:
                 for key, cells in zip(_keys(own), self.cells(own).tolist(), strict=True):
-                    self._tables[key] = whole[start : start + int(cells)]
-                    start += int(cells)
+                    self._places[key] = place
+                    place += int(cells)
 
     def _new(self, sets: IndexArray) -> IndexArray:
         """The distinct sets that are neither known nor withheld."""
         distinct = np.unique(sets, axis=0)
-        fresh = [k not in self._tables and k not in self._withheld for k in _keys(distinct)]
+        fresh = [k not in self._places and k not in self._withheld for k in _keys(distinct)]
         new: IndexArray = distinct[np.array(fresh, dtype=bool)]
         return new
 
@@ -226,33 +259,27 @@ class TableTests(RememberedTests):
         return enough
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
-        """p-values of tests whose tables are known, in groups of one layout."""
-        order = np.argsort(rows, axis=1)
-        sides = self._tables.kinds.categories[np.sort(rows, axis=1)]
-        layout = np.column_stack([order, sides])
+        """p-values of tests whose tables are known, in batches of one shape."""
+        sides = self._tables.kinds.categories[rows]
+        # the variable with more categories gives the rows, so that fewer shapes occur
+        flip = sides[:, 0] < sides[:, 1]
+        rows = np.where(flip[:, None], rows[:, [1, 0, *range(2, rows.shape[1])]], rows)
+        sides = self._tables.kinds.categories[rows]
+        sides = np.column_stack([sides[:, 2:].prod(axis=1), sides[:, :2]])
         p_value = np.full(len(rows), np.nan)
-        _, first, which = np.unique(layout, axis=0, return_index=True, return_inverse=True)
-        for number, example in enumerate(first.tolist()):
-            index = np.flatnonzero(which.ravel() == number)
-            # where x, y and S stand in the sorted set
-            places = np.argsort(order[example])
-            shape = sides[example]
-            step = max(BATCH_CELLS // int(shape.prod()), 1)
-            for start in range(0, len(index), step):
-                part = index[start : start + step]
-                p_value[part] = self._of_layout(rows[part], places, shape)
+        for bucket, shape in buckets(sides):
+            step = max(BATCH_CELLS // shape.cells, 1)
+            for start in range(0, len(bucket), step):
+                part = bucket[start : start + step]
+                p_value[part] = self._of_shape(rows[part], shape)
         return p_value
 
-    def _of_layout(self, rows: IndexArray, places: IndexArray, shape: IndexArray) -> FloatVector:
+    def _of_shape(self, rows: IndexArray, shape: TableShape) -> FloatVector:
         import torch
 
         from cipherdag.algorithms.contingency import Margins, chi_square_tail
 
-        tables = self._tables.take(np.sort(rows, axis=1)).reshape(-1, *shape.tolist())
-        x, y, *given = (places + 1).tolist()
-        turned = tables.transpose(*given, x, y, 0)
-        turned = turned.reshape(-1, *turned.shape[-3:])
-        counts = torch.from_numpy(np.ascontiguousarray(turned))
+        counts = torch.from_numpy(self._tables.of_tests(rows, shape))
         margins = Margins.of(counts)
         fixed = self._statistic.dense(counts, margins).numpy()
         statistic = np.maximum(fixed / self._statistic.scale, 0.0)

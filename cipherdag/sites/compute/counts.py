@@ -15,10 +15,9 @@ import torch
 from cipherdag.algorithms.contingency import SparseTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.table_shapes import TableShape
     from cipherdag.sites.compute.evidence import IndexArray
 
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
@@ -30,61 +29,8 @@ CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**27}
 BYTES_PER_CODE = 12
 BYTES_PER_WORD = 32
 BYTES_PER_LEVEL = 16  # of one row's one-hot codes
-# measured: one more bucket of tables costs as much as this many empty cells
-CELLS_PER_BUCKET = 30_000
 EXACT_IN_FLOAT32 = 2**24
 WORD = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TableShape:
-    """Common shape of a batch of tables, each padded with empty cells.
-
-    Attributes:
-        configurations: Joint levels of the conditioning set.
-        rows: Levels of x.
-        columns: Levels of y.
-    """
-
-    configurations: int
-    rows: int
-    columns: int
-
-    @property
-    def cells(self) -> int:
-        """Number of cells of one table."""
-        return self.configurations * self.rows * self.columns
-
-    @classmethod
-    def holding(cls, sides: IndexArray) -> TableShape:
-        """The smallest shape that holds tables of these sides, shape (B, 3)."""
-        return cls(*sides.max(axis=0).tolist())
-
-
-def buckets(sides: IndexArray) -> Iterator[tuple[IndexArray, TableShape]]:
-    """Divide tables into buckets of similar shape, few enough and with little padding.
-
-    Args:
-        sides: Configurations, rows and columns of every table, shape (B, 3).
-
-    Yields:
-        The tables of a bucket, as places in the batch, and the shape that holds them all.
-    """
-    octave = np.ceil(np.log2(sides)).astype(np.int64) @ np.array([1, 2**5, 2**10])
-    order = np.argsort(octave, kind="stable")
-    ends = [*(np.flatnonzero(np.diff(octave[order])) + 1).tolist(), len(sides)]
-    start = end = 0
-    shape = TableShape(0, 0, 0)
-    for stop in ends:
-        more = TableShape.holding(sides[order[end:stop]])
-        both = TableShape.holding(sides[order[start:stop]])
-        apart = (end - start) * shape.cells + (stop - end) * more.cells
-        if end > start and (stop - start) * both.cells - apart > CELLS_PER_BUCKET:
-            yield order[start:end], shape
-            start, both = end, more
-        end, shape = stop, both
-    if end > start:
-        yield order[start:end], shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +111,41 @@ class DiscreteColumns:
             shape: A shape that holds all tables.
         """
         # the variables in the order of their digits, and the base of each digit
-        digits = self._on_device(np.vstack([given.T, x, y]))
-        bases = self.levels[given.T]
+        digits = np.vstack([given.T, x, y])
         sides = np.tile([[shape.rows], [shape.columns]], len(x))
-        radices = self._on_device(np.vstack([bases, sides])).to(torch.int32)[:, :, None]
-        chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
-        parts = zip(
-            torch.split(digits, chunk, dim=1), torch.split(radices, chunk, dim=1), strict=True
-        )
-        counts = torch.cat([self._count(*part, shape.cells) for part in parts])
+        bases = np.vstack([self.levels[given.T], sides])
+        counts = self._counts(digits, bases, np.full(len(x), shape.cells)).view(len(x), -1)
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
+
+    def whole_tables(self, sets: IndexArray) -> torch.Tensor:
+        """Counts of the tables of C sets, one table after the other, the last variable fastest.
+
+        Args:
+            sets: Positions, shape (C, k), k at least 1.
+        """
+        bases = self.levels[sets.T]
+        return self._counts(sets.T, bases, bases.prod(axis=0))
+
+    def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+        """Counts of B tables, one after the other, shape (sum of cells,).
+
+        Args:
+            digits: The variables in the order of their digits, shape (k, B).
+            bases: Of each digit, shape (k, B).
+            cells: Of each table, shape (B,).
+        """
+        of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
+        chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
+        parts = []
+        start = 0
+        while start < len(cells):
+            # as many tables as one index can tell apart
+            fitting = int(np.searchsorted(np.cumsum(cells[start : start + chunk] + 1), MAX_CODE))
+            stop = start + max(fitting, 1)
+            part = slice(start, stop)
+            parts.append(self._count(of_digit[:, part], of_base[:, part, None], cells[part]))
+            start = stop
+        return torch.cat(parts) if parts else of_digit.new_zeros(0)
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """How many tests to treat at a time that need this many elements each."""
@@ -253,14 +224,10 @@ class DiscreteColumns:
             y_levels=torch.bincount(y_config),
         )
 
-    def _count(self, digits: torch.Tensor, radices: torch.Tensor, cells: int) -> torch.Tensor:
-        """Counts of B tables from mixed-radix codes of all rows, shape (B, cells).
-
-        Args:
-            digits: The variables in the order of their digits, shape (k, B).
-            radices: The base of each digit, int32 of shape (k, B, 1).
-            cells: Number of different codes.
-        """
+    def _count(
+        self, digits: torch.Tensor, radices: torch.Tensor, cells: IndexArray
+    ) -> torch.Tensor:
+        """As `_counts`, at once, from mixed-radix codes of all rows; radices int32, (k, B, 1)."""
         first, *rest = digits.unbind()
         code = self._mark_missing(self._columns.index_select(0, first))
         for digit, radix in zip(rest, radices.unbind()[1:], strict=True):
@@ -268,12 +235,16 @@ class DiscreteColumns:
             code = self._mark_missing(column.addcmul_(code, radix))
         # incomplete rows carry the code -1 and go to one more cell in front of each table
         extra = 0 if self._words is None else 1
-        width, n_tests = cells + extra, len(code)
-        end = extra + width * n_tests
-        starts = torch.arange(extra, end, width, dtype=torch.int32, device=self.device)
-        code.add_(starts[:n_tests, None])
-        counts = torch.bincount(code.view(-1), minlength=width * n_tests)
-        return counts.view(n_tests, width)[:, extra:]
+        widths = cells + extra
+        ends = np.cumsum(widths)
+        starts = self._on_device((ends - cells).astype(np.int32))
+        code.add_(starts[:, None])
+        counts = torch.bincount(code.view(-1), minlength=int(ends[-1]))
+        if not extra:
+            return counts
+        kept = torch.ones_like(counts, dtype=torch.bool)
+        kept[starts.long() - 1] = False
+        return counts[kept]
 
     def _mark_missing(self, code: torch.Tensor) -> torch.Tensor:
         """Bring the codes of incomplete rows to -1, where later digits keep them negative."""

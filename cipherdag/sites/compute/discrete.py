@@ -19,6 +19,7 @@ from cipherdag.algorithms.contingency import (
     TableStatistic,
     chi_square_tail,
 )
+from cipherdag.algorithms.table_shapes import buckets
 from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
@@ -33,7 +34,6 @@ from cipherdag.sites.compute.counts import (
     MAX_CODE,
     DiscreteColumns,
     PairCounts,
-    buckets,
 )
 from cipherdag.sites.compute.device import resolve_device
 

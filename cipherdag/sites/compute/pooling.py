@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from cipherdag.algorithms.pooling import (
 from cipherdag.algorithms.regressions import RegressionSteps
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.sites.compute.cache import DEFAULT_MEMORY
-from cipherdag.sites.compute.counts import DiscreteColumns, TableShape
+from cipherdag.sites.compute.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 ROW_BLOCK = 8192
+PIECE_CELLS = 2**22  # counted before they are looked at
 
 
 def free(_tests: int) -> None:
@@ -178,20 +180,22 @@ class PoolableData:
             if self._withheld(block).any():
                 raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
 
-    def _small(self, counts: IndexArray) -> NDArray[np.bool_]:
-        """Which tables have a count that may not leave, shape (C,)."""
+    def _small(self, sets: IndexArray, counts: IndexArray) -> NDArray[np.bool_]:
+        """Which sets' tables have a count that may not leave, shape (C,)."""
         if self._min_cell_size <= 1:
-            return np.zeros(len(counts), dtype=bool)
-        kept_back: NDArray[np.bool_] = (counts > 0) & (counts < self._min_cell_size)
-        return np.asarray(kept_back.any(axis=1))
+            return np.zeros(len(sets), dtype=bool)
+        cells = self._categories[sets].prod(axis=1)
+        kept_back = (counts > 0) & (counts < self._min_cell_size)
+        found: NDArray[np.bool_] = np.logical_or.reduceat(kept_back, np.cumsum(cells) - cells)
+        return found
 
     def _withheld(self, sets: IndexArray) -> NDArray[np.bool_]:
         """Of which sets of variables the table may not leave, shape (C,)."""
         found: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
         if self._min_cell_size <= 1:
             return found
-        for index, counts in self._counts(sets):
-            found[index] = self._small(counts)
+        for piece, counts in self._counts(sets):
+            found[piece] = self._small(sets[piece], counts)
         return found if self._within is None else found | self._within._withheld(sets)  # noqa: SLF001
 
     def column(self, variable: int) -> FloatVector:
@@ -214,13 +218,11 @@ class PoolableData:
             places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
             if self._within is not None:
                 places |= self._within._withheld(sets)  # noqa: SLF001
-            own: list[tuple[IndexArray, IndexArray]] = []
-            for index, counts in self._counts(sets):
-                places[index] |= self._small(counts)
-                own.append((index, counts))
+            for piece, counts in self._counts(sets):
+                places[piece] |= self._small(sets[piece], counts)
+                if isinstance(question, Tables):
+                    answers.append(counts.astype(np.float64))
             small.append(places)
-            if isinstance(question, Tables):
-                answers.append(_in_order(own, self._categories[sets].prod(axis=1)))
         withheld = np.concatenate([np.zeros(0, dtype=bool), *small])
         if isinstance(question, SmallCells):
             return withheld.astype(np.float64)
@@ -228,32 +230,18 @@ class PoolableData:
             raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
         return np.concatenate([np.zeros(0), *answers])
 
-    def _counts(self, sets: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
-        """Which sets, shape (C,), and their counts, shape (C, cells), by shape of the table."""
+    def _counts(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
+        """Pieces of the sets, shape (C, k), and the counts of their tables, one after the other."""
         if self._counted is None:
             assert self._codes is not None, "only discrete columns are counted"
             self._counted = DiscreteColumns(
                 self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
             )
-        columns, size = self._counted, sets.shape[1]
-        if size == 1:
-            for place, variable in enumerate(sets[:, 0].tolist()):
-                present = self._present(variable)
-                counts = np.bincount(present, minlength=int(self._categories[variable]))
-                yield np.array([place]), counts[None].astype(np.int64)
-            return
-        sides = self._categories[sets]
-        shapes = np.column_stack([sides[:, :-2].prod(axis=1), sides[:, -2:]])
-        order = np.lexsort(shapes.T)
-        ends = np.flatnonzero(np.diff(shapes[order], axis=0).any(axis=1)) + 1
-        for members in np.split(order, ends) if len(sets) else []:
-            shape = shapes[members[0]].tolist()
-            chunk = columns.chunk(math.prod(shape), bytes_per_element=8)
-            for start in range(0, len(members), chunk):
-                index = members[start : start + chunk]
-                own = sets[index]
-                tables = columns.tables(own[:, -2], own[:, -1], own[:, :-2], TableShape(*shape))
-                yield index, tables.reshape(-1, len(index)).T.cpu().numpy()
+        piece_of = np.cumsum(self._categories[sets].prod(axis=1)) // PIECE_CELLS
+        starts = np.flatnonzero(np.diff(piece_of, prepend=-1))
+        for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
+            piece = slice(start, stop)
+            yield piece, self._counted.whole_tables(sets[piece]).cpu().numpy()
 
 
 def _marks(present: FloatVector) -> tuple[float, tuple[float, float], tuple[float, float]]:
@@ -269,13 +257,3 @@ def _marks(present: FloatVector) -> tuple[float, tuple[float, float], tuple[floa
     if deviation <= LEAST_SPREAD:
         return place, (0.0, 0.0), size
     return place, (math.log2(deviation) + math.log2(largest), 1.0), size
-
-
-def _in_order(parts: list[tuple[IndexArray, IndexArray]], cells: IndexArray) -> FloatVector:
-    """Counts of all sets in their order, one table after the other."""
-    ends = np.cumsum(cells)
-    flat = np.empty(int(ends[-1]) if len(ends) else 0)
-    for index, counts in parts:
-        places = (ends - cells)[index][:, None] + np.arange(counts.shape[1])
-        flat[places] = counts
-    return flat
