@@ -9,6 +9,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +31,7 @@ from cipherdag.privacy.pairkeys import (
     PairKey,
     agree_as_initiator,
     agree_as_responder,
+    expand,
     hkdf,
 )
 from cipherdag.privacy.sealing import seal, unseal
@@ -103,7 +106,11 @@ def test_hmac_and_hkdf_references_match_their_rfcs():
 def test_keyed_digests_and_derived_keys_match_the_references(key, parts):
     assert keyed_digest(key, *parts) == hmac_sha256(key, prefixed(*parts))
     derived = hkdf(key, b"purpose", *parts)
-    assert derived == hkdf_sha256(key, b"", prefixed(b"purpose", *parts), 32)
+    info = prefixed(b"purpose", *parts)
+    assert derived == hkdf_sha256(key, b"", info, 32)
+    expanded = hmac_sha256(key, info + b"\x01")
+    assert expand(key, b"purpose", *parts) == expanded
+    assert HKDFExpand(SHA256(), 32, info).derive(key) == expanded
 
 
 def test_x25519_matches_rfc_7748():

@@ -33,7 +33,7 @@ from cipherdag.privacy.bfv import DEFAULT_PARAMETERS
 from cipherdag.privacy.fixedpoint import plane_lengths, word_count
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
 from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
-from cipherdag.privacy.pairkeys import PairKey, hkdf
+from cipherdag.privacy.pairkeys import PairKey, expand
 from cipherdag.privacy.residues import WORD_MODULI, add
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
 from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
@@ -111,7 +111,7 @@ def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs():
     for plane, (length, modulus) in enumerate(zip(lengths, moduli, strict=True)):
         expected = [0] * length
         for seed, sign in signed:
-            stream = Keystream(hkdf(seed, b"plane", plane.to_bytes(4, "big")))
+            stream = Keystream(expand(seed, b"plane", plane.to_bytes(4, "big")))
             drawn = stream.residues(length, modulus).tolist()
             expected = [(e + sign * d) % modulus for e, d in zip(expected, drawn, strict=True)]
         assert words[start : start + length].tolist() == expected

@@ -304,7 +304,8 @@ def _statistic(spec: CITestSpec, rows: int, levels: int) -> TableStatistic:
 
 def _keys(sets: IndexArray) -> list[bytes]:
     packed = np.ascontiguousarray(sets, dtype="<u2")
-    return [row.tobytes() for row in packed]
+    keys: list[bytes] = packed.view(f"V{2 * packed.shape[1]}")[:, 0].tolist()
+    return keys
 
 
 def _slices(

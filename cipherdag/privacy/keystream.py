@@ -1,7 +1,7 @@
 """Streams of uniform words from a seed, to mask answers with.
 
 A seed of 32 bytes stands for one stream a plane: AES-256 in counter mode (NIST SP 800-38A) under a
-key that HKDF derives from the seed and the plane's number.
+key that HKDF expands from the seed and the plane's number.
 
 Leaks:
     Nothing to whoever lacks the seed: the words look uniform.
@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from cipherdag.privacy.pairkeys import hkdf
+from cipherdag.privacy.pairkeys import expand
 from cipherdag.privacy.residues import Moduli, add, subtract, uniform
 from cipherdag.privacy.secrecy import Secret
 
@@ -81,7 +81,7 @@ def apply_masks(
         if not length:
             continue
         number = plane.to_bytes(4, "big")
-        streams = [(Keystream(hkdf(seed, b"plane", number)), apply) for seed, apply in signed]
+        streams = [(Keystream(expand(seed, b"plane", number)), apply) for seed, apply in signed]
         for first in range(start, start + length, CHUNK_WORDS):
             chunk = words[first : min(first + CHUNK_WORDS, start + length)]
             for stream, apply in streams:

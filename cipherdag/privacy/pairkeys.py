@@ -13,6 +13,9 @@ Leaks:
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mlkem import (
     MLKEM768PrivateKey,
@@ -49,8 +52,8 @@ class PairKey(Secret):
         return KEY_BYTES
 
     def derive(self, purpose: bytes, *context: bytes) -> bytes:
-        """HKDF-SHA256 (RFC 5869) of this key under a purpose and its context, 32 bytes."""
-        return hkdf(self._key, purpose, *context)
+        """`expand` of this key under a purpose and its context, 32 bytes."""
+        return expand(self._key, purpose, *context)
 
 
 class EphemeralKeys(Secret):
@@ -172,6 +175,11 @@ def agree_as_responder(
 def hkdf(secret: bytes, purpose: bytes, *context: bytes) -> bytes:
     """HKDF-SHA256 (RFC 5869) without salt; info is the length-prefixed purpose and context."""
     return HKDF(SHA256(), KEY_BYTES, None, transcript(purpose, *context)).derive(secret)
+
+
+def expand(key: bytes, purpose: bytes, *context: bytes) -> bytes:
+    """HKDF-Expand-SHA256 (RFC 5869, section 2.3) of a uniform key, one block; info as in `hkdf`."""
+    return hmac.digest(key, transcript(purpose, *context) + b"\x01", hashlib.sha256)
 
 
 def _pair_key(
