@@ -11,14 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
 from categorical_models import INTERVENED, random_model
-from measuring import environment
+from measuring import environment, peak_mb
 
 from cipherdag.algorithms.beliefs import Training
 from cipherdag.sites.compute.device import resolve_device
@@ -50,7 +49,7 @@ def main() -> None:
             {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - processor}
         )
         print(json.dumps(runs[-1]), flush=True)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    peak = peak_mb() / 1e3
     print(f"peak memory {peak:.2f} GB")
     if options.out is not None:
         report = {

@@ -6,8 +6,8 @@ Three parts, in one run on one machine:
 
 - votes under every protection; they take turns, so that ratios hold when the machine drifts;
 - PC on the pooled evidence of all sites under masking, beside other packages' PC on the same rows
-  at one place in the clear (`pc_peers`; R's run with the start of R); a package that is not here is
-  named. alpha 0.01, sets of up to 3;
+  at one place in the clear (`pc_peers`; R's run with the start of R), and the memory that each adds
+  in a fresh process; a package that is not here is named. alpha 0.01, sets of up to 3;
 - Gaussian models of --variables under masking, each in a fresh process, with its peak memory.
 
 Processor seconds are of the process (and R's of none), for machines that are shared.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import resource
 import statistics
 import time
 from pathlib import Path
@@ -26,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from ci_tests import linear_gaussian, read_codes
-from measuring import environment
+from measuring import environment, peak_mb
 from pc_peers import PEERS, PeerMissingError
 
 from cipherdag import CausalGraph, Federation, FedPC, Policy
@@ -103,23 +102,8 @@ def peers(arguments) -> dict:
     Peers keep the set that separated a pair first, as ``sepset=search`` does; our default tests
     all candidates once more for the one of largest p.
     """
-    codes = read_codes(arguments.data)
-    federation = Federation.split(
-        arguments.data, arguments.sites, seed=arguments.seed, policy=OPEN, device="cpu"
-    )
-    ours = f"cipherdag, {arguments.sites} sites, masking"
-    names = federation.sites[0].table.names
-    columns = pd.read_csv(arguments.data, nrows=0).columns
-    order = [columns.get_loc(name) for name in names]
-
-    def own(sepset):
-        def run(_, alpha, largest):
-            algorithm = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest, sepset=sepset)
-            return federation.run(algorithm).graph.skeleton()
-
-        return run
-
-    runners = {ours: own("search"), f"{ours}, sepset=max": own("max"), **PEERS}
+    names, codes, runners = contestants(arguments.data, arguments.sites, arguments.seed)
+    ours = next(iter(runners))
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in runners}
     kept, missing = {}, {}
     for repeat in range(arguments.repeats + 1):
@@ -127,7 +111,7 @@ def peers(arguments) -> dict:
             if name in missing or (name in PEERS and repeat > arguments.peer_repeats):
                 continue
             try:
-                wall, cpu, kept[name] = timed(run, codes[:, order], ALPHA, LARGEST)
+                wall, cpu, kept[name] = timed(run, codes, ALPHA, LARGEST)
             except PeerMissingError as error:
                 missing[name] = str(error)
                 print(f"PC, {name}: {error}")
@@ -138,12 +122,45 @@ def peers(arguments) -> dict:
     found = {name: peer_figures(taken[name], kept[name], kept[ours], truth) for name in kept}
     for name, figure in found.items():
         figure["times_ours"] = figure["median_seconds"] / found[ours]["median_seconds"]
+        figure["added_mb"] = in_fresh_process(added_mb, arguments, name)
         print(
             f"PC, {name}: {figure['median_seconds']:.2f} s, {figure['median_cpu_seconds']:.2f} s "
             f"of processor, {figure['times_ours']:.1f} x ours, edges that differ from ours "
-            f"{figure['edges_that_differ']}, wrong {figure.get('wrong_edges', '?')}"
+            f"{figure['edges_that_differ']}, wrong {figure.get('wrong_edges', '?')}, "
+            f"{figure['added_mb']:.0f} MB of memory"
         )
     return {"alpha": ALPHA, "max_cond_size": LARGEST, "runs": found, "missing": missing}
+
+
+def contestants(data: Path, sites: int, seed: int) -> tuple:
+    """Names of the variables, codes in their order, and what learns a skeleton; ours first."""
+    federation = Federation.split(data, sites, seed=seed, policy=OPEN, device="cpu")
+    names = federation.sites[0].table.names
+    columns = pd.read_csv(data, nrows=0).columns
+    codes = read_codes(data)[:, [columns.get_loc(name) for name in names]]
+
+    def own(sepset):
+        def run(_, alpha, largest):
+            algorithm = FedPC(evidence="pooled", alpha=alpha, max_cond_size=largest, sepset=sepset)
+            return federation.run(algorithm).graph.skeleton()
+
+        return run
+
+    ours = f"cipherdag, {sites} sites, masking"
+    return names, codes, {ours: own("search"), f"{ours}, sepset=max": own("max"), **PEERS}
+
+
+def added_mb(arguments, name: str) -> float:
+    """Memory that a contestant adds to a process that has the rows, imports included."""
+    _, codes, runners = contestants(arguments.data, arguments.sites, arguments.seed)
+    before = peak_mb()
+    runners[name](codes, ALPHA, LARGEST)
+    return peak_mb() - before
+
+
+def in_fresh_process(function, *arguments):
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
 
 
 def peer_figures(taken, kept, ours, truth) -> dict:
@@ -161,10 +178,9 @@ def peer_figures(taken, kept, ours, truth) -> dict:
 
 def gaussian(variables: int, arguments) -> dict:
     """Pooled evidence on a Gaussian model under masking, in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(
-            gaussian_here, (variables, arguments.sites, arguments.gaussian_repeats, arguments.seed)
-        )
+    found = in_fresh_process(
+        gaussian_here, variables, arguments.sites, arguments.gaussian_repeats, arguments.seed
+    )
     print(
         f"Gaussian, {variables} variables, {arguments.sites} sites, masking, {found['sepset']}: "
         f"{found['median_seconds']:.2f} s, {found['median_cpu_seconds']:.2f} s of processor, "
@@ -201,11 +217,6 @@ def gaussian_here(variables: int, sites: int, repeats: int, seed: int) -> dict:
     }
 
 
-def peak_mb() -> float:
-    """Most memory that this process has had so far; Linux counts in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-
-
 def timed(function, *arguments):
     """Wall seconds, processor seconds, result."""
     wall, cpu = time.perf_counter(), time.process_time()
@@ -239,16 +250,17 @@ def markdown(report: dict) -> str:
         "",
         "PC on the same rows: ours from sums over sites, the others with all rows at one place.",
         "",
-        "| PC by | seconds | processor seconds | x ours | edges | differ from ours | wrong |",
-        "|---|---|---|---|---|---|---|",
+        "| PC by | seconds | processor seconds | x ours | MB | edges | differ from ours | wrong |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {name} | {own['median_seconds']:.2f} | {own['median_cpu_seconds']:.2f} | "
-        f"{own['times_ours']:.1f} | {own['edges']} | {own['edges_that_differ']} | "
+        f"{own['times_ours']:.1f} | {own['added_mb']:.0f} | {own['edges']} | "
+        f"{own['edges_that_differ']} | "
         f"{own.get('wrong_edges', '-')} |"
         for name, own in report["peers"]["runs"].items()
     ]
-    lines += [f"| {name} | {why} | | | | | |" for name, why in report["peers"]["missing"].items()]
+    lines += [f"| {name} | {why} | | | | | | |" for name, why in report["peers"]["missing"].items()]
     lines += [
         "",
         f"Gaussian models, {ROWS} rows over {report['sites']} sites, pooled evidence, masking:",

@@ -1,9 +1,10 @@
-"""What every benchmark says about the machine it ran on."""
+"""What every benchmark says about the machine it ran on, and the memory of a process."""
 
 from __future__ import annotations
 
 import os
 import platform
+import resource
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ PACKAGES = (
     "tenseal",
     "causal-learn",
     "pgmpy",
+    "gcastle",
 )
 
 
@@ -46,3 +48,16 @@ def installed(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
+
+
+def peak_mb() -> float:
+    """Most memory that this program has had so far, in MB.
+
+    Linux passes the peak that `resource` tells on to the programs that a process starts, so the
+    kernel's own figure is read.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(li for li in status.read_text("utf-8").splitlines() if li.startswith("VmHWM"))
+        return int(line.split()[1]) * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # macOS counts bytes

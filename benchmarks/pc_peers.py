@@ -1,11 +1,12 @@
 """PC by other packages on one table of discrete data, in the clear: who is there, and how fast.
 
 Every runner takes codes (n, p), alpha and the largest conditioning set, and gives the skeleton,
-shape (p, p). causal-learn and pgmpy are Python packages; bnlearn and pcalg need R on the path.
+shape (p, p). causal-learn, pgmpy and gcastle are Python packages; bnlearn and pcalg need R.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 import tempfile
@@ -53,6 +54,19 @@ def pgmpy(codes, alpha, largest):
     return kept
 
 
+def gcastle(codes, alpha, largest):
+    """PC-stable with the G2 test; sets of any size, which cannot be limited."""
+    _installed("gcastle")
+    logging.disable(logging.INFO)  # it tells its back end
+    from castle.algorithms import PC
+
+    del largest
+    search = PC(variant="stable", alpha=alpha, ci_test="g2")
+    search.learn(codes)
+    graph = np.asarray(search.causal_matrix) != 0
+    return graph | graph.T
+
+
 def bnlearn(codes, alpha, largest):
     """PC-stable with the mutual-information (G2) test."""
     return _by_r("bnlearn", codes, BNLEARN.format(alpha=alpha, largest=largest))
@@ -63,7 +77,13 @@ def pcalg(codes, alpha, largest):
     return _by_r("pcalg", codes, PCALG.format(alpha=alpha, largest=largest))
 
 
-PEERS = {"causal-learn": causal_learn, "pgmpy": pgmpy, "bnlearn": bnlearn, "pcalg": pcalg}
+PEERS = {
+    "causal-learn": causal_learn,
+    "pgmpy": pgmpy,
+    "gcastle": gcastle,
+    "bnlearn": bnlearn,
+    "pcalg": pcalg,
+}
 
 BNLEARN = """
 d <- as.data.frame(lapply(read.csv("codes.csv"), factor))
