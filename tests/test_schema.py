@@ -56,6 +56,7 @@ def columns(draw, name):
         missing=tuple(marker for marker in missing if normalise_value(marker) not in listed),
         allow_constant=draw(st.booleans()),
         label=draw(st.booleans()),
+        ordered=draw(st.booleans()) and kind != "continuous",
         comment=draw(words),
     )
 
@@ -97,6 +98,7 @@ def test_canonical_ignores_order_comments_and_local_fields(schema, random):
             missing=(),
             allow_constant=True,
             label=column.label,
+            ordered=column.ordered,
         )
         for column in shuffled
     ]
@@ -117,11 +119,28 @@ def test_canonical_is_pinned_and_tells_schemas_apart():
         ("54.5", "54.6"),
         ('"klein", 1', '1, "klein"'),
         ("label = true", ""),
+        ("label = true", "label = true\nordered = true"),
+        ("missing = [0,", "ordered = true\nmissing = [0,"),
         ("columns.weight", "columns.Weight"),
         ('kind = "ignore"', 'kind = "continuous"'),
     )
     for old, new in changes:
         assert Schema.loads(TEXT.replace(old, new)).canonical() != schema.canonical()
+
+
+def test_an_order_enters_the_canonical_form_where_it_is_declared():
+    text = TEXT.replace("label = true", "ordered = true")
+    schema = Schema.loads(text.replace("missing", "ordered = true\nmissing"))
+    assert schema.canonical() == (
+        b"cipherdag schema 1\n"
+        b'["Gr\\u00f6\\u00dfe","discrete",["klein","1","2","01"],[],false,"ordered"]\n'
+        b'["age","binned",[],[44.0,54.5],false,"ordered"]\n'
+        b'["weight","continuous",[],[],false]'
+    )
+    assert [column.ordered for column in schema.variables] == [True, True, False]
+    assert "ordered = true" in schema.dumps()
+    assert [c.ordered for c in schema.with_labels(["age"]).variables] == [True, True, False]
+    assert not schema.with_interventions("age").intervention.ordered
 
 
 BAD = {
@@ -177,6 +196,31 @@ BAD = {
     "edge text": ('[columns.a]\nkind = "binned"\nedges = ["1"]', "a", "than numbers"),
     "edges a number": ('[columns.a]\nkind = "binned"\nedges = 1', "a", "not a list"),
     "flag": ('[columns.a]\nkind = "continuous"\nlabel = 1', "a", "neither true nor false"),
+    "order flag": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nordered = 1',
+        "a",
+        "ordered is neither true nor false",
+    ),
+    "order of numbers": (
+        '[columns.a]\nkind = "continuous"\nordered = true',
+        "a",
+        "continuous has no categories in an order",
+    ),
+    "order of interventions": (
+        '[columns.a]\nkind = "intervention"\nordered = true',
+        "a",
+        "intervention has no categories in an order",
+    ),
+    "order of one": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1]\nallow_constant = true\nordered = true',
+        "a",
+        "an order needs at least 2 categories",
+    ),
+    "order of none": (
+        '[columns.a]\nkind = "discrete"\nordered = true',
+        "a",
+        "at least 2 categories",
+    ),
     "clash": (
         '[columns." a"]\nkind = "continuous"\n[columns."a "]\nkind = "continuous"',
         "a",
@@ -371,3 +415,45 @@ def test_inference_refuses_what_loading_refuses():
         with pytest.raises(errors.DataError) as caught:
             Schema.infer(sources)
         assert type(caught.value).__name__ == kind
+
+
+def graded(values, order=("low", "mid", "high"), **other):
+    grade = pd.Categorical(values, categories=list(order), ordered=True)
+    return pd.DataFrame({"grade": grade, **other})
+
+
+def test_only_an_ordered_categorical_is_inferred_as_ordered(tmp_path):
+    frame = graded(["mid", "low", None, "low"] * 6, stage=[0, 1, 2, 1] * 6)
+    frame["word"] = pd.Categorical(["b", "a"] * 12)
+    frame["step"] = pd.Categorical([10, 2] * 12, categories=[10, 9, 2], ordered=True)
+    schema = Schema.infer(frame)
+    assert {c.name: (c.ordered, c.categories) for c in schema.columns} == {
+        "grade": (True, ("low", "mid", "high")),
+        "stage": (False, ("0", "1", "2")),
+        "word": (False, ("a", "b")),
+        "step": (True, ("10", "9", "2")),
+    }
+    assert "missing" in schema.columns[0].comment
+    table = load_table(frame, Schema.loads(schema.dumps()))
+    assert table.codes[:4, 0].tolist() == [1, 0, -1, 0]
+    pytest.importorskip("pyarrow")
+    frame.drop(columns="step").to_parquet(tmp_path / "site.parquet")
+    assert Schema.infer(tmp_path / "site.parquet").columns == schema.columns[:3]
+
+
+def test_tables_that_contradict_an_order_are_refused(tmp_path):
+    first = graded(["mid", "low"] * 5)
+    for other in (
+        graded(["mid", "low"] * 5, order=("high", "mid", "low")),
+        graded(["low"] * 9, ["low"]),
+    ):
+        with pytest.raises(errors.SchemaError, match="another order of them"):
+            Schema.infer([first, other])
+    path = tmp_path / "site.csv"
+    path.write_text("grade\nlow\nhigh\n", "utf-8")
+    for sources in ([first, path], [path, first]):
+        assert Schema.infer(sources).columns[0].categories == ("low", "mid", "high")
+        assert Schema.infer(sources).columns[0].ordered
+    path.write_text("grade\nlow\nworst\n", "utf-8")
+    with pytest.raises(errors.SchemaError, match="'worst'"):
+        Schema.infer([first, path])

@@ -1,4 +1,4 @@
-"""What a database declares of a column, and its values as the cells that a CSV would hold."""
+"""What a source declares of a column, and a database's values as the cells of a CSV."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ _Plain = dt.date | dt.time | dt.timedelta | UUID
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a database's column.
+    """The type of a database's column, or of an ordered categorical one of a DataFrame.
 
     Attributes:
         kind: What it means for a study: truth values, one of a list of texts, text, whole or
             decimal numbers, or something that no test can use as it is.
-        name: What the database calls it, such as "INTEGER".
+        name: What the source calls it, such as "INTEGER".
         values: The texts of an enumeration, in its own order; empty otherwise.
+        ordered: Whether the source says that this order means something.
     """
 
     kind: TypeKind
     name: str
     values: tuple[str, ...] = ()
+    ordered: bool = False
 
 
 def row_blocks(blocks: Iterator[Sequence[Sequence[object]]]) -> Iterator[list[Cells]]:

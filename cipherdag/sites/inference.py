@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import ExtraColumnError, MissingColumnError
+from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError
 from cipherdag.sites.names import is_integer_text, is_plain_number, normalise_value
 from cipherdag.sites.reading import NumberCells, check_row_count, open_table
 from cipherdag.sites.schema import Column, Schema
@@ -42,14 +42,16 @@ def infer_schema(sources: Sequence[TableSource]) -> Schema:
 
     Where a database declares a column's type, that decides instead: numbers are continuous, truth
     values and enumerations discrete with all their values, text as above; dates, bytes and
-    documents are ignored.
+    documents are ignored. An ordered categorical column of a DataFrame or Parquet file is discrete
+    and ordered, with all its categories; nothing else is taken as ordered.
 
     Args:
         sources: At least one path or DataFrame.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
-        SchemaError: If there is no table, or no column carries information.
+        SchemaError: If there is no table, or no column carries information, or tables put the
+            categories of an ordered column in different orders or have values besides them.
     """
     counts: dict[str, Counter[str]] = {}
     declared: dict[str, ColumnType] = {}
@@ -59,10 +61,21 @@ def infer_schema(sources: Sequence[TableSource]) -> Schema:
             rows += _count_table(table, counts)
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
-                    declared.setdefault(name, own)
+                    declared[name] = _agreed(name, declared.get(name, own), own)
     return Schema(
         tuple(_guess(name, counter, rows, declared.get(name)) for name, counter in counts.items())
     )
+
+
+def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
+    """What two tables declare of a column: an order where one has it, otherwise the first."""
+    if first.ordered and second.ordered and first.values != second.values:
+        raise SchemaError(
+            "two tables have other ordered categories, or another order of them",
+            column=name,
+            remedy="Give the column the same ordered categories in every table.",
+        )
+    return second if second.ordered else first
 
 
 def _count_table(table: RawTable, counts: dict[str, Counter[str]]) -> int:
@@ -129,6 +142,8 @@ def _guess_declared(
     name: str, declared: ColumnType, values: list[str], note: str, rows: int
 ) -> Column:
     """The column that a database's own type stands for; ``values`` has at least two."""
+    if declared.ordered:
+        return _in_order(name, declared, values, note)
     note = f"{note}{declared.name} in the database."
     if declared.kind == "number":
         if len(values) <= _FEW_VALUES and all(map(is_integer_text, values)):
@@ -142,9 +157,25 @@ def _guess_declared(
     if declared.kind in ("boolean", "enum"):
         listed = tuple(map(normalise_value, declared.values))
         categories = (*listed, *(value for value in values if value not in listed))
+        if declared.kind == "enum":
+            note += " If the order of `categories` means something, set ordered = true."
         return Column(name, "discrete", categories=categories, comment=note)
     note += " Ignored: neither a number nor a category; no value of it is written."
     return Column(name, "ignore", comment=note)
+
+
+def _in_order(name: str, declared: ColumnType, values: list[str], note: str) -> Column:
+    listed = tuple(map(normalise_value, declared.values))
+    others = [value for value in values if value not in listed]
+    if others:
+        raise SchemaError(
+            f"{len(others)} values, such as '{others[0]}', have no place in the order that another "
+            "table gives the categories",
+            column=name,
+            remedy="Give the column the same ordered categories in every table.",
+        )
+    note = f"{note}{declared.name}: `categories` are in its order."
+    return Column(name, "discrete", categories=listed, ordered=True, comment=note)
 
 
 def _guess_numbers(

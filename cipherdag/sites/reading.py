@@ -106,8 +106,8 @@ class RawTable:
         file: What errors call the table.
         names: Normalised column names, in file order.
         chunks: Consecutive blocks of rows, each a list with the cells of every column.
-        types: What a database declares of every column, None where it does not say; empty for a
-            source that declares nothing.
+        types: What a database or DataFrame declares of every column, None where it does not say;
+            empty for a source that declares nothing.
     """
 
     file: str
@@ -328,7 +328,19 @@ def _frame_table(frame: object, file: str) -> RawTable:
         raise EmptyDataError("there are no columns", file=file, rows=len(frame))
     names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
     chunks = ([_series_cells(column, file) for _, column in frame.items()] for _ in range(1))
-    return RawTable(file, tuple(map(normalise_name, names)), chunks)
+    types = tuple(_declared_order(column) for _, column in frame.items())
+    return RawTable(file, tuple(map(normalise_name, names)), chunks, types=types)
+
+
+def _declared_order(series: pd.Series) -> ColumnType | None:
+    import pandas as pd
+
+    from cipherdag.sites.column_types import ColumnType
+
+    if not isinstance(series.dtype, pd.CategoricalDtype) or not series.dtype.ordered:
+        return None
+    values = tuple(map(_object_text, series.dtype.categories))
+    return ColumnType("enum", "Ordered categorical", values, ordered=True)
 
 
 def _series_cells(series: pd.Series, file: str) -> Cells:

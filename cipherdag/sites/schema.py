@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "ignore"]
 NO_VARIABLE = ("intervention", "ignore")
+_MARKS = ("ordered", "allow_constant", "label")
 
 _COMMENT_WIDTH = 96
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
@@ -50,6 +51,8 @@ _PREAMBLE = """\
 #                   "intervention": names the variable that was intervened on in each row,
 #                   several separated by ";"; an empty field means none
 #   categories      the values of a discrete column; 1, "1" and "1.0" are the same, "01" is not
+#   ordered         true: the categories or bins stand in their order, lowest or highest first;
+#                   the evidence "glm" makes use of it
 #   edges           the cuts of a binned column, increasing
 #   missing         what stands for a missing value besides the empty field, for instance
 #                   ["NA", -9]; declare a 0 that means "not measured" here, too
@@ -70,6 +73,7 @@ class Column:
             intervened variables of each row, or "ignore" for one that takes no part.
         categories: Values of a discrete column; a value's code is its position.
         edges: Cuts e1 < e2 < ... of a binned column: bins (-inf, e1], (e1, e2], ..., (ek, inf).
+        ordered: Whether categories or bins are in an order, the one in which they are listed.
         missing: Texts that stand for a missing value, besides the empty field.
         allow_constant: Whether one site may hold a single value or none.
         label: Whether the column is a label of a multi-label study.
@@ -86,6 +90,7 @@ class Column:
     missing: tuple[str, ...] = ()
     allow_constant: bool = False
     label: bool = False
+    ordered: bool = False
     comment: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -112,10 +117,11 @@ class Column:
     def canonical(self) -> bytes:
         """What sites must agree on for this column, as deterministic ASCII without line breaks.
 
-        Holds name, kind, categories, edges and label mark; how a site writes a missing value and
-        whether it may be constant there is its own affair.
+        Holds name, kind, categories, edges and label mark, and "ordered" where they are; how a site
+        writes a missing value and whether it may be constant there is its own affair.
         """
         content = [self.name, self.kind, self.categories, self.edges, self.label]
+        content += ["ordered"] * self.ordered
         return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
     def _text_fault(self) -> str:
@@ -146,6 +152,14 @@ class Column:
                 f"a discrete column needs at least {fewest} categories",
             ),
             (kind == "binned" and not edges, "a binned column needs at least one edge"),
+            (
+                self.ordered and kind in {"continuous", "intervention"},
+                f"{kind} has no categories in an order",
+            ),
+            (
+                self.ordered and kind == "discrete" and len(self.categories) < 2,  # noqa: PLR2004
+                "an order needs at least 2 categories, listed from one end to the other",
+            ),
             (not all(map(math.isfinite, edges)), "an edge is not a finite number"),
             (
                 any(low >= high for low, high in itertools.pairwise(edges)),
@@ -325,7 +339,7 @@ def _column(name: str, table: object) -> Column:
     kind = table.get("kind")
     if not isinstance(kind, str):
         raise SchemaError('kind is missing, such as kind = "continuous"', column=name)
-    for key in ("allow_constant", "label"):
+    for key in _MARKS:
         if not isinstance(table.get(key, False), bool):
             raise SchemaError(f"{key} is neither true nor false", column=name)
     return Column(
@@ -338,6 +352,7 @@ def _column(name: str, table: object) -> Column:
         missing=tuple(_text(value, "missing", name) for value in _list(table, "missing", name)),
         allow_constant=table.get("allow_constant", False),
         label=table.get("label", False),
+        ordered=table.get("ordered", False),
     )
 
 
@@ -376,7 +391,7 @@ def _column_toml(column: Column) -> str:
         items = ", ".join(values)
         if items:
             lines.append(f"{key} = [{items}]")
-    lines += [f"{key} = true" for key in ("allow_constant", "label") if getattr(column, key)]
+    lines += [f"{key} = true" for key in _MARKS if getattr(column, key)]
     return "\n".join((*lines, ""))
 
 
