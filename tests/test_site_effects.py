@@ -141,3 +141,20 @@ def test_every_protection_gives_the_same():
 def test_it_needs_regressions():
     with pytest.raises(ParameterError, match="site_effect needs evidence glm"):
         FedPC(evidence="pooled", site_effect=True)
+
+
+@pytest.mark.parametrize("kind", [Queries, WithEffect])
+@pytest.mark.parametrize("cuts", [[0.2], [-0.5, 0.5]])
+def test_what_separates_all_categories_leaves_nothing_to_add(kind, cuts):
+    rng = np.random.default_rng(0)
+    x, other = rng.standard_normal((2, 300))
+    data = np.column_stack([np.digitize(x, cuts), x, other])
+    categories = (len(cuts) + 1, 0, 0)
+    queries = kind("glm", [np.array([[0, 1], [0, 2]]), np.array([[0, 2, 1]])])
+    sites = [mixed_site(part, categories) for part in np.split(data, 3)]
+    rounds = drive(queries.ask(3, 3), sites)[1]
+    alone, given_x = queries.found
+    assert alone[0] < 1e-60  # the likelihood ratio of x is twice that of the constants alone
+    assert 1e-3 < alone[1] < 1.0
+    assert given_x[0] > 0.99
+    assert len(rounds) <= 42

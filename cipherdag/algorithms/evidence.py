@@ -181,7 +181,7 @@ def open_evidence(
     from cipherdag.algorithms.pooled_tables import open_tables
     from cipherdag.algorithms.regression_tests import RegressionTests
 
-    question = Columns(n_variables=n_variables, max_rows=max_rows)
+    question = Columns(n_variables=n_variables, max_rows=max_rows, order=kind == "glm")
     kinds = question.read((yield question))
     if kind == "glm":
         own = msgspec.structs.replace(spec, name="regression")

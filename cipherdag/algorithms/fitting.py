@@ -1,12 +1,14 @@
 """Fitting nested regressions step by step from sums, and their likelihood ratio.
 
 The coordinator feeds it sums over the sites, and a site its own, so that both test alike. Of x and
-y the one with fewer categories is the response (the first if equally many, continuous ones last):
-a linear, logistic or multinomial logistic regression on S, and once more with the other variable.
-Twice the gain in log likelihood is chi-square with as many degrees of freedom as the other variable
-adds.
+y the response is the one whose three or more categories are in an order (of two the one with more
+categories, which leaves fewer degrees of freedom), then the one with fewer categories, a continuous
+one last; the first if that does not decide. A linear, logistic, multinomial logistic or, for an
+order, proportional-odds regression on S, and once more with the other variable, of which an order
+is not used. Twice the gain in log likelihood is chi-square with as many degrees of freedom as the
+other variable adds.
 
-Source: Agresti, Categorical Data Analysis, sections 5.4 and 8.1; Vittinghoff and McCulloch,
+Source: Agresti, Categorical Data Analysis, sections 5.4, 8.1 and 8.2; Vittinghoff and McCulloch,
 American Journal of Epidemiology 165 (2007) 710-718, for the rows per coefficient.
 
 Leaks:
@@ -21,10 +23,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.regressions import Regression, outputs
+from cipherdag.algorithms.regressions import Regression, coefficient_count, column_count
+from cipherdag.algorithms.thresholds import (
+    equal_thresholds,
+    free_directions,
+    largest_share,
+    marginal_thresholds,
+    rows_by_category,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from cipherdag.algorithms.encodings import FloatVector
 
@@ -51,7 +60,7 @@ class Fit:
     Attributes:
         model: What is fitted.
         discrete: Whether the response is.
-        site_effect: Whether the constants are the sites' own and have no derivative.
+        site_effect: Whether constants or thresholds are the sites' own and have no derivative.
         coefficients: The last accepted ones, shape (m,).
         value: Log likelihood there; of a linear model n / 2 times minus the logarithm of the
             residual squares.
@@ -70,6 +79,8 @@ class Fit:
     scarce: float = 0.0
     undone: bool = False
     finished: bool = False
+    _surveyed: bool = False
+    _free: FloatMatrix | None = None
     _move: FloatVector | None = None
     _gain: float = 0.0
     _share: float = 1.0
@@ -88,32 +99,44 @@ class Fit:
             self._solve(value, gradient, hessian)
             return
         worse = value < self.value - ROUNDING * (1.0 + abs(self.value))
-        if self._move is None:
+        if not self._surveyed:
             self._survey(gradient, hessian, count)
+            if self.model.ordered and not self.site_effect:
+                return  # only now it is known where to start
         elif worse and self._share > 0.5**HALVINGS:
             self._share /= 2.0
             return
-        if self.site_effect:
-            gradient, hessian = _without_constants(gradient, hessian, count)
+        if self._free is not None:
+            gradient, hessian = self._free.T @ gradient, self._free.T @ hessian @ self._free
         self.coefficients, self.value = self.proposed, value
-        self._move, rank = _step(hessian, gradient)
+        move, rank = _step(hessian, gradient)
         self.rank = max(self.rank, rank)
-        self._share, self._gain, self._left = (
-            1.0,
-            float(gradient @ self._move) / 2.0,
-            self._left - 1,
-        )
+        self._gain, self._left = float(gradient @ move) / 2.0, self._left - 1
+        self._move, self._share = move if self._free is None else self._free @ move, 1.0
+        if self.model.ordered:
+            self._share = largest_share(self.coefficients[:count], self._move[:count])
         if self._gain <= CONVERGED * (1.0 + abs(value)) or self._left == 0:
             self.value += max(self._gain, 0.0)
             self.finished = True
 
     def _survey(self, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
-        """Rows by category: at coefficients of 0 all categories are equally likely."""
-        columns = len(gradient) // count
-        chance = 1.0 / (count + 1)
-        rows = hessian[0, 0] / (chance * (1.0 - chance))
-        seen = gradient[::columns] + rows * chance
-        self.scarce = float(rows - max(seen.max(), rows - seen.sum()))
+        """Rows by category, as all are equally likely at first, and what may move."""
+        self._surveyed = True
+        constants = np.arange(0, len(gradient), len(gradient) // count)
+        if self.model.ordered:
+            constants = np.arange(count)
+            rows = rows_by_category(gradient[constants], hessian.diagonal()[constants])
+            if not self.site_effect:
+                self._free = free_directions(rows, len(gradient))
+                self.coefficients[constants] = marginal_thresholds(rows)
+        else:
+            chance = 1.0 / (count + 1)
+            total = hessian[0, 0] / (chance * (1.0 - chance))
+            seen = gradient[constants] + total * chance
+            rows = np.append(total - seen.sum(), seen)
+        self.scarce = float(rows.sum() - rows.max())
+        if self.site_effect:
+            self._free = np.delete(np.eye(len(gradient)), constants, axis=1)
 
     def _solve(self, squares: float, products: FloatVector, gram: FloatMatrix) -> None:
         self.coefficients, self.rank = _step(gram, products)
@@ -126,8 +149,21 @@ class Fit:
         self.scarce, self.finished = rows, True
 
 
+def first_fit(model: Regression, categories: Sequence[int], *, site_effect: bool = False) -> Fit:
+    """A regression at coefficients of 0, with all categories of the response equally likely."""
+    coefficients = np.zeros(coefficient_count(model, categories))
+    own = categories[model.response]
+    if model.ordered:
+        coefficients[: own - 1] = equal_thresholds(own)
+    return Fit(model, own > 0, coefficients, site_effect=site_effect)
+
+
 def nested_models(
-    row: Sequence[int], categories: Sequence[int], *, left_out: bool
+    row: Sequence[int],
+    categories: Sequence[int],
+    *,
+    left_out: bool,
+    ordered: Collection[int] = (),
 ) -> tuple[Regression, Regression]:
     """The model without and the model with the other variable, on the same rows.
 
@@ -135,12 +171,18 @@ def nested_models(
         row: x, y, s1, ..., sl.
         categories: Number of categories of every variable, 0 for a continuous one.
         left_out: Whether rows may be incomplete in the test's variables.
+        ordered: Variables with three or more categories in an order.
     """
+
+    def rank(variable: int) -> tuple[int, int]:
+        count = categories[variable]
+        return (0, -count) if variable in ordered else (1 if count else 2, count)
+
     x, y, *given = row
-    flip = categories[y] > 0 and (categories[x] == 0 or categories[y] < categories[x])
-    response, other = (y, x) if flip else (x, y)
-    small = Regression(response, tuple(given), (other,) if left_out else ())
-    return small, Regression(response, (*given, other))
+    response, other = (y, x) if rank(y) < rank(x) else (x, y)
+    in_order = response in ordered
+    small = Regression(response, tuple(given), (other,) if left_out else (), in_order)
+    return small, Regression(response, (*given, other), (), in_order)
 
 
 def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple[float, float]:
@@ -151,7 +193,7 @@ def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple
     or if S leaves nothing of a continuous response.
     """
     dof = large.rank - small.rank
-    columns = len(large.coefficients) // outputs(categories[large.model.response])
+    columns = column_count(large.model, categories)
     enough = large.scarce >= FEWEST_PER_COEFFICIENT * columns
     if dof <= 0 or not enough or small.undone:
         return np.nan, np.nan
@@ -163,17 +205,6 @@ def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, Float
     hessian = np.zeros((count, count))
     hessian[np.triu_indices(count)] = step[1 + count :]
     return float(step[0]), step[1 : 1 + count], hessian + np.triu(hessian, k=1).T
-
-
-def _without_constants(
-    gradient: FloatVector, hessian: FloatMatrix, count: int
-) -> tuple[FloatVector, FloatMatrix]:
-    """The same with nothing in the places of the constants, so that no step moves them."""
-    constants = np.arange(0, len(gradient), len(gradient) // count)
-    gradient, hessian = gradient.copy(), hessian.copy()
-    gradient[constants] = 0.0
-    hessian[constants] = hessian[:, constants] = 0.0
-    return gradient, hessian
 
 
 def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:

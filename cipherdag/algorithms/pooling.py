@@ -43,8 +43,9 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
     continuous one; of every continuous one a mark of its place, ``asinh(2**100 mean)``, the binary
     logarithm of its standard deviation and 1 where that is not 0, and the same of its largest size;
-    and two comparisons: whether a value of the variable is missing, for every variable, and
-    whether the site restricts small counts.
+    and comparisons: whether a value of the variable is missing, for every variable, whether the
+    site restricts small counts, and if asked for, whether the variable has three or more categories
+    in an order, for every variable.
 
     The marks only choose a common unit and origin for `Moments`; means of marks over the sites are
     rough, and need not be more.
@@ -52,15 +53,18 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     Leaks:
         The coordinator learns the number of rows of all sites together, the number of categories
         of each variable, which variables miss values at some site, whether some site restricts
-        small counts, and of each continuous variable the marks averaged over the sites.
+        small counts, of each continuous variable the marks averaged over the sites, and if asked
+        for, which variables have categories in an order.
 
     Attributes:
         n_variables: Number of aligned variables, p.
         max_rows: Declared bound of a site's rows.
+        order: Whether to say which variables have categories in an order.
     """
 
     n_variables: int
     max_rows: int = 1 << 20
+    order: bool = False
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)
@@ -83,15 +87,17 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             Encoding(length=p, bound=1.0),
             spread,
             Encoding(length=p, bound=1.0),
-            Encoding(length=p + 1, bound=1.0, comparison=True),
+            Encoding(length=p + 1 + p * self.order, bound=1.0, comparison=True),
         )
 
     def read(self, sums: FloatVector) -> ColumnKinds:
         """What the sums over the sites say."""
+        p = self.n_variables
         header, categories, place, *marks, flags = np.split(
             sums, np.cumsum([encoding.length for encoding in self.encodings])[:-1]
         )
         sites, rows = header
+        in_order = flags[p + 1 :] > 0
         spread, size = (
             np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
             for total, count in (marks[:2], marks[2:])
@@ -102,8 +108,9 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             place=place / sites,
             spread=spread,
             size=size,
-            incomplete=flags[:-1] > 0,
-            restricted=bool(flags[-1] > 0),
+            incomplete=flags[:p] > 0,
+            restricted=bool(flags[p] > 0),
+            ordered=in_order if self.order else np.zeros(self.n_variables, dtype=bool),
         )
 
 
@@ -119,6 +126,7 @@ class ColumnKinds:
         size: Mean binary logarithm of the largest value; NaN where all are 0.
         incomplete: Whether some site misses a value.
         restricted: Whether some site restricts small counts.
+        ordered: Whether there are three or more categories in an order; False where not asked.
     """
 
     rows: int
@@ -128,6 +136,7 @@ class ColumnKinds:
     size: FloatVector
     incomplete: BoolVector
     restricted: bool
+    ordered: BoolVector
 
 
 class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

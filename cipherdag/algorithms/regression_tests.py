@@ -13,6 +13,7 @@ from cipherdag.algorithms import evidence
 from cipherdag.algorithms.evidence import CombinedTests, PValues, RememberedTests, Tests
 from cipherdag.algorithms.fitting import (
     Fit,
+    first_fit,
     likelihood_ratio,
     nested_models,
     step_parts,
@@ -69,6 +70,7 @@ class RegressionTests(RememberedTests):
         self._fallback = fallback
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
+        self._ordered = tuple(np.flatnonzero(kinds.ordered).tolist())
         self._tables = PooledTables(kinds, max_rows=max_rows)
         discrete = kinds.categories > 0
         origins = np.where(discrete, 0.0, common_origins(kinds))
@@ -115,7 +117,7 @@ class RegressionTests(RememberedTests):
 
     def _models(self, row: tuple[int, ...]) -> tuple[Regression, Regression]:
         left_out = bool(self._kinds.incomplete[list(row)].any())
-        return nested_models(row, self._categories, left_out=left_out)
+        return nested_models(row, self._categories, left_out=left_out, ordered=self._ordered)
 
     def _p_value(self, small: Fit, large: Fit) -> float:
         from scipy.special import gammaincc
@@ -126,12 +128,7 @@ class RegressionTests(RememberedTests):
     def _fit(self, models: list[Regression]) -> Fitting:
         counts = {model: coefficient_count(model, self._categories) for model in models}
         fits = {
-            model: Fit(
-                model,
-                self._categories[model.response] > 0,
-                np.zeros(counts[model]),
-                site_effect=self._site_effect,
-            )
+            model: first_fit(model, self._categories, site_effect=self._site_effect)
             for model in models
         }
         active = models
@@ -148,6 +145,7 @@ class RegressionTests(RememberedTests):
                     coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
                     max_rows=self._max_rows,
                     site_effect=self._site_effect,
+                    ordered=self._ordered,
                 )
                 start = 0
                 for model in part:

@@ -7,8 +7,10 @@ Leaks:
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -21,7 +23,12 @@ from cipherdag.algorithms.pooling import (
     check_study,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 MAX_COEFFICIENTS = 4096
+FEWEST_ORDERED = 3
+"""Two categories are in an order anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +39,13 @@ class Regression:
         response: Position.
         predictors: Positions, in the order of the coefficients.
         complete_in: Further positions whose missing values leave a row out.
+        ordered: Whether the response's categories are in an order.
     """
 
     response: int
     predictors: tuple[int, ...]
     complete_in: tuple[int, ...] = ()
+    ordered: bool = False
 
 
 class RegressionSteps(
@@ -47,13 +56,16 @@ class RegressionSteps(
     A continuous response is linear in the predictors, one with c categories has c - 1 logits
     against its category 0 (two categories: logistic regression). A model has a constant, a column
     per continuous predictor in the common unit, and an indicator of every category but 0 of a
-    discrete one; with m coefficients, output by output, it has 1 + m + m (m + 1) / 2 values:
+    discrete one, ordered or not. A response in an order has c - 1 rising thresholds, infinite where
+    nothing lies beyond, instead of a constant, and then one coefficient per column (`thresholds`).
+    With m coefficients, output by output, a model has 1 + m + m (m + 1) / 2 values:
 
     - discrete response: log likelihood, gradient, and minus its Hessian's upper triangle by rows;
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
 
-    With ``site_effect`` every site has constants of its own, which it takes out before it answers
-    (`cipherdag.sites.compute.site_effects`); those asked about are not used.
+    With ``site_effect`` every site has constants or thresholds of its own, which it takes out
+    before it answers (`cipherdag.sites.compute.site_effects`, ``cumulative``); those asked about
+    are not used.
 
     Leaks:
         The coordinator learns these sums over the sites. With indicators they contain counts of
@@ -68,6 +80,7 @@ class RegressionSteps(
         coefficients: Packed 64-bit floats of all models.
         max_rows: Declared bound of a site's rows.
         site_effect: Whether every site has constants of its own.
+        ordered: Positions of the variables with three or more categories in an order, ascending.
     """
 
     categories: tuple[int, ...]
@@ -78,6 +91,7 @@ class RegressionSteps(
     coefficients: bytes
     max_rows: int = 1 << 20
     site_effect: bool = False
+    ordered: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         p = len(self.categories)
@@ -88,14 +102,27 @@ class RegressionSteps(
             raise ValueError("origins, units or lengths do not have the length of the study")
         if not np.isfinite(self.origin_array()).all() or (abs(self.unit_array()) > 1100).any():  # noqa: PLR2004
             raise ValueError("origins and units must be finite")
+        check_ordered(self.ordered, self.categories)
         self._check_members()
         counts = self.coefficient_counts(self.models())
         if max(counts, default=0) > MAX_COEFFICIENTS:
             raise ValueError(f"a model must have at most {MAX_COEFFICIENTS} coefficients")
         if len(self.coefficients) != 8 * sum(counts):
             raise ValueError("the packed coefficients do not have the length of the models")
-        if not np.isfinite(self.coefficient_array()).all():
-            raise ValueError("coefficients must be finite")
+        self._check_coefficients(counts)
+
+    def _check_coefficients(self, counts: list[int]) -> None:
+        values, start = self.coefficient_array(), 0
+        for model, count in zip(self.models(), counts, strict=True):
+            own = values[start : start + count]
+            start += count
+            if model.ordered:
+                thresholds, own = np.split(own, [self.categories[model.response] - 1])
+                # not a number does not rise either
+                if not (thresholds[1:] >= thresholds[:-1]).all():
+                    raise ValueError("the thresholds of an ordered response must not fall")
+            if not np.isfinite(own).all():
+                raise ValueError("coefficients must be finite")
 
     def _check_members(self) -> None:
         sizes = np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).astype(np.int64)
@@ -115,7 +142,8 @@ class RegressionSteps(
         for own, more in np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).tolist():
             middle, end = start + 1 + own, start + 1 + own + more
             predictors, further = members[start + 1 : middle], members[middle:end]
-            found.append(Regression(members[start], tuple(predictors), tuple(further)))
+            in_order = members[start] in self.ordered
+            found.append(Regression(members[start], tuple(predictors), tuple(further), in_order))
             start = end
         return found
 
@@ -155,10 +183,26 @@ def outputs(categories: int) -> int:
     return max(categories - 1, 1) if categories else 1
 
 
-def coefficient_count(model: Regression, categories: tuple[int, ...]) -> int:
-    """Coefficients of a model: constant and columns of predictors, for every output."""
-    columns = 1 + sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in model.predictors)
-    return columns * outputs(categories[model.response])
+def coefficient_count(model: Regression, categories: Sequence[int]) -> int:
+    """Coefficients of a model: constant and columns of predictors, for every output.
+
+    For a response in an order the thresholds, and the columns of predictors once.
+    """
+    columns, count = column_count(model, categories), outputs(categories[model.response])
+    return count + columns - 1 if model.ordered else columns * count
+
+
+def column_count(model: Regression, categories: Sequence[int]) -> int:
+    """Columns of a model's design: the constant and those of the predictors."""
+    return 1 + sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in model.predictors)
+
+
+def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:
+    """Raise ValueError unless these are ascending positions of three or more categories."""
+    rising = all(low < high for low, high in itertools.pairwise(ordered))
+    inside = all(0 <= v < len(categories) for v in ordered)
+    if not rising or not inside or any(categories[v] < FEWEST_ORDERED for v in ordered):
+        raise ValueError("ordered variables must be ascending positions of 3 categories or more")
 
 
 def step_length(count: int) -> int:

@@ -237,7 +237,7 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
             from cipherdag.sites.compute.regressions import RegressionTest
 
             columns = poolable(table, min_cell_size=0, device="cpu")
-            return RegressionTest(table.cardinalities, columns.column)
+            return RegressionTest(table.cardinalities, columns.column, table.ordered)
         if name == "kci" and table.kind != "discrete":
             return _kernel_test(table, spec, device)
         raise MixedTypesError(
@@ -275,6 +275,7 @@ def poolable(
         device=device,
         spend=spend or free,
         within=within,
+        ordered=table.ordered,
     )
 
 

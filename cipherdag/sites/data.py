@@ -75,6 +75,12 @@ class SiteTable:
         """Number of categories or bins of every variable; 0 for a continuous one."""
         return tuple(column.cardinality for column in self.schema.variables)
 
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """Positions of the variables whose order can count: of three categories or bins or more."""
+        variables = enumerate(self.schema.variables)
+        return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
+
     def varies(self) -> NDArray[np.bool_]:
         """Whether every variable has at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))

@@ -22,7 +22,6 @@ from cipherdag.sites.compute.cache import (
 )
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.evidence import check_numbers
-from cipherdag.sites.compute.multinomial import LARGEST_LOGIT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.evidence import Evidence, IndexArray
 
 FEWEST_PER_COEFFICIENT = 5
+LARGEST_LOGIT = 30.0
 ITERATIONS = 50
 CONVERGED = 1e-7  # a Newton step that gains so little leaves about its square
 RIDGE = 1e-9

@@ -1,4 +1,4 @@
-"""What every multinomial logistic model at a site shares."""
+"""What every logistic model at a site shares."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    FloatMatrix = NDArray[np.float64]
+    FloatArray = NDArray[np.float64]
+    FloatMatrix = FloatArray
 
-LARGEST_LOGIT = 30.0
+LARGEST_LOGIT = 2.0**30
+"""Only a hostile question asks about larger ones: a row's likelihood stays in an answer's bound."""
+
+
+def bounded_logits(logits: FloatArray) -> FloatArray:
+    """The same, of any shape, but for what only a hostile question asks about."""
+    return np.clip(np.nan_to_num(logits), -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
 def information(design: FloatMatrix, chance: FloatMatrix) -> FloatMatrix:

@@ -58,6 +58,7 @@ class PoolableData:
         spend: Called with the number of tables before they are counted.
         within: The rows that these were drawn from, if they were: what is withheld of those is
             withheld of these.
+        ordered: Variables with three or more categories in an order, ascending.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class PoolableData:
         device: str = "cpu",
         spend: Callable[[int], None] = free,
         within: PoolableData | None = None,
+        ordered: tuple[int, ...] = (),
     ) -> None:
         self._within = within
+        self._ordered = ordered
         self._codes, self._values = codes, values
         self._categories = np.array(categories, dtype=np.int64)
         self._min_cell_size = min_cell_size
@@ -100,14 +103,14 @@ class PoolableData:
             MalformedMessageError: The question is about other columns than the site has.
         """
         if isinstance(question, Columns):
-            return self._kinds()
+            return self._kinds(order=question.order)
         if isinstance(question, Moments):
             return self._moments(question)
         if isinstance(question, RegressionSteps):
             return self._regressions(question)
         return self._tables(question)
 
-    def _kinds(self) -> FloatVector:
+    def _kinds(self, *, order: bool) -> FloatVector:
         p, rows = len(self._categories), self._rows
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
@@ -120,6 +123,8 @@ class PoolableData:
         restricts = self._min_cell_size > 1
         header = [1.0, float(rows)]
         flags = np.append(missing, restricts)
+        if order:
+            flags = np.append(flags, np.isin(np.arange(p), self._ordered))
         parts = (header, self._categories, place, *spread, *size, flags)
         return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
 
@@ -161,7 +166,8 @@ class PoolableData:
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.regressions import regression_steps
 
-        if question.categories != tuple(self._categories.tolist()):
+        own = tuple(self._categories.tolist()), self._ordered
+        if (question.categories, question.ordered) != own:
             raise MalformedMessageError("regressions of other columns than the site's schema has")
         if self._rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.contingency import chi_square_tail
-from cipherdag.algorithms.fitting import Fit, likelihood_ratio, nested_models, step_parts
+from cipherdag.algorithms.fitting import (
+    first_fit,
+    likelihood_ratio,
+    nested_models,
+    step_parts,
+)
 from cipherdag.algorithms.regressions import coefficient_count, outputs
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
@@ -15,7 +20,8 @@ from cipherdag.sites.compute.cache import (
     EvidenceCache,
     canonical,
 )
-from cipherdag.sites.compute.multinomial import LARGEST_LOGIT, information
+from cipherdag.sites.compute.cumulative import cumulative_step, own_thresholds_step
+from cipherdag.sites.compute.multinomial import bounded_logits, information
 from cipherdag.sites.compute.site_effects import centred, profile_step
 
 if TYPE_CHECKING:
@@ -23,6 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.fitting import Fit
     from cipherdag.algorithms.regressions import Regression, RegressionSteps
     from cipherdag.sites.compute.cache import TestBatch
     from cipherdag.sites.compute.evidence import Evidence, FloatVector, IndexArray
@@ -49,10 +56,11 @@ def regression_steps(
         design, response = expand.rows(model)
         categories = question.categories[model.response]
         if question.site_effect and categories:
-            answers.append(profile_step(design, response, own, categories))
+            step = own_thresholds_step if model.ordered else profile_step
+            answers.append(step(design, response, own, categories))
         else:
             rows = centred(design, response) if question.site_effect else (design, response)
-            answers.append(_step(*rows, own, categories))
+            answers.append(_step(*rows, own, categories, ordered=model.ordered))
     return np.concatenate([np.zeros(0), *answers])
 
 
@@ -106,12 +114,16 @@ class RegressionTest:
     Args:
         categories: Number of categories of every variable, 0 for a continuous one.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
+        ordered: Variables with three or more categories in an order.
     """
 
     def __init__(
-        self, categories: tuple[int, ...], column: Callable[[int], NDArray[np.float64]]
+        self,
+        categories: tuple[int, ...],
+        column: Callable[[int], NDArray[np.float64]],
+        ordered: tuple[int, ...] = (),
     ) -> None:
-        self._categories = categories
+        self._categories, self._ordered = categories, ordered
         origins = np.zeros(len(categories))
         units = np.zeros(len(categories), dtype=np.int64)
         self._incomplete = np.zeros(len(categories), dtype=bool)
@@ -141,7 +153,9 @@ class RegressionTest:
         outcomes = np.full((len(tests), N_COLUMNS), np.nan)
         for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
             left_out = bool(self._incomplete[row].any())
-            small, large = nested_models(row, self._categories, left_out=left_out)
+            small, large = nested_models(
+                row, self._categories, left_out=left_out, ordered=self._ordered
+            )
             (before, _), (after, rows) = self._fit(small), self._fit(large)
             ratio, dof = likelihood_ratio(before, after, self._categories)
             outcomes[test, 1] = outcomes[test, 3] = ratio
@@ -156,18 +170,25 @@ class RegressionTest:
             design, response = self._expand.rows(model)
             categories = self._categories[model.response]
             count = coefficient_count(model, self._categories)
-            fit = Fit(model, categories > 0, np.zeros(count))
+            fit = first_fit(model, self._categories)
             while not fit.finished:
-                step = _step(design, response, fit.proposed, categories)
+                step = _step(design, response, fit.proposed, categories, ordered=model.ordered)
                 fit.hear(*step_parts(step, count), outputs(categories))
             self._fits[model] = fit, len(response)
         return self._fits[model]
 
 
 def _step(
-    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+    design: FloatMatrix,
+    response: FloatVector,
+    coefficients: FloatVector,
+    categories: int,
+    *,
+    ordered: bool,
 ) -> FloatVector:
     """Value, gradient and upper triangle as `RegressionSteps` lays them out."""
+    if ordered:
+        return cumulative_step(design, response, coefficients, categories)
     if categories:
         return _logits(design, response, coefficients, categories)
     return _moments(design, response)
@@ -184,8 +205,7 @@ def _logits(
 ) -> FloatVector:
     """Log likelihood, gradient and minus the Hessian of a multinomial logistic model."""
     count, columns = outputs(categories), design.shape[1]
-    logits = design @ coefficients.reshape(count, columns).T
-    np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT, out=logits)
+    logits = bounded_logits(design @ coefficients.reshape(count, columns).T)
     largest = np.maximum(logits.max(axis=1, initial=0.0), 0.0)
     weights = np.exp(logits - largest[:, None])
     total = weights.sum(axis=1) + np.exp(-largest)

@@ -20,19 +20,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.regressions import outputs
-from cipherdag.sites.compute.multinomial import LARGEST_LOGIT, information
+from cipherdag.sites.compute.multinomial import bounded_logits, information
+from cipherdag.sites.compute.own_constants import best_constants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.sites.compute.evidence import FloatVector
+    from cipherdag.sites.compute.own_constants import Derivatives
 
     FloatMatrix = NDArray[np.float64]
-
-ITERATIONS = 60
-CONVERGED = 1e-13
-"""Gain of a step, as a share of the likelihood, at which intercepts are at their maximum."""
-HALVINGS = 30
 
 
 def centred(design: FloatMatrix, response: FloatVector) -> tuple[FloatMatrix, FloatVector]:
@@ -64,7 +61,7 @@ def profile_step(
     beta = coefficients.reshape(count, columns).copy()
     beta[:, 0] = 0.0
     seen = (response[:, None] == np.arange(categories)).astype(np.float64)
-    offsets = np.column_stack([np.zeros(len(response)), design @ beta.T])
+    offsets = np.column_stack([np.zeros(len(response)), bounded_logits(design @ beta.T)])
     present = np.flatnonzero(seen.any(axis=0))
     gradient = np.zeros((count, columns))
     hessian = np.zeros((count, columns, count, columns))
@@ -82,27 +79,22 @@ def profile_step(
 
 def _at_best_intercepts(offsets: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
     """Log likelihood and chances, shape (n, c), at the best intercepts of c present categories."""
-    intercepts = np.log(seen.sum(axis=0) / seen.sum(axis=0)[0])
-    value, chance = _likelihood(offsets + intercepts, seen)
-    for _ in range(ITERATIONS):
-        gradient = (seen - chance).sum(axis=0)[1:]
-        step = np.linalg.lstsq(_information(chance), gradient, rcond=None)[0]
-        if float(gradient @ step) <= CONVERGED * (1.0 + abs(value)):
-            break
-        for halving in range(HALVINGS):
-            moved = intercepts + np.append(0.0, step) * 0.5**halving
-            better, chances = _likelihood(offsets + moved, seen)
-            if better >= value:
-                intercepts, value, chance = moved, better, chances
-                break
-        else:
-            break
-    return value, chance
+    rows = seen.sum(axis=0)
+
+    def derivatives(rest: FloatMatrix) -> Derivatives:
+        def at(intercepts: FloatVector) -> tuple[float, FloatVector, FloatMatrix]:
+            value, chance = _likelihood(rest + np.append(0.0, intercepts), seen)
+            return value, (seen - chance).sum(axis=0)[1:], _information(chance)
+
+        return at
+
+    middle = offsets.mean(axis=0)
+    best = best_constants(offsets - middle, np.log(rows[1:] / rows[0]), derivatives)
+    return _likelihood(offsets - middle + np.append(0.0, best), seen)
 
 
 def _likelihood(logits: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
-    relative = np.clip(logits - logits[:, :1], -LARGEST_LOGIT, LARGEST_LOGIT)
-    relative -= relative.max(axis=1, keepdims=True)
+    relative = logits - logits.max(axis=1, keepdims=True)
     weights = np.exp(relative)
     total = weights.sum(axis=1, keepdims=True)
     return float((seen * (relative - np.log(total))).sum()), weights / total
