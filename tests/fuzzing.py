@@ -100,8 +100,11 @@ def asked_questions():
     discrete = Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2]))
     numbers = pd.DataFrame(rng.normal(size=(90, 3)), columns=list("abc"))
     continuous = Federation.split(numbers, 3, seed=0)
+    grade = pd.Categorical.from_codes(rng.permutation(np.arange(90) % 3), list("xyz"), ordered=True)
+    ordered = Federation.split(numbers.assign(grade=grade), 3, seed=0)
     runs = [
-        *((FedPC(evidence=kind), discrete) for kind in ("vote", "statistic", "pooled", "glm")),
+        *((FedPC(evidence=kind), discrete) for kind in ("vote", "statistic", "pooled")),
+        (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
         (FedPC(bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
