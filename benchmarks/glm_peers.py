@@ -55,7 +55,7 @@ ORDERED = frozenset({2, 5})
 COPIES = 6
 HEADINGS = (
     "table", "rows", "tests", "ours, tests/s", "python-fedci, tests/s", "x", "x, CPU", "apart",
-    "flips", "ordinal response", "ours, model", "theirs, cuts", "apart", "flips",
+    "bare", "flips", "ordinal response", "ours, model", "theirs, cuts", "apart", "flips",
 )  # fmt: skip
 GROUPS = {"no order": False, "ordinal response": True}
 
@@ -148,10 +148,12 @@ def compared(case: Case, arguments) -> dict:
     for group, is_ordinal in GROUPS.items():
         own = ordinal == is_ordinal
         found[group] = differences(p_values[own], theirs[own])
+    bare = peer_timed(case, arguments.sites, bare=True)[2]
+    found["bare"] = differences(p_values[~ordinal], bare[~ordinal])
     by_cut = np.array([p_value(case, row, one_logit_per_cut) for row in case.rows])
     found["peer_by_cuts"] = differences(theirs[ordinal], by_cut[ordinal])
     line("python-fedci", found, who="peer")
-    named = (*GROUPS, "statsmodels", "peer_by_cuts")
+    named = (*GROUPS, "bare", "statsmodels", "peer_by_cuts")
     print(f"  {found['ratio']:.0f} times; apart:", {own: found[own] for own in named}, flush=True)
     return found
 
@@ -162,8 +164,9 @@ def markdown(report: dict) -> str:
         f"{report['sites']} sites, drawn columns of {report['categories']} categories (0: "
         f"continuous; {report['ordered']} are ordinal); `own` is the table of python-fedci's own "
         f"tests, {COPIES} times over. x: how many times as many tests a second; apart: largest "
-        "difference of p-values; flips: other decisions at 0.01. Without an ordinal response "
-        "both do the same test. With one they do not: ours is compared with statsmodels' "
+        "difference of p-values; bare: the same where python-fedci has no ridge (0.0001) and no "
+        "masks, whose rounding differs from run to run; flips: other decisions at 0.01. Without "
+        "an ordinal response both do the same test. With one they do not: ours is compared with statsmodels' "
         "proportional odds (model), python-fedci's with a logistic regression per cut (cuts), and "
         "both with each other."
     )
@@ -179,12 +182,13 @@ def markdown(report: dict) -> str:
             f"| {own['ours']['tests_per_second']:.1f} |"
         )
         if own["peer"] is None:
-            lines.append(f"{start} not installed | | | | | | | | | |")
+            lines.append(f"{start} not installed | | | | | | | | | | |")
             continue
         plain, ordinal = (own[group] for group in GROUPS)
         lines.append(
             f"{start} {own['peer']['tests_per_second']:.1f} | {own['ratio']:.0f} | "
-            f"{own['cpu_ratio']:.0f} | {plain['largest']:.1e} | {plain['other_decisions']} of "
+            f"{own['cpu_ratio']:.0f} | {plain['largest']:.1e} | {own['bare']['largest']:.1e} | "
+            f"{plain['other_decisions']} of "
             f"{plain['tests']} | {ordinal['tests']} tests | {own['statsmodels']['largest']:.1e} | "
             f"{own['peer_by_cuts']['largest']:.1e} | {ordinal['largest']:.2f} | "
             f"{ordinal['other_decisions']} |"
@@ -261,9 +265,11 @@ def ours_timed(case: Case, sites: int):
     )
 
 
-def peer_timed(case: Case, sites: int):
+def peer_timed(case: Case, sites: int, *, bare: bool = False):
     """Wall and processor seconds, and the p-values in the direction that we test."""
     os.environ["CLIENT_HETEROGENIETY"] = "0"
+    os.environ["RIDGE"] = "0" if bare else "0.0001"
+    os.environ["ADDITIVE_MASKING"] = "0" if bare else "1"
     import fedci
     import polars as pl
 

@@ -94,8 +94,9 @@ class FedPC:
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
             back to ``statistic`` (see `FedPCOutcome.tests`).
         max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
-        site_effect: With ``glm`` every site has constants of its own in every regression, so that
-            sites may differ in level; each takes its own out before it answers.
+        site_effect: With ``glm`` every site has constants of its own in every regression (of an
+            ordered response thresholds), so that sites may differ in level; each takes its own out
+            before it answers.
         knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
             with other evidence than ``vote``, neither is one that must, nor is conditioned on what
             can be no parent of either.

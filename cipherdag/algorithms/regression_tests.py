@@ -81,7 +81,7 @@ class RegressionTests(RememberedTests):
         self._site_effect = site_effect
 
     def _ask(self, tests: Tests) -> PValues:
-        """One round per Newton step, at most 40, and one before where a site restricts counts."""
+        """One round per Newton step, at most 40, and per halving; one before for small counts."""
         rows = [tuple(row) for block in tests for row in block.tolist()]
         given = yield from self._permitted(rows)
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
