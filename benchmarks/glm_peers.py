@@ -166,9 +166,9 @@ def markdown(report: dict) -> str:
         f"tests, {COPIES} times over. x: how many times as many tests a second; apart: largest "
         "difference of p-values; bare: the same where python-fedci has no ridge (0.0001) and no "
         "masks, whose rounding differs from run to run; flips: other decisions at 0.01. Without "
-        "an ordinal response both do the same test. With one they do not: ours is compared with statsmodels' "
-        "proportional odds (model), python-fedci's with a logistic regression per cut (cuts), and "
-        "both with each other."
+        "an ordinal response both do the same test. With one they do not: ours is compared with "
+        "statsmodels' proportional odds (model), python-fedci's with a logistic regression per "
+        "cut (cuts), and both with each other."
     )
     lines = [
         intro,

@@ -10,6 +10,7 @@ import pytest
 from documents import ROOT, Reader, anchors, blocks, external, links, pages
 
 from cipherdag.sites.policy import Policy
+from cipherdag.sites.schema import Schema
 
 RUN = {"python", "sh"}
 SHOWN = {"", "text", "toml", "json", "html", "nginx"}
@@ -75,12 +76,15 @@ def test_the_error_page_says_what_the_errors_say():
     assert page() == PAGE.read_text("utf-8"), "run python docs/errors_page.py"
 
 
-def test_policies_on_the_pages_are_policies():
+def test_policies_and_schemas_on_the_pages_are_what_they_seem():
     found = [b for path in pages() for b in blocks(path) if b.language == "toml"]
     shown = [b for b in found if not {"saved as", "shown by"} & b.how.keys()]
     assert shown
     for block in shown:
-        assert Policy.loads(block.code).min_sites >= 3
+        if block.code.startswith("[columns."):
+            assert Schema.loads(block.code).names
+        else:
+            assert Policy.loads(block.code).min_sites >= 3
 
 
 def test_the_reader_notices_what_is_wrong(tmp_path):
