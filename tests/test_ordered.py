@@ -127,6 +127,22 @@ def test_the_order_leaves_fewer_degrees_of_freedom():
     assert 0.0 < with_order < without
 
 
+def test_p_values_are_uniform_where_the_model_holds_and_nothing_depends():
+    rng = np.random.default_rng(11)
+    found = []
+    for _ in range(250):
+        s = rng.standard_normal(200)
+        x = s + rng.standard_normal(200)
+        grade = np.digitize(s + rng.logistic(size=200), [-1.0, 0.0, 1.5])
+        test = RegressionTest(
+            (4, 0, 0), np.column_stack([grade, x, s]).astype(float).T.__getitem__, (0,)
+        )
+        found.append(
+            central(test, [np.zeros((0, 2), dtype=np.int64), np.array([[0, 1, 2]])])[1].p_value[0]
+        )
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+
+
 def own_likelihood(parts, response, predictors):
     """The maximum of statsmodels' likelihoods of the sites, slopes shared and thresholds not."""
     models, sizes = [], []

@@ -33,7 +33,8 @@ from cipherdag.algorithms.thresholds import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     from cipherdag.algorithms.encodings import FloatVector
 
@@ -163,7 +164,7 @@ def nested_models(
     categories: Sequence[int],
     *,
     left_out: bool,
-    ordered: Collection[int] = (),
+    ordered: AbstractSet[int] = frozenset(),
 ) -> tuple[Regression, Regression]:
     """The model without and the model with the other variable, on the same rows.
 

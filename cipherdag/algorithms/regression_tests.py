@@ -70,7 +70,7 @@ class RegressionTests(RememberedTests):
         self._fallback = fallback
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
-        self._ordered = tuple(np.flatnonzero(kinds.ordered).tolist())
+        self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
         self._tables = PooledTables(kinds, max_rows=max_rows)
         discrete = kinds.categories > 0
         origins = np.where(discrete, 0.0, common_origins(kinds))
@@ -145,7 +145,7 @@ class RegressionTests(RememberedTests):
                     coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
                     max_rows=self._max_rows,
                     site_effect=self._site_effect,
-                    ordered=self._ordered,
+                    ordered=tuple(sorted(self._ordered)),
                 )
                 start = 0
                 for model in part:

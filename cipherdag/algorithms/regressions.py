@@ -1,8 +1,9 @@
 """Regressions over all sites: sums of likelihoods, gradients and Hessians at given coefficients.
 
 Leaks:
-    Every site and whoever carries the messages see the models, by position, and their coefficients
-    so far. The coordinator sees the sums that `RegressionSteps` lists.
+    Every site and whoever carries the messages see the models, by position, which categories are in
+    an order, and the coefficients so far. The coordinator sees the sums that `RegressionSteps`
+    lists.
 """
 
 from __future__ import annotations
@@ -138,11 +139,12 @@ class RegressionSteps(
     def models(self) -> list[Regression]:
         """The models in order."""
         members = np.frombuffer(self.members, dtype="<u2").tolist()
+        ordered = frozenset(self.ordered)
         found, start = [], 0
         for own, more in np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).tolist():
             middle, end = start + 1 + own, start + 1 + own + more
             predictors, further = members[start + 1 : middle], members[middle:end]
-            in_order = members[start] in self.ordered
+            in_order = members[start] in ordered
             found.append(Regression(members[start], tuple(predictors), tuple(further), in_order))
             start = end
         return found

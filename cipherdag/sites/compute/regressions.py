@@ -123,7 +123,7 @@ class RegressionTest:
         column: Callable[[int], NDArray[np.float64]],
         ordered: tuple[int, ...] = (),
     ) -> None:
-        self._categories, self._ordered = categories, ordered
+        self._categories, self._ordered = categories, frozenset(ordered)
         origins = np.zeros(len(categories))
         units = np.zeros(len(categories), dtype=np.int64)
         self._incomplete = np.zeros(len(categories), dtype=bool)
