@@ -25,6 +25,7 @@ from cipherdag.sites.compute.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooling import PoolableData
 from cipherdag.sites.compute.regressions import RegressionTest
 from cipherdag.sites.policy import QUESTION_KINDS
+from cipherdag.sites.schema import Column, Schema
 
 CATEGORIES = (0, 2, 3, 0, 2, 4)
 ALL_KINDS = Policy(questions=QUESTION_KINDS)
@@ -258,3 +259,24 @@ def test_hostile_models_do_not_decode(change):
     assert isinstance(msgspec.msgpack.decode(encode(tagged), type=Question), RegressionSteps)
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(encode(tagged | change), type=Question)
+
+
+def test_a_model_with_too_many_coefficients_is_not_fitted_and_said_to_be_none():
+    rng = np.random.default_rng(3)
+    categories = tuple(f"c{k:02d}" for k in range(66))
+    codes = rng.integers(0, 66, (600, 2))
+    z = rng.normal(size=600)
+    named = np.array(categories)[codes]
+    data = pd.DataFrame({"a": named[:, 0], "b": named[:, 1], "z": z})
+    columns = [Column(name, "discrete", categories=categories) for name in "ab"]
+    schema = Schema((*columns, Column("z", "continuous")))
+    own = replace(ALL_KINDS, min_cell_size=0)
+    federation = Federation.split(data, 3, schema=schema, device="cpu", policy=own)
+    result = federation.run(FedPC(evidence="glm", max_cond_size=1))
+    # 65 logits on 65 indicators and a constant
+    assert result.details["tests"]["too many coefficients: none"] == 1
+    assert result.graph.skeleton()[0, 1]
+    alone = RegressionTest((66, 66, 0), [*codes.T.astype(float), z].__getitem__)
+    found = alone.evaluate(np.array([0, 0]), np.array([1, 2]), np.zeros((2, 0), dtype=int))
+    assert np.isnan(found.p_value[0])
+    assert found.p_value[1] == pytest.approx(stats.chi2.sf(found.statistic[1], 65))

@@ -22,6 +22,7 @@ from cipherdag.algorithms.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.pooled_tables import PooledTables
 from cipherdag.algorithms.questions import FloatVector, pack_integers
 from cipherdag.algorithms.regressions import (
+    MAX_COEFFICIENTS,
     Regression,
     RegressionSteps,
     coefficient_count,
@@ -46,7 +47,8 @@ class RegressionTests(RememberedTests):
     """Likelihood-ratio tests of any columns.
 
     A test whose discrete variables have a table that some site withholds falls back to the sum of
-    the sites' own likelihood ratios (tallied).
+    the sites' own likelihood ratios. One with more than 4096 coefficients is not done, and counts
+    as dependent. Both are tallied.
 
     Leaks:
         See `RegressionSteps`.
@@ -85,6 +87,8 @@ class RegressionTests(RememberedTests):
         rows = [tuple(row) for block in tests for row in block.tolist()]
         given = yield from self._permitted(rows)
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
+        done = np.array([self._small_enough(large) for _, large in pairs], dtype=bool)
+        pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
         models = sorted({model for pair in pairs for model in pair}, key=_order)
         ends = np.cumsum([len(block) for block in tests])[:-1]
         kept = np.split(given, ends)
@@ -92,10 +96,16 @@ class RegressionTests(RememberedTests):
         fits, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
         assert isinstance(fits, dict), "fits come by model"
         self.tally["regression"] += len(pairs)
-        if len(pairs) < len(rows):
-            self.tally["withheld: statistic"] += len(rows) - len(pairs)
+        for way, count in (
+            ("withheld: statistic", int((~given).sum())),
+            ("too many coefficients: none", int((~done).sum())),
+        ):
+            if count:
+                self.tally[way] += count
         found = np.full(len(rows), np.nan)
-        found[given] = [self._p_value(fits[small], fits[large]) for small, large in pairs]
+        found[np.flatnonzero(given)[done]] = [
+            self._p_value(fits[small], fits[large]) for small, large in pairs
+        ]
         found[~given] = np.concatenate([np.zeros(0), *others])
         return np.split(found, ends)
 
@@ -118,6 +128,9 @@ class RegressionTests(RememberedTests):
     def _models(self, row: tuple[int, ...]) -> tuple[Regression, Regression]:
         left_out = bool(self._kinds.incomplete[list(row)].any())
         return nested_models(row, self._categories, left_out=left_out, ordered=self._ordered)
+
+    def _small_enough(self, model: Regression) -> bool:
+        return coefficient_count(model, self._categories) <= MAX_COEFFICIENTS
 
     def _p_value(self, small: Fit, large: Fit) -> float:
         from scipy.special import gammaincc

@@ -13,7 +13,7 @@ from cipherdag.algorithms.fitting import (
     nested_models,
     step_parts,
 )
-from cipherdag.algorithms.regressions import coefficient_count, outputs
+from cipherdag.algorithms.regressions import MAX_COEFFICIENTS, coefficient_count, outputs
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
     N_COLUMNS,
@@ -109,7 +109,8 @@ class RegressionTest:
     """Likelihood-ratio test of nested regressions over one site's columns of any type.
 
     As `likelihood_ratio` says, with the statistic as dependence. Rows with a missing value in one
-    of a test's variables are left out of that test.
+    of a test's variables are left out of that test. One with more than 4096 coefficients is not
+    done: it has no row.
 
     Args:
         categories: Number of categories of every variable, 0 for a continuous one.
@@ -156,6 +157,9 @@ class RegressionTest:
             small, large = nested_models(
                 row, self._categories, left_out=left_out, ordered=self._ordered
             )
+            if coefficient_count(large, self._categories) > MAX_COEFFICIENTS:
+                outcomes[test, 4] = 0
+                continue
             (before, _), (after, rows) = self._fit(small), self._fit(large)
             ratio, dof = likelihood_ratio(before, after, self._categories)
             outcomes[test, 1] = outcomes[test, 3] = ratio
