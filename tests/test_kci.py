@@ -18,9 +18,19 @@ from cipherdag.algorithms.graphs import CausalGraph
 from cipherdag.algorithms.testing import pack_triplets
 from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
 from cipherdag.sites.compute.kci import KernelTest
+from cipherdag.sites.compute.kernel_factors import Recent
+from cipherdag.sites.compute.kernel_regression import (
+    FactoredRegression,
+    WholeRegression,
+    centred_factor,
+    regression_on,
+)
+from cipherdag.sites.compute.kernels import RIDGE
 
 TOLERANCE = 1e-4
 """Of p-values: causal-learn leaves out eigenvalues below 1e-5 of the largest."""
+OF_FACTORS = 1e-6
+"""Of p-values and, relatively, of statistics given Z: kernel matrices have factors of low rank."""
 
 
 def curved(rng, rows):
@@ -55,12 +65,18 @@ def test_agrees_with_causal_learn(rows, size):
     rng = np.random.default_rng(rows + size)
     values = curved(rng, rows)
     tests = random_tests(rng, 5, size, 6)
-    found = KernelTest(values).evaluate(*tests)
-    for own in range(6):
-        p_value, statistic = peer(values, *(part[own] for part in tests))
-        assert found.statistic[own] == pytest.approx(statistic, rel=1e-9)
-        assert found.p_value[own] == pytest.approx(p_value, abs=1e-12 if size == 0 else TOLERANCE)
-        assert found.rows[own] == rows
+    peers = [peer(values, *(part[own] for part in tests)) for own in range(6)]
+    for whole in (False, True):
+        found = KernelTest(values, whole_matrices=whole).evaluate(*tests)
+        exact = whole or size == 0
+        for own, (p_value, statistic) in enumerate(peers):
+            assert found.statistic[own] == pytest.approx(
+                statistic, rel=1e-9 if exact else OF_FACTORS
+            )
+            assert found.p_value[own] == pytest.approx(
+                p_value, abs=1e-12 if size == 0 else TOLERANCE
+            )
+            assert found.rows[own] == rows
 
 
 def test_agrees_with_causal_learn_on_many_rows():
@@ -69,8 +85,93 @@ def test_agrees_with_causal_learn_on_many_rows():
     for own in ((0, 2), (0, 2, 1)):
         found = test.evaluate(*one_test(*own))
         p_value, statistic = peer(values, *own[:2], own[2:])
-        assert found.statistic[0] == pytest.approx(statistic, rel=1e-9)
+        assert found.statistic[0] == pytest.approx(statistic, rel=OF_FACTORS)
         assert found.p_value[0] == pytest.approx(p_value, abs=TOLERANCE)
+
+
+def awkward(rng, rows, kind):
+    """Six columns of some kind, some of which depend on others."""
+    values = rng.standard_cauchy((rows, 6)) if kind == "heavy tails" else rng.normal(size=(rows, 6))
+    values[:, 1] = np.sin(2.0 * values[:, 0]) + 0.3 * values[:, 1]
+    values[:, 2] = values[:, 0] * values[:, 1] + 0.3 * values[:, 2]
+    if kind == "ties":
+        return np.round(values)
+    if kind == "rows twice":
+        values[rows // 2 :] = values[: rows - rows // 2]
+    if kind == "columns twice":
+        values[:, 3] = values[:, 0]
+        values[:, 4] = values[:, 1] + 1e-6 * values[:, 4]
+    if kind == "outlier":
+        values[0] = 1e6
+    return values
+
+
+KINDS = ["plain", "heavy tails", "ties", "rows twice", "columns twice", "outlier"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(KINDS),
+    rows=st.sampled_from([10, 11, 50, 150, 260]),
+    size=st.integers(0, 4),
+)
+def test_factors_and_whole_matrices_agree(seed, kind, rows, size):
+    rng = np.random.default_rng(seed)
+    values = awkward(rng, rows, kind)
+    tests = random_tests(rng, 6, size, 8)
+    factors = KernelTest(values).evaluate(*tests)
+    whole = KernelTest(values, whole_matrices=True).evaluate(*tests)
+    np.testing.assert_allclose(factors.p_value, whole.p_value, rtol=0.0, atol=OF_FACTORS)
+    np.testing.assert_array_equal(np.isnan(factors.p_value), np.isnan(whole.p_value))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_factors_and_whole_matrices_agree_on_many_rows(kind):
+    rng = np.random.default_rng(0)
+    values = awkward(rng, 700, kind)
+    for size in (1, 3):
+        tests = random_tests(rng, 6, size, 2)
+        one, other = (
+            KernelTest(values, whole_matrices=whole).evaluate(*tests) for whole in (False, True)
+        )
+        np.testing.assert_allclose(one.p_value, other.p_value, rtol=0.0, atol=OF_FACTORS)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), rows=st.integers(10, 80), spread=st.floats(0.3, 30.0))
+def test_both_regressions_are_the_one_of_the_formula(seed, rows, spread):
+    """R H K H R for a narrow kernel of high rank and a wide one of low rank."""
+    rng = np.random.default_rng(seed)
+    z, x = spread * rng.normal(size=(2, rows))
+    exponent = -((z[:, None] - z) ** 2)
+    kernel = np.exp(-((x[:, None] - x) ** 2))
+    centring = np.eye(rows) - 1.0 / rows
+    of_z = centring @ np.exp(exponent) @ centring
+    residual = RIDGE * np.linalg.inv(of_z + RIDGE * np.eye(rows)) @ centring
+    expected = residual @ kernel @ residual.T
+    regression = regression_on(exponent)
+    rank = centred_factor(np.exp(exponent), 1e-11).shape[1]
+    assert isinstance(regression, FactoredRegression if rank <= 0.5 * rows else WholeRegression)
+    left = regression.left_of(centred_factor(kernel.copy(), 0.0))
+    np.testing.assert_allclose(left @ left.T, expected, rtol=0.0, atol=1e-6)
+    regression.regress(kernel)
+    np.testing.assert_allclose(np.triu(kernel), np.triu(expected), rtol=0.0, atol=1e-6)
+
+
+def test_what_is_kept_stays_within_its_memory():
+    made = []
+
+    def array(size):
+        made.append(size)
+        return np.zeros(size)
+
+    recent = Recent(8 * 100)
+    for size in (40, 50, 40, 60, 50, 200, 60):
+        assert recent.get(size, lambda size=size: array(size)).size == size
+        assert recent._bytes == sum(own.nbytes for own in recent._values.values()) <= 800
+    # 60 pushes out 50, which pushes out 40; 200 is too much and pushes out everything
+    assert made == [40, 50, 60, 50, 200, 60]
 
 
 @settings(max_examples=15, deadline=None)
@@ -184,7 +285,10 @@ def test_cuda_agrees_with_the_processor():
     values = curved(rng, 300)
     for size in range(3):
         tests = random_tests(rng, 5, size, 10)
-        one, other = (KernelTest(values, device=d).evaluate(*tests) for d in ("cpu", "cuda"))
+        one, other = (
+            KernelTest(values, device=device, whole_matrices=True).evaluate(*tests)
+            for device in ("cpu", "cuda")
+        )
         np.testing.assert_allclose(other.p_value, one.p_value, rtol=1e-7)
 
 
