@@ -61,7 +61,7 @@ class KernelTest:
 
     Args:
         values: Numbers, float64 of shape (n, p); NaN where missing.
-        max_rows: Most rows of a test, 10 to 20000; time grows with its cube.
+        max_rows: Most rows of a test, 10 to 20000; time grows with its square to its cube.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Bounds the kernel matrices of a batch, unless one test needs more; None for
             512 MiB, or 8 GiB on CUDA.
