@@ -204,8 +204,17 @@ def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple
 def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, FloatMatrix]:
     """Value, gradient, and the whole symmetric Hessian."""
     hessian = np.zeros((count, count))
-    hessian[np.triu_indices(count)] = step[1 + count :]
+    hessian[_upper(count)] = step[1 + count :]
     return float(step[0]), step[1 : 1 + count], hessian + np.triu(hessian, k=1).T
+
+
+def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> FloatVector:
+    """Value, gradient and the Hessian's upper triangle by rows, which `step_parts` takes apart."""
+    return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
+
+
+def _upper(count: int) -> NDArray[np.bool_]:
+    return ~np.tri(count, k=-1, dtype=bool)
 
 
 def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:

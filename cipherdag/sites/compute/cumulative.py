@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.fitting import pack_step
 from cipherdag.algorithms.thresholds import equal_thresholds, largest_share, marginal_thresholds
 from cipherdag.sites.compute.multinomial import LARGEST_LOGIT, bounded_logits
 from cipherdag.sites.compute.own_constants import best_constants
@@ -74,7 +75,7 @@ def cumulative_step(
         [found.across.T, found.among_slopes],
     ])  # fmt: skip
     gradient = np.concatenate([found.by_thresholds, found.by_slopes])
-    return _packed(found.value, gradient, hessian)
+    return pack_step(found.value, gradient, hessian)
 
 
 def own_thresholds_step(
@@ -102,12 +103,12 @@ def own_thresholds_step(
     hessian[:count, :count] = np.diag(equal.among_thresholds.diagonal())
     seen, present = np.unique(codes, return_inverse=True)
     if len(seen) <= 1:
-        return _packed(0.0, gradient, hessian)
+        return pack_step(0.0, gradient, hessian)
     best = _derivatives(columns, present, _best_thresholds(present, offsets), offsets)
     gradient[count:] = best.by_slopes
     inner = np.linalg.pinv(best.among_thresholds, hermitian=True)
     hessian[count:, count:] = best.among_slopes - best.across.T @ inner @ best.across
-    return _packed(best.value, gradient, hessian)
+    return pack_step(best.value, gradient, hessian)
 
 
 def _best_thresholds(codes: IndexArray, offsets: FloatVector) -> FloatVector:
@@ -165,7 +166,3 @@ def _widths(bounds: FloatVector) -> FloatVector:
     apart = bounds[1:] > bounds[:-1]  # two infinite bounds have no difference
     width = np.subtract(bounds[1:], bounds[:-1], out=np.zeros(len(apart)), where=apart)
     return np.clip(width, LEAST_WIDTH, MOST_WIDTH)
-
-
-def _packed(value: float, gradient: FloatVector, hessian: FloatMatrix) -> FloatVector:
-    return np.concatenate([[value], gradient, hessian[np.triu_indices(len(hessian))]])

@@ -11,6 +11,7 @@ from cipherdag.algorithms.fitting import (
     first_fit,
     likelihood_ratio,
     nested_models,
+    pack_step,
     step_parts,
 )
 from cipherdag.algorithms.regressions import MAX_COEFFICIENTS, coefficient_count, outputs
@@ -78,6 +79,7 @@ class _Expansion:
         self._origins, self._units = origins, units
         self._column = column
         self._known: dict[int, tuple[FloatMatrix, FloatVector]] = {}
+        self._gaps: dict[int, NDArray[np.bool_] | None] = {}
 
     def rows(self, model: Regression) -> tuple[FloatMatrix, FloatVector]:
         """Design (n', columns) and response (n',) over the rows that are complete."""
@@ -85,12 +87,19 @@ class _Expansion:
         _, response = self._expanded(model.response)
         constant = np.ones((len(response), 1))
         design = np.column_stack([constant, *(columns for columns, _ in parts)])
-        used = [response, *(own for _, own in parts)]
-        used += [self._expanded(v)[1] for v in model.complete_in]
-        complete = ~np.isnan(np.column_stack(used)).any(axis=1)
-        if complete.all():
+        used = (model.response, *model.predictors, *model.complete_in)
+        missing = [own for own in map(self._missing, used) if own is not None]
+        if not missing:
             return design, response
+        complete = ~np.logical_or.reduce(missing)
         return design[complete], response[complete]
+
+    def _missing(self, variable: int) -> NDArray[np.bool_] | None:
+        """Where a variable is missing, shape (n,); None if nowhere."""
+        if variable not in self._gaps:
+            own = np.isnan(self._expanded(variable)[1])
+            self._gaps[variable] = own if own.any() else None
+        return self._gaps[variable]
 
     def _expanded(self, variable: int) -> tuple[FloatMatrix, FloatVector]:
         """Columns of a predictor, and the variable itself: codes, or values in the common unit."""
@@ -199,9 +208,7 @@ def _step(
 
 
 def _moments(design: FloatMatrix, response: FloatVector) -> FloatVector:
-    gram = design.T @ design
-    upper = gram[np.triu_indices(len(gram))]
-    return np.concatenate([[response @ response], design.T @ response, upper])
+    return pack_step(float(response @ response), design.T @ response, design.T @ design)
 
 
 def _logits(
@@ -218,4 +225,4 @@ def _logits(
     likelihood = (seen * logits).sum() - (largest + np.log(total)).sum()
     gradient = ((seen - chance).T @ design).ravel()
     square = information(design, chance).reshape(count * columns, -1)
-    return np.concatenate([[likelihood], gradient, square[np.triu_indices(len(square))]])
+    return pack_step(likelihood, gradient, square)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.fitting import pack_step
 from cipherdag.algorithms.regressions import outputs
 from cipherdag.sites.compute.multinomial import bounded_logits, information
 from cipherdag.sites.compute.own_constants import best_constants
@@ -74,7 +75,7 @@ def profile_step(
         hessian[:] = _profile_hessian(design, whole, present)
     _count_categories(gradient, hessian, seen)
     square = hessian.reshape(count * columns, -1)
-    return np.concatenate([[value], gradient.ravel(), square[np.triu_indices(len(square))]])
+    return pack_step(value, gradient.ravel(), square)
 
 
 def _at_best_intercepts(offsets: FloatMatrix, seen: FloatMatrix) -> tuple[float, FloatMatrix]:
