@@ -44,7 +44,8 @@ def timed(engine, *, rounds, size):
 
 def flare_rounds(folder, *, rounds, size):
     from cipherdag.protocol.engines.nvflare import FlareEngine
-    from cipherdag.protocol.engines.nvflare_kit import KitProcess, free_port, loopback_kits
+    from cipherdag.protocol.engines.nvflare_kit import loopback_kits
+    from cipherdag.protocol.engines.nvflare_process import KitProcess, free_port
 
     sites = {name: folder / "private" / name for name in SITES}
     for path in sites.values():

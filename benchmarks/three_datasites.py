@@ -30,7 +30,7 @@ from hospitals import (
     work_folder,
 )
 
-from cipherdag.protocol.engines.nvflare_kit import free_port
+from cipherdag.protocol.engines.nvflare_process import free_port
 
 ENDED = re.compile(r"Datasite has ended")
 

@@ -28,7 +28,7 @@ from hospitals import (
     work_folder,
 )
 
-from cipherdag.protocol.engines.nvflare_kit import free_port
+from cipherdag.protocol.engines.nvflare_process import free_port
 
 
 def check_interruption(hospitals, study, expected, restart_server):

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import LedgerError, OutputError
-from cipherdag.result import verify_folder
+from cipherdag.result_folder import verify_folder
 from cipherdag.sites.ledger import LedgerHead, ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.site_folder import SiteFolder
 from cipherdag.sites.study import SignedStudy, read_file

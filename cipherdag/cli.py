@@ -74,7 +74,7 @@ def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
 @click.pass_context
 def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: bool) -> None:
     """Repeat the run whose result FOLDER holds, from its run.toml and schema.toml."""
-    from cipherdag.result import read_run_toml
+    from cipherdag.result_folder import read_run_toml
 
     source = read_run_toml(folder / "run.toml")
     options = {
@@ -190,7 +190,7 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
 def audit_show(folder: Path, *, as_json: bool) -> None:
     """Say in sentences what left each site."""
-    from cipherdag.result import read_folder_releases
+    from cipherdag.result_folder import read_folder_releases
     from cipherdag.terminal import release_lines
 
     releases = read_folder_releases(folder)
@@ -213,7 +213,8 @@ def graph() -> None:
 @click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
 def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
     """Print or draw the graph of a result folder."""
-    from cipherdag.result import export_graph, read_graph
+    from cipherdag.result import export_graph
+    from cipherdag.result_folder import read_graph
 
     shown = read_graph(folder)
     for kind, path in (("svg", svg), ("png", png)):
@@ -231,7 +232,7 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
 def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
     from cipherdag.algorithms.metrics import compare
-    from cipherdag.result import read_graph
+    from cipherdag.result_folder import read_graph
     from cipherdag.terminal import metrics_line
 
     learned = read_graph(folder)
@@ -251,7 +252,8 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
 def graph_export(folder: Path, kind: str, out: Path) -> None:
     """Write a result's graph in another format."""
-    from cipherdag.result import export_graph, read_graph
+    from cipherdag.result import export_graph
+    from cipherdag.result_folder import read_graph
 
     export_graph(read_graph(folder), kind, out)
     click.echo(f"Wrote {out}")

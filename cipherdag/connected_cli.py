@@ -72,7 +72,7 @@ def _run(
 ) -> None:
     from cipherdag.federation import Federation
     from cipherdag.outcomes import make_algorithm
-    from cipherdag.result import writable_folder
+    from cipherdag.result_folder import writable_folder
     from cipherdag.terminal import heading
 
     if options["out"] is not None:

@@ -314,7 +314,7 @@ class CoordinatorFolder:
                 remedy="Start the sites; `cipherdag coordinator run` then connects to them.",
             )
         from cipherdag.protocol.engines.nvflare_admin import write_shut_out
-        from cipherdag.protocol.engines.nvflare_kit import KitProcess
+        from cipherdag.protocol.engines.nvflare_process import KitProcess
 
         kit = self.kit("server")
         with locked(self.path / SERVER_LOCK):

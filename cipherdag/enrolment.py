@@ -212,7 +212,8 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
             run_datasite(site, datasite, study, stopped=stopped)
         return
     require_flare()
-    from cipherdag.protocol.engines.nvflare_kit import Kit, KitProcess
+    from cipherdag.protocol.engines.nvflare_kit import Kit
+    from cipherdag.protocol.engines.nvflare_process import KitProcess
     from cipherdag.protocol.engines.site_socket import SiteSocket
 
     with contextlib.ExitStack() as up:

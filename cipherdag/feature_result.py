@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.result import releases_frame, run_report, run_toml, write_folder
+from cipherdag.result import releases_frame, run_report
+from cipherdag.result_folder import run_toml, write_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -83,7 +83,7 @@ def execute(
         options: The command's options.
     """
     from cipherdag.outcomes import make_algorithm
-    from cipherdag.result import writable_folder
+    from cipherdag.result_folder import writable_folder
 
     out, as_json = options["out"], options["as_json"]
     if out is not None:

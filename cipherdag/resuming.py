@@ -72,7 +72,7 @@ def _resume(
     folder: Path, *, timeout: float, approval_s: float, out: Path | None, as_json: bool
 ) -> None:
     from cipherdag.federation import Federation
-    from cipherdag.result import writable_folder
+    from cipherdag.result_folder import writable_folder
 
     run = folder.resolve()
     if run.parent.name != "runs":

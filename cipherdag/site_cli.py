@@ -224,7 +224,7 @@ def site_releases(folder: Path, *, as_json: bool) -> None:
 @click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
 def site_result(result: Path, folder: Path, out: Path | None) -> None:
     """Show a coordinator's signed RESULT with this site's own variable names."""
-    from cipherdag.result import writable_folder
+    from cipherdag.result_folder import writable_folder
     from cipherdag.sites.result_file import read_result
     from cipherdag.sites.schema import Schema
     from cipherdag.sites.site_folder import SiteFolder

@@ -34,7 +34,7 @@ class Deployment:
     engine: Any
 
     def restart(self, site):
-        from cipherdag.protocol.engines.nvflare_kit import KitProcess
+        from cipherdag.protocol.engines.nvflare_process import KitProcess
 
         self.processes[site] = KitProcess(self.kits[site], environment=environment())
 
@@ -54,7 +54,8 @@ def flare(tmp_path_factory):
     """Three sites and a server whose own limits are lifted, as if the coordinator were hostile."""
     require_flare()
     from cipherdag.protocol.engines.nvflare import FlareEngine
-    from cipherdag.protocol.engines.nvflare_kit import KitProcess, free_port, loopback_kits
+    from cipherdag.protocol.engines.nvflare_kit import loopback_kits
+    from cipherdag.protocol.engines.nvflare_process import KitProcess, free_port
 
     folder = tmp_path_factory.mktemp("flare")
     sites = {name: folder / "private" / name for name in SITES}

@@ -28,7 +28,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal, Summed
 from cipherdag.protocol.messages import Envelope, Member, Share, decode, read_envelope
 from cipherdag.protocol.session import Session
-from cipherdag.result import verify_folder
+from cipherdag.result_folder import verify_folder
 from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.beliefs import table_beliefs
 from cipherdag.sites.data import load_table

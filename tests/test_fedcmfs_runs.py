@@ -11,7 +11,7 @@ from test_cli import call  # noqa: F401 (a fixture)
 
 from cipherdag import FedCMFS, Federation, Policy, Schema
 from cipherdag.errors import ConstantColumnError, MixedTypesError, SchemaError
-from cipherdag.result import verify_folder
+from cipherdag.result_folder import verify_folder
 
 LABELS = ("asthma", "bronchitis")
 ALGORITHM = FedCMFS(k1=100, k2=100)

@@ -14,7 +14,7 @@ from cipherdag import Federation, RFcd
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
 from cipherdag.networks import asia
 from cipherdag.protocol import messages
-from cipherdag.result import read_graph, verify_folder
+from cipherdag.result_folder import read_graph, verify_folder
 
 
 @pytest.mark.parametrize(

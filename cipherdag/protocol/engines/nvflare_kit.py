@@ -12,25 +12,20 @@ Leaks:
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
-
-import psutil
+from typing import TYPE_CHECKING, Any, Literal
 
 from cipherdag.errors import ParameterError, SiteNotReadyError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 Role = Literal["server", "client", "admin"]
 PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -38,8 +33,6 @@ PROJECT = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 SITE_EXECUTOR = "cipherdag.protocol.engines.nvflare_site.SiteExecutor"
 SITE_VALIDATOR = "cipherdag.protocol.engines.nvflare_site.SiteJobValidator"
 RELAY_CONTROLLER = "cipherdag.protocol.engines.nvflare_relay.RelayController"
-SERVER_MODULE = "nvflare.private.fed.app.server.server_train"
-CLIENT_MODULE = "cipherdag.protocol.engines.nvflare_site"
 COMMAND_TIMEOUT_S = 120.0
 
 
@@ -216,117 +209,6 @@ def loopback_kits(
     return kits
 
 
-class KitProcess:
-    """A running FLARE server or client with the job processes it starts; a context manager.
-
-    Args:
-        kit: The kit of a server or a site.
-        environment: Environment variables of the process; this process's own by default.
-
-    Raises:
-        ParameterError: The coordinator's kit starts no process.
-    """
-
-    def __init__(self, kit: Kit, *, environment: Mapping[str, str] | None = None) -> None:
-        if kit.party.role == "admin":
-            raise ParameterError("a coordinator's kit starts no process")
-        self._folder = kit.folder.resolve()
-        if kit.party.role == "server":
-            _place_storage(self._folder)
-        self._console = (kit.folder / "console.log").open("ab")
-        # its own session, so that a Ctrl-C in the terminal does not reach it
-        self._process = subprocess.Popen(  # noqa: S603 - fixed words and the kit's own names
-            _command(kit, self._folder),
-            stdin=subprocess.DEVNULL,
-            stdout=self._console,
-            stderr=subprocess.STDOUT,
-            env=None if environment is None else dict(environment),
-            cwd=kit.folder,
-            start_new_session=True,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def running(self) -> bool:
-        """Whether the process itself lives."""
-        return self._process.poll() is None
-
-    def stop(self, *, grace_s: float = 3.0) -> None:
-        """End the process and its job processes: asked first, killed after ``grace_s``."""
-        family = _family(self._folder)
-        for process in family:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-        _, left = psutil.wait_procs(family, timeout=grace_s)
-        self._end(left)
-
-    def kill(self) -> None:
-        """End everything at once, as a power cut does."""
-        self._end(_family(self._folder))
-
-    def _end(self, family: Sequence[Any]) -> None:
-        # a dying parent may start a last job process, so look again until there is none
-        for _ in range(10):
-            for process in family:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            if self._process.poll() is None:
-                self._process.kill()
-            self._process.wait()
-            family = _family(self._folder)
-            if not family:
-                break
-            time.sleep(0.1)
-        self._console.close()
-
-
-def free_port() -> int:
-    """A port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _command(kit: Kit, folder: Path) -> list[str]:
-    server = kit.party.role == "server"
-    words = ["secure_train=true", "config_folder=config", f"org={kit.party.organisation}"]
-    if not server:
-        words += [f"uid={kit.party.name}", "heart_beat_interval=5.0"]
-    return [
-        sys.executable,
-        "-u",
-        "-m",
-        SERVER_MODULE if server else CLIENT_MODULE,
-        "-m",
-        str(folder),
-        "-s",
-        "fed_server.json" if server else "fed_client.json",
-        "--set",
-        *words,
-    ]
-
-
-def _family(folder: Path) -> list[Any]:
-    """The processes that run this very kit, its job processes included.
-
-    Job processes have sessions of their own and outlive a killed parent; the kit's folder among
-    their arguments is what they keep.
-    """
-    family = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            if str(folder) in words and "-m" in words and process.pid != os.getpid():
-                family.append(process)
-    return family
-
-
 def _authorization() -> dict[str, Any]:
     """Rights of the coordinator's user; nobody may run code, a shell or another's job."""
     return {
@@ -373,21 +255,6 @@ def _server_limits(default: dict[str, Any]) -> dict[str, Any]:
         "class_allow_list": [RELAY_CONTROLLER],
         "components": kept,
     }
-
-
-def _place_storage(kit: Path) -> None:
-    """Have the server keep its jobs in its kit, wherever the kit stands now.
-
-    FLARE's default is one folder under /tmp for all studies and users of a machine.
-    """
-    path = kit / "local" / "resources.json"
-    limits = json.loads(path.read_text("utf-8"))
-    snapshots = str(kit / "storage" / "snapshots")
-    limits["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = snapshots
-    for part in limits["components"]:
-        if part["id"] == "job_manager":
-            part["args"]["uri_root"] = str(kit / "storage" / "jobs")
-    _write(path, limits)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
