@@ -50,15 +50,14 @@ from cipherdag.sites.study import (
     Study,
     StudySite,
     approve,
-    check_address,
     check_request,
     check_study,
-    check_study_name,
     coordinator_fingerprint,
     read_file,
     sign_study,
     write_file,
 )
+from cipherdag.sites.study_names import check_address, check_study_name
 from cipherdag.study_engine import make_flare_kits
 
 if TYPE_CHECKING:

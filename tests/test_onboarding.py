@@ -51,7 +51,6 @@ from cipherdag.sites.study import (
     approve,
     check_approval,
     check_request,
-    check_site_name,
     check_study,
     coordinator_fingerprint,
     new_request,
@@ -61,6 +60,7 @@ from cipherdag.sites.study import (
     study_fingerprint,
     write_file,
 )
+from cipherdag.sites.study_names import check_site_name
 from cipherdag.transcript import TranscribingEngine, check_ledger, read_transcript
 
 PATH_TRICKS = (

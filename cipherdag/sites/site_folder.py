@@ -34,12 +34,10 @@ from cipherdag.sites.policy import Policy
 from cipherdag.sites.study import (
     SignedStudy,
     Study,
-    check_address,
-    check_site_name,
     check_study,
-    check_study_name,
     read_file,
 )
+from cipherdag.sites.study_names import check_address, check_site_name, check_study_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,7 @@ from cipherdag.errors import CohortError, MalformedMessageError, ParameterError,
 from cipherdag.privacy.identity import PUBLIC_BYTES, SigningIdentity, verify
 from cipherdag.privacy.keyed import same_digest
 from cipherdag.protocol.addresses import check_datasite_url
-from cipherdag.protocol.messages import COORDINATOR
+from cipherdag.sites.study_names import check_address, check_site_name, check_study_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,12 +38,6 @@ MAX_SITES: Final = 4096
 REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
 STUDY_DOMAIN: Final = b"cipherdag study"
 APPROVAL_DOMAIN: Final = b"cipherdag enrolment approval"
-
-_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-_STUDY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
-_RESERVED = frozenset({COORDINATOR, "server", "admin", "localhost"})
-_MOST_PORTS = 65535
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,46 +140,6 @@ class Approval(_File, frozen=True):
 
 
 FileType = TypeVar("FileType", Request, SignedStudy, Approval)
-
-
-def check_site_name(name: str) -> str:
-    """The name, if it can name a site, a file and a party of FLARE.
-
-    Raises:
-        ParameterError: It cannot.
-    """
-    if not _SITE.fullmatch(name) or name.lower() in _RESERVED:
-        raise ParameterError(
-            f"{name[:80]!r} cannot name a site",
-            remedy="Use 1 to 63 letters, digits, '_' or '-', and no reserved word.",
-        )
-    return name
-
-
-def check_study_name(name: str) -> str:
-    """The name, if it can name a study or an organisation.
-
-    Raises:
-        ParameterError: It cannot.
-    """
-    if not _STUDY.fullmatch(name):
-        raise ParameterError(
-            f"{name[:80]!r} cannot name a study or an organisation",
-            remedy="Use a letter first, then at most 62 letters, digits, '_' or '-'.",
-        )
-    return name
-
-
-def check_address(host: str, port: int) -> None:
-    """Refuse what is no host name or no port.
-
-    Raises:
-        ParameterError: It is none.
-    """
-    if not _HOST.fullmatch(host):
-        raise ParameterError(f"{host[:80]!r} is not a host name")
-    if not 0 < port <= _MOST_PORTS:
-        raise ParameterError(f"{port} is not a port")
 
 
 def new_request(

@@ -1,0 +1,57 @@
+"""Names that studies, sites and their hosts may have.
+
+They stand in files, certificates and commands of an engine, so few characters are allowed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cipherdag.errors import ParameterError
+from cipherdag.protocol.messages import COORDINATOR
+
+_SITE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_STUDY = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
+_RESERVED = frozenset({COORDINATOR, "server", "admin", "localhost"})
+_MOST_PORTS = 65535
+
+
+def check_site_name(name: str) -> str:
+    """The name, if it can name a site, a file and a party of FLARE.
+
+    Raises:
+        ParameterError: It cannot.
+    """
+    if not _SITE.fullmatch(name) or name.lower() in _RESERVED:
+        raise ParameterError(
+            f"{name[:80]!r} cannot name a site",
+            remedy="Use 1 to 63 letters, digits, '_' or '-', and no reserved word.",
+        )
+    return name
+
+
+def check_study_name(name: str) -> str:
+    """The name, if it can name a study or an organisation.
+
+    Raises:
+        ParameterError: It cannot.
+    """
+    if not _STUDY.fullmatch(name):
+        raise ParameterError(
+            f"{name[:80]!r} cannot name a study or an organisation",
+            remedy="Use a letter first, then at most 62 letters, digits, '_' or '-'.",
+        )
+    return name
+
+
+def check_address(host: str, port: int) -> None:
+    """Refuse what is no host name or no port.
+
+    Raises:
+        ParameterError: It is none.
+    """
+    if not _HOST.fullmatch(host):
+        raise ParameterError(f"{host[:80]!r} is not a host name")
+    if not 0 < port <= _MOST_PORTS:
+        raise ParameterError(f"{port} is not a port")
