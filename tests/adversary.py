@@ -7,11 +7,26 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 import pandas as pd
+from driving import plain_sum
 
+from cipherdag.algorithms.questions import CITestSpec, EdgeVotes, Skeleton
 from cipherdag.federation import Federation
 from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.messages import Member, encode, seal_envelope
+from cipherdag.protocol.messages import (
+    Ask,
+    Member,
+    Refusal,
+    Share,
+    Unmask,
+    declaration,
+    decode,
+    encode,
+    read_envelope,
+    seal_envelope,
+)
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers import Respondent, table_tests
 from cipherdag.sites.ledger import Ledger
@@ -20,6 +35,7 @@ from cipherdag.sites.runtime import SiteProfile, SiteRuntime
 
 ROWS = (1237, 1429, 1613)
 NAMES = ("Cholesterol", "Theatre", "Theft", "Zyrtec-dose", "Ängina")
+FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))
 CATEGORIES = ("never-smoked", "smokes-daily")
 
 
@@ -130,6 +146,79 @@ def tags_for(receiver, shares):
     return tuple(found)
 
 
+def votes(alpha=0.01):
+    return EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=alpha))
+
+
+def silence(ward, site, operation, *, after=False):
+    """From ``operation`` on the site is dead; ``after``: it still does the work, unheard."""
+    dead = set()
+    honest = ward.engine.call
+
+    def call(name, messages, *, timeout_s):
+        if name == operation and site in messages:
+            dead.add(site)
+            if after:
+                honest(name, {site: messages[site]}, timeout_s=timeout_s)
+        alive = {s: m for s, m in messages.items() if s not in dead}
+        replies = honest(name, alive, timeout_s=timeout_s)
+        return replies | {s: SiteFailure("timeout") for s in messages if s in dead}
+
+    ward.engine.call = call
+
+
+def refused(reply):
+    envelope = read_envelope(reply)
+    assert envelope.topic == "refusal"
+    return type(refusal_error(decode(envelope.body, Refusal), "x"))
+
+
+def expected(ward, question, sites):
+    return plain_sum(question, [ward.runtimes[site]._respondent for site in sites])
+
+
+class Split:
+    """A round stopped after the shares, so that a test can play the lying coordinator."""
+
+    def __init__(self, protection="masking", n_sites=4):
+        self.ward = Ward(protection, n_sites=n_sites)
+        self.ward.session.open()
+        self.everyone = tuple(range(n_sites))
+        self.question = votes()
+        ask = Ask(number=1, participants=self.everyone, question=self.question)
+        self.shares = self.call("ask", dict.fromkeys(self.everyone, ask), Share)
+        self.digest = self.shares[0].digest
+        self.declared = self.declaration(ask, self.digest)
+
+    def declaration(self, ask, digest):
+        """What a round's shares are for, as coordinator and sites have it."""
+        return declaration(ask, digest, len(self.everyone), 1)
+
+    def runtime(self, position):
+        return list(self.ward.runtimes.values())[position]
+
+    def reply(self, operation, position, body):
+        return self.runtime(position).handle(operation, self.ward.message(operation, body))
+
+    def call(self, operation, bodies, kind):
+        return {
+            p: decode(read_envelope(self.reply(operation, p, b)).body, kind)
+            for p, b in bodies.items()
+        }
+
+    def ask(self, number, participants):
+        """The question again, of some sites; their shares."""
+        ask = Ask(number=number, participants=participants, question=self.question)
+        return self.call("ask", dict.fromkeys(participants, ask), Share)
+
+    def unmask(self, shares=None):
+        """The request for each site asked, with the tags that the others made for it."""
+        shares = shares or self.shares
+        return {
+            site: Unmask(share.digest, tags_for(site, shares)) for site, share in shares.items()
+        }
+
+
 def every_integer(message):
     """All integers anywhere in a message, envelopes and bodies opened."""
     found = set()
@@ -158,5 +247,6 @@ def every_integer(message):
     return found
 
 
-__all__ = ["CATEGORIES", "NAMES", "ROWS", "RecordingEngine", "Ward", "encode", "every_integer",
-           "hospitals", "patients", "recorded"]  # fmt: skip
+__all__ = ["CATEGORIES", "NAMES", "ROWS", "RecordingEngine", "Split", "Ward", "encode",
+           "every_integer", "expected", "hospitals", "patients", "recorded", "refused",
+           "silence", "tags_for", "votes"]  # fmt: skip

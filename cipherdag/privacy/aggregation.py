@@ -56,14 +56,15 @@ class Declaration:
         cohort_size: Number of sites asked, at most.
         segments: The values of an answer.
         participants: Positions of the sites asked, ascending; all of the cohort when empty.
-        threshold: How many sites together can recover the self mask of one that left.
+        threshold: How many sites together can recover the self mask of one that left; 0 where
+            none ever can.
     """
 
     digest: bytes
     cohort_size: int
     segments: tuple[Segment, ...]
     participants: tuple[int, ...] = ()
-    threshold: int = 1
+    threshold: int = 0
 
     @property
     def sites(self) -> tuple[int, ...]:
@@ -94,7 +95,10 @@ class SiteAggregation(Protocol):
         """Protect one answer of shape (declaration.length,)."""
 
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
-        """A sealed piece of this round's self mask for every other site asked, in their order."""
+        """A sealed piece of this round's self mask for every other site asked, in their order.
+
+        None at all where ``declaration.threshold`` is 0, or nothing is masked.
+        """
 
     def unmask(self, declaration: Declaration) -> bytes:
         """The seed of this round's self mask, which the sum needs of every site."""

@@ -14,7 +14,8 @@ Every site must also know that the others were asked the same: whoever calls `Ro
 has their word.
 
 A site's b_i also goes, in pieces sealed for each of the others, to the coordinator, so that
-``threshold`` of them can recover it if the site leaves before it could release it.
+``threshold`` of them can recover it if the site leaves before it could release it; with a
+threshold of 0 no piece goes anywhere.
 
 Leaks:
     The seeds of a round open the sum over all sites asked and nothing else: a pair key, and the
@@ -91,8 +92,8 @@ class RoundMasks(Secret):
             raise CohortError("the declaration is for a cohort of another size or order")
         if self._index not in sites or not set(sites) <= {self._index, *self._pair_keys}:
             raise CohortError("the declaration leaves this site out or names an unknown one")
-        if not 1 <= declaration.threshold < len(sites):
-            raise CohortError("no number of other sites could recover this site's mask")
+        if not 0 <= declaration.threshold < len(sites):
+            raise CohortError("more pieces than there are other sites should recover a mask")
         if declaration.digest in self._shared:
             raise ReplayError("this question was answered before; a mask is never used twice")
 
@@ -132,7 +133,7 @@ class RoundMasks(Secret):
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
         """A sealed piece of b_i for each of the other sites asked, in their order.
 
-        Asked again it returns the same pieces.
+        Asked again it returns the same pieces; with a threshold of 0 there are none.
 
         Raises:
             OpeningRefusedError: The question is not the last one.
@@ -141,7 +142,7 @@ class RoundMasks(Secret):
             Nothing to fewer than ``declaration.threshold`` of the other sites together.
         """
         self._require_current(declaration)
-        if not self._escrow:
+        if declaration.threshold and not self._escrow:
             peers = [peer for peer in declaration.sites if peer != self._index]
             points = [peer + 1 for peer in peers]
             pieces = split(self._self_seed, points, declaration.threshold)

@@ -154,7 +154,8 @@ class Share(Body, frozen=True):
     Attributes:
         digest: Of the question, as this site was asked it.
         share: The protected answer.
-        escrow: A sealed piece of its self mask for each; none where nothing is masked.
+        escrow: A sealed piece of its self mask for each; none where nothing is masked, or where
+            no site may leave.
         tags: Its word on the digest for each. A coordinator that asked the sites different
             questions cannot collect tags on one digest.
     """
@@ -358,14 +359,16 @@ def declaration(ask: Ask, digest_: bytes, n_sites: int, colluders: int) -> Decla
 
     As many sites recover a mask as a sum covers at least: the honest ones among them released
     their seed and never answer the question again, so too few are left to open another sum of it.
+    Where no more are asked than that, no mask is recovered at all: the run could not go on without
+    the site that left, and with fewer pieces two overlapping sums could be opened.
     """
-    asked = len(ask.participants)
+    asked, fewest = len(ask.participants), fewest_survivors(n_sites, colluders)
     return Declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(_segment(encoding) for encoding in ask.question.encodings),
         participants=ask.participants,
-        threshold=max(1, min(fewest_survivors(n_sites, colluders), asked - 1)),
+        threshold=fewest if asked > fewest else 0,
     )
 
 

@@ -50,12 +50,8 @@ class Opening:
     leave: Callable[[int, str, str], None]
     present: tuple[int, ...] = field(default=())
 
-    def seeds(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
-        """The seeds of all sites asked, recovered by the others for a site that left since.
-
-        Raises:
-            SiteUnreachableError: The seed of a site that left cannot be recovered.
-        """
+    def released(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
+        """The seeds that the sites release, by position; those that release none have left."""
         requests = {
             position: Unmask(digest=self.declared.digest, tags=self._tags_for(position, shares))
             for position in self.declared.sites
@@ -65,8 +61,17 @@ class Opening:
         self.present = tuple(sorted(seeds))
         for vanished, reason in replies.failures.items():
             self.leave(vanished, "unmask", reason)
-            seeds[vanished] = self._recovered(vanished, shares[vanished])
         return seeds
+
+    def recovered(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
+        """The seeds of the sites that left since their shares came, from the others' pieces.
+
+        Raises:
+            SiteUnreachableError: A seed cannot be recovered, since too few sites answered.
+            ShareError: The pieces of a seed are missing, or one was altered.
+        """
+        left = [position for position in self.declared.sites if position not in self.present]
+        return {position: self._recovered(position, shares[position]) for position in left}
 
     def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> FloatVector:
         """The sum over the sites asked.

@@ -297,9 +297,9 @@ class Session:
             self._number,
             lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
         )
-        seeds = opening.seeds(shares)
+        seeds = opening.released(shares)
         self._require(opening.present, "unmask")
-        total = opening.sum(shares, seeds)
+        total = opening.sum(shares, seeds | opening.recovered(shares))
         self._present = opening.present
         self._summed = len(shares)
         return total
