@@ -120,10 +120,15 @@ class Ward:
         policy = self.federation.sites[0].policy
         return SiteRuntime(replace(profile, **changes), respondent, policy, self.ledgers[name])
 
-    def new_session(self, protection="masking", members=None):
+    def new_session(self, protection="masking", members=None, journal=None):
         cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
         return Session(
-            self.engine, self.coordinator, cohort, protection=protection, algorithm="fedpc"
+            self.engine,
+            self.coordinator,
+            cohort,
+            protection=protection,
+            algorithm="fedpc",
+            journal=journal,
         )
 
     def message(self, topic, body, *, key=None, session=None):

@@ -7,9 +7,19 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
-from adversary import Split, expected, votes
+from adversary import Split, Ward, expected, refused, silence, votes
+from msgspec.structs import replace as replace_field
 
-from cipherdag.errors import ShareError
+from cipherdag.errors import (
+    CohortError,
+    InconsistentQuestionError,
+    KeyAgreementError,
+    ReplayError,
+    ShareError,
+    SiteUnreachableError,
+)
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
     Ask,
     Recover,
@@ -17,7 +27,12 @@ from cipherdag.protocol.messages import (
     Share,
     Unmasked,
     declaration,
+    decode,
+    digest,
+    encode,
     fewest_survivors,
+    read_envelope,
+    seal_envelope,
 )
 
 
@@ -85,6 +100,167 @@ def test_two_attempts_of_the_smallest_size_cannot_both_be_opened():
     second = Attempt(lie, 3, (1, 2, 3))
     second.release(1, 2)
     assert (second.sum() == expected(lie.ward, lie.question, names[1:3])).all()
+
+
+def test_the_invite_s_colluders_bind_every_site_however_lax_its_own_policy():
+    """A coordinator that names few survivors all the same is not believed."""
+    ward = Ward(n_sites=6)
+    invite = replace_field(ward.session._invite, colluders=3, min_survivors=1)
+    ward.session._invite = invite
+    ward.session._invite_digest = digest(b"invite", ward.session._session, encode(invite))
+    ward.session.open()
+    respondents = list(ward.runtimes.values())
+    for participants, answered in (((0, 1, 2, 3), False), ((0, 1, 2, 3, 4), True)):
+        ask = Ask(number=1, participants=participants, question=votes())
+        reply = respondents[0].handle("ask", ward.message("ask", ask))
+        assert (read_envelope(reply).topic == "share") == answered
+        assert answered or refused(reply) is CohortError
+
+
+def test_sites_that_leave_while_a_sum_is_opened_end_the_run_by_name_in_the_next_round():
+    ward = Ward("bfv", n_sites=4)
+    ward.session.open()
+    silence(ward, "hospital-2", "unmask")
+    silence(ward, "hospital-1", "open")
+    assert (ward.session.ask(votes()) == expected(ward, votes(), list(ward.tables))).all()
+    with pytest.raises(SiteUnreachableError, match="2 of 4 sites remain, 3 are needed") as caught:
+        ward.session.ask(votes(0.2))
+    assert caught.value.site == "hospital-2"
+
+
+def send_instead(ward, site, **changes):
+    """From now on the site's shares are others than it made; each change is made of the old."""
+
+    def forge(operation, sender, reply):
+        if operation != "ask" or sender != site:
+            return reply
+        share = decode(read_envelope(reply).body, Share)
+        return seal_envelope(
+            ward.identities[site],
+            session=ward.session._session,
+            sender=site,
+            topic="share",
+            body=replace_field(share, **{key: new(share) for key, new in changes.items()}),
+        )
+
+    ward.engine.forge = forge
+
+
+@pytest.mark.parametrize(
+    "pieces", [lambda share: (), lambda share: tuple(bytes(len(p)) for p in share.escrow)]
+)
+def test_a_site_that_leaves_with_bad_pieces_behind_it_is_named(pieces):
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    silence(ward, "hospital-1", "unmask")
+    send_instead(ward, "hospital-1", escrow=pieces)
+    with pytest.raises((KeyAgreementError, ShareError), match="hospital-1"):
+        ward.session.ask(votes())
+
+
+def test_a_site_whose_word_has_a_wrong_length_is_left_out():
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    send_instead(ward, "hospital-1", tags=lambda share: (*share.tags[:-1], bytes(1 << 20)))
+    others = [site for site in ward.tables if site != "hospital-1"]
+    assert (ward.session.ask(votes()) == expected(ward, votes(), others)).all()
+    assert "too long" in ward.session.dropouts[0].reason
+
+
+def test_a_site_whose_word_is_false_stops_the_run_and_is_named():
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    send_instead(ward, "hospital-1", tags=lambda share: tuple(bytes(32) for _ in share.tags))
+    with pytest.raises(InconsistentQuestionError, match="'hospital-1' did not agree"):
+        ward.session.ask(votes())
+
+
+def test_what_was_said_of_a_round_given_up_is_not_said_again():
+    """Old messages, byte for byte, after the question was asked again and opened."""
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    silence(ward, "hospital-2", "ask")
+    ward.session.ask(votes())
+    runtime = ward.runtimes["hospital-0"]
+    messages = [(o, m) for o, s, m in ward.engine.sent if s == "hospital-0"]
+    asks = [m for o, m in messages if o == "ask"]
+    assert refused(runtime.handle("ask", asks[0])) is ReplayError
+    (unmask,) = [m for o, m in messages if o == "unmask"]
+    before = runtime.handle("unmask", unmask)
+    ward.session.ask(votes(0.2))
+    # only the very last message of a kind is answered again, by the bytes that it had before
+    assert refused(runtime.handle("unmask", unmask)) is ReplayError
+    assert refused(runtime.handle("ask", asks[1])) is ReplayError
+    assert before in [r for o, s, r in ward.engine.received if s == "hospital-0"]
+
+
+def test_a_sum_that_one_site_missed_is_remembered_by_enough_others():
+    """A site said to have left is in the sum without releasing its seed, so it records nothing."""
+    lie = Split()
+    names = list(lie.ward.tables)
+    attempt = Attempt(lie, 2, lie.everyone)
+    attempt.release(0, 1)
+    attempt.recover(2, 0, 1)
+    assert (attempt.sum() == expected(lie.ward, lie.question, names[:3])).all()
+    records = [lie.runtime(site)._sums for site in (0, 1, 2)]
+    later = bytes(16)
+    assert records[2].change(later, names[:3]) is None
+    # whoever released its seed joins no run with other sites without a person, so that whatever
+    # is combined with this sum still covers 0 and 1
+    for size in (2, 3):
+        for cohort in combinations((*names, "hospital-9"), size):
+            for site in (0, 1):
+                assert names[site] not in cohort or records[site].change(later, cohort) is not None
+
+
+class CrashError(Exception):
+    """The coordinator's process ends here."""
+
+
+# the set-up is three calls and a round two; a site dies in the second round, for good
+@pytest.mark.parametrize(("dies", "crashes"), list(product((6, 7), (6, 7, 8, 9))))
+def test_a_coordinator_that_crashes_while_a_site_leaves_opens_no_second_sum(
+    tmp_path, dies, crashes
+):
+    ward = Ward(n_sites=5)
+    honest, calls = ward.engine.call, []
+
+    def call(operation, messages, *, timeout_s):
+        calls.append(operation)
+        number = len(calls)
+        gone = "hospital-2" if number >= dies else ""
+        alive = {site: m for site, m in messages.items() if site != gone}
+        replies = honest(operation, alive, timeout_s=timeout_s)
+        if number == crashes:
+            raise CrashError
+        return replies | dict.fromkeys(messages.keys() - alive.keys(), SiteFailure("timeout"))
+
+    def life():
+        session = ward.new_session(journal=Journal(tmp_path / "journal.jsonl"))
+        session.open()
+        return [session.ask(votes(alpha)) for alpha in (0.01, 0.05, 0.1)]
+
+    ward.engine.call = call
+    with pytest.raises(CrashError):
+        life()
+    # its share is lost with the coordinator, and the others released their seeds: no way on
+    if dies == 7 and crashes in (7, 8):
+        with pytest.raises(ReplayError, match="opened before"):
+            life()
+        return
+    names = list(ward.tables)
+    others = [site for site in names if site != "hospital-2"]
+    summed = [names, names if (dies, crashes) == (7, 9) else others, others]
+    for alpha, total, sites in zip((0.01, 0.05, 0.1), life(), summed, strict=True):
+        assert (total == expected(ward, votes(alpha), sites)).all()
+
+
+def test_an_answer_is_forgotten_once_it_is_in_a_sum():
+    lie = Split()
+    rounds = lie.runtime(0)._current.rounds
+    assert rounds._answered is not None
+    lie.call("unmask", lie.unmask(), Unmasked)
+    assert rounds._answered is None
 
 
 # ------------------------------------------------------------------ all orders of messages

@@ -19,6 +19,8 @@ from cipherdag.privacy.secrecy import Secret
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TAG_BYTES = 32
+
 _PURPOSE = b"agreement"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import SiteUnreachableError
+from cipherdag.errors import ShareError, SiteUnreachableError
 from cipherdag.protocol.messages import (
     Open,
     Opened,
@@ -96,7 +96,7 @@ class Opening:
 
     def _recovered(self, vanished: int, share: Share) -> bytes:
         if not share.escrow:
-            return self.protection.rebuild({}, self.declared)
+            return self._rebuilt(vanished, {})
         others = [position for position in self.declared.sites if position != vanished]
         sealed = dict(zip(others, share.escrow, strict=True))
         bodies = {
@@ -113,7 +113,14 @@ class Opening:
                 f"its mask needs {fewest} sites to recover, {len(pieces)} answered",
                 site=self.names[vanished],
             )
-        return self.protection.rebuild(pieces, self.declared)
+        return self._rebuilt(vanished, pieces)
+
+    def _rebuilt(self, vanished: int, pieces: Mapping[int, bytes]) -> bytes:
+        try:
+            return self.protection.rebuild(pieces, self.declared)
+        except ShareError as error:
+            error.site = self.names[vanished]
+            raise
 
     def _opened(self, combined: bytes, seeds: Mapping[int, bytes]) -> bytes:
         """Have a site open the sum; the sites take turns, and the next one steps in if need be."""

@@ -25,6 +25,7 @@ from cipherdag.errors import (
     ShareError,
     SiteUnreachableError,
 )
+from cipherdag.privacy.agreement import TAG_BYTES
 from cipherdag.privacy.protections import coordinator_side
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.courier import Courier
@@ -280,6 +281,7 @@ class Session:
     def _attempt(self, question: Question) -> FloatVector | None:
         """One try at a round; None where a share is missing, and nothing of it was opened."""
         self._number += 1
+        self._require(self._present, "share")
         ask = Ask(number=self._number, participants=self._present, question=question)
         bound_to = question_digest(
             invite_digest=self._invite_digest, transcript=self._transcript, ask=ask
@@ -327,6 +329,8 @@ class Session:
         others = len(declared.sites) - 1
         if len(share.escrow) not in (0, others) or len(share.tags) != others:
             raise ShareError("its sealed pieces and its word are not one for every other site")
+        if any(len(tag) != TAG_BYTES for tag in share.tags):
+            raise ShareError("its word to a site is cut short or too long")
         self._protection.check(share.share, declared)
 
     def _give_up(self, present: tuple[int, ...]) -> None:

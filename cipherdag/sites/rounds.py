@@ -24,8 +24,10 @@ from cipherdag.algorithms.questions import question_kinds
 from cipherdag.errors import (
     CohortError,
     InconsistentQuestionError,
+    KeyAgreementError,
     OpeningRefusedError,
     ReplayError,
+    ShareError,
 )
 from cipherdag.protocol.messages import (
     Ask,
@@ -39,6 +41,7 @@ from cipherdag.protocol.messages import (
     Unmasked,
     content_digest,
     declaration,
+    fewest_survivors,
     question_digest,
 )
 
@@ -157,6 +160,7 @@ class Rounds:
         current.unmasked = True
         self._opened.add(current.content)
         self._present = current.declared.sites
+        self._answered = None
         self._record_opening(current, "mask-seeds", seed)
         return Unmasked(digest=request.digest, seed=seed)
 
@@ -165,9 +169,15 @@ class Rounds:
 
         Raises:
             OpeningRefusedError: The site was not asked, or nothing was opened yet.
+            KeyAgreementError: What it sealed for this one cannot be unsealed.
+            ShareError: What it sealed is no piece.
         """
         current = self._unmasked_round(request.digest)
-        piece = self.aggregation.recover(request.vanished, request.piece, current.declared)
+        try:
+            piece = self.aggregation.recover(request.vanished, request.piece, current.declared)
+        except (KeyAgreementError, ShareError) as error:
+            name = self.invite.cohort[request.vanished].name
+            raise type(error)(f"the piece that '{name}' left: {error.message}") from None
         self._record_opening(current, "mask-piece", piece)
         return Recovered(digest=request.digest, piece=piece)
 
@@ -197,8 +207,13 @@ class Rounds:
             raise CohortError("the sites named are not in order, or were not there before")
         if self.index not in positions:
             raise CohortError("the sites named leave this site out")
-        fewest = self.policy.fewest_survivors(len(self.invite.cohort))
-        fewest = max(fewest, min(self.invite.min_survivors, len(self.invite.cohort)))
+        n_sites = len(self.invite.cohort)
+        fewest = max(
+            self.policy.fewest_survivors(n_sites),
+            # others may fear more colluders, and their answers rest on this site too
+            fewest_survivors(n_sites, self.invite.colluders),
+            min(self.invite.min_survivors, n_sites),
+        )
         if len(positions) < fewest:
             raise CohortError(
                 f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
