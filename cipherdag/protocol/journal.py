@@ -2,7 +2,8 @@
 
 A journal holds public parameters and sums only. After a crash the run goes on from it: finished
 rounds are not asked again, and an unfinished one is asked again by the same bytes, to which the
-sites give the same replies. So no question is ever asked a second time under another digest.
+sites give the same replies. So a crash makes no question be asked under another digest; only a
+round that was given up is asked again, under the next number.
 
 Leaks:
     Whoever reads the journal learns what the coordinator learnt: the sums of all rounds.

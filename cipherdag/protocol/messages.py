@@ -348,8 +348,9 @@ def content_digest(question: Question) -> bytes:
 def fewest_survivors(n_sites: int, colluders: int) -> int:
     """Fewest sites that a sum may cover: max(c + 2, floor((N + c) / 2) + 1), at most N.
 
-    Any two such sets share more than ``colluders`` sites, hence an honest one, and that one helps
-    to open a question for a single set: no two of them can be played off against each other.
+    Any two such sets share more than ``colluders`` sites, hence an honest one, and a site that
+    helped to open a question never answers it again: no two of them can be played off against each
+    other (docs/adr/0012).
     """
     return min(n_sites, max(colluders + 2, (n_sites + colluders) // 2 + 1))
 
