@@ -32,6 +32,7 @@ KEPT = 32 * 2**20
 SHARE_OF_KEPT = 0.25
 """Most bytes, and most of the memory, for what later batches may need again."""
 WORKING_MATRICES = 4
+MOST_OF_A_SIDE = 64
 FACTORS_OF_TILE = 16
 
 
@@ -50,7 +51,7 @@ class FactoredKernels:
         self._factors: Recent[tuple[int, float], FloatMatrix] = Recent(kept // 2)
         self._regressions: Recent[tuple[int, ...], Regression] = Recent(kept // 2)
         matrices = (memory_bytes - kept) // (8 * max(self._n_rows, 1) ** 2)
-        self._side = (matrices - WORKING_MATRICES) // 2
+        self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
 
     def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
         """Statistics, means and variances of tests (x, y, z1, ..., zl), shape (B, 2 + l)."""
@@ -96,7 +97,7 @@ class FactoredKernels:
         moments = np.empty((3, len(pairs)))
         for tile in tiles(pairs, self._side):
             (x, at_x), (y, at_y) = (np.unique(own, return_inverse=True) for own in pairs[tile].T)
-            first, second = (np.zeros((len(own), n_rows, n_rows)) for own in (x, y))
+            first, second = np.empty((len(x), n_rows, n_rows)), np.zeros((len(y), n_rows, n_rows))
             for variable, matrix in zip(x, first, strict=True):
                 np.subtract(shared, _squares(self._columns[variable], scale), out=matrix)
                 regression.regress(np.exp(matrix, out=matrix))
@@ -172,7 +173,7 @@ def _pairwise(first: FloatMatrix, second: FloatMatrix) -> FloatMatrix:
 
 def _sums(first: FloatMatrix, second: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix]:
     """Sums of the elementwise products of all pairs, and of their diagonals, shape (X, Y) each."""
-    x, y = (own.reshape(len(own), -1) for own in (first, second))
-    step = first.shape[1] + 1
-    diagonals = x[:, ::step] @ y[:, ::step].T
-    return 2.0 * (x @ y.T) - diagonals, diagonals
+    x, y = (own.diagonal(axis1=1, axis2=2) for own in (first, second))
+    diagonals = x @ y.T
+    by_row = first.transpose(1, 0, 2) @ second.transpose(1, 2, 0)  # faster than one long product
+    return 2.0 * by_row.sum(axis=0) - diagonals, diagonals
