@@ -43,10 +43,10 @@ KINDS = {
     "mask-piece": "a piece of the mask of a site that left",
 }
 STEPS = {
-    "share": ("shares", 1),
-    "unmask": ("masks", 2),
-    "open": ("opening", 3),
-    "finish": ("end", 3),
+    "share": "before it sent its share",
+    "unmask": "before it released its mask",
+    "open": "while it opened the sum",
+    "finish": "before it said goodbye",
 }
 REASONS = {
     "timeout": "no reply in time",
@@ -210,7 +210,6 @@ def dropout_line(dropout: DropOut) -> str:
 
 def dropout_lines(dropout: DropOut) -> list[str]:
     """What, cause, effect, do, for a site that left a run which went on without it."""
-    words, phase = STEPS[dropout.step]
     cause = REASONS.get(dropout.reason, dropout.reason)
     number = dropout.round
     if dropout.step == "finish":
@@ -220,7 +219,7 @@ def dropout_lines(dropout: DropOut) -> list[str]:
     else:
         effect = f"the others were asked round {number}'s question again; it is in no later sum"
     return [
-        f"Site '{dropout.site}' left the run in round {number} ({words}, phase {phase} of 3).",
+        f"Site '{dropout.site}' left the run in round {number}, {STEPS[dropout.step]}.",
         f"  cause   {cause}; {dropout.n_sites} sites remain, {dropout.fewest} are needed",
         f"  effect  {effect}",
         "  do      on that machine: cipherdag site check    (exit 5 if too few are left)",

@@ -173,7 +173,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
     assert len(lines) == 4
-    assert lines[0] == "Site 'hospital-2' left the run in round 3 (shares, phase 1 of 3)."
+    assert lines[0] == "Site 'hospital-2' left the run in round 3, before it sent its share."
     assert [line.split()[0] for line in lines[1:]] == ["cause", "effect", "do"]
     assert "3 sites remain, 3 are needed" in lines[1]
     assert session.rounds[2].left == (left,)
