@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,12 +122,7 @@ def read_run_toml(path: Path) -> dict[str, Any]:
     Raises:
         OutputError: The file is not there or not a run's description.
     """
-    try:
-        source = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise OutputError(
-            f"{path} cannot be read", remedy="Name the --out folder of a finished run."
-        ) from error
+    source: dict[str, Any] = _parsed(path, tomllib.loads)
     if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
         source
     ):
@@ -160,15 +155,19 @@ def _ledger_lines(folder: Path) -> dict[str, list[str]]:
 
 def _read_report(folder: Path) -> dict[str, Any]:
     path = folder / "result.json"
+    report = _parsed(path, json.loads)
+    if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
+        raise OutputError(f"{path} is not the result of a run")
+    return report
+
+
+def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
-        report = json.loads(path.read_text("utf-8"))
+        return parse(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise OutputError(
             f"{path} cannot be read", remedy="Name the --out folder of a finished run."
         ) from error
-    if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
-        raise OutputError(f"{path} is not the result of a run")
-    return report
 
 
 def _toml(value: Any) -> str:

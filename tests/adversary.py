@@ -142,6 +142,26 @@ class Ward:
         )
 
 
+def send_instead(ward, site, **changes):
+    """From now on the site's shares are others than it made; each change is made of the old."""
+
+    def forge(operation, sender, reply):
+        if operation != "ask" or sender != site:
+            return reply
+        share = decode(read_envelope(reply).body, Share)
+        return seal_envelope(
+            ward.identities[site],
+            session=ward.session._session,
+            sender=site,
+            topic="share",
+            body=msgspec.structs.replace(
+                share, **{key: new(share) for key, new in changes.items()}
+            ),
+        )
+
+    ward.engine.forge = forge
+
+
 def tags_for(receiver, shares):
     """What the other sites asked told one of them with their shares, in their order."""
     found = []

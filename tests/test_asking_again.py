@@ -7,7 +7,7 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
-from adversary import Split, Ward, expected, refused, silence, votes
+from adversary import Split, Ward, expected, refused, send_instead, silence, votes
 from msgspec.structs import replace as replace_field
 
 from cipherdag.errors import (
@@ -27,12 +27,10 @@ from cipherdag.protocol.messages import (
     Share,
     Unmasked,
     declaration,
-    decode,
     digest,
     encode,
     fewest_survivors,
     read_envelope,
-    seal_envelope,
 )
 
 
@@ -126,24 +124,6 @@ def test_sites_that_leave_while_a_sum_is_opened_end_the_run_by_name_in_the_next_
     with pytest.raises(SiteUnreachableError, match="2 of 4 sites remain, 3 are needed") as caught:
         ward.session.ask(votes(0.2))
     assert caught.value.site == "hospital-2"
-
-
-def send_instead(ward, site, **changes):
-    """From now on the site's shares are others than it made; each change is made of the old."""
-
-    def forge(operation, sender, reply):
-        if operation != "ask" or sender != site:
-            return reply
-        share = decode(read_envelope(reply).body, Share)
-        return seal_envelope(
-            ward.identities[site],
-            session=ward.session._session,
-            sender=site,
-            topic="share",
-            body=replace_field(share, **{key: new(share) for key, new in changes.items()}),
-        )
-
-    ward.engine.forge = forge
 
 
 @pytest.mark.parametrize(

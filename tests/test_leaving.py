@@ -5,7 +5,18 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from adversary import Split, Ward, expected, hospitals, recorded, refused, silence, tags_for, votes
+from adversary import (
+    Split,
+    Ward,
+    expected,
+    hospitals,
+    recorded,
+    refused,
+    send_instead,
+    silence,
+    tags_for,
+    votes,
+)
 
 from cipherdag import FedPC, Policy
 from cipherdag.errors import (
@@ -32,7 +43,6 @@ from cipherdag.protocol.messages import (
     decode,
     fewest_survivors,
     read_envelope,
-    seal_envelope,
 )
 
 PROTECTIONS = ("masking", "bfv", "none")
@@ -222,20 +232,7 @@ def test_a_tag_is_for_one_receiver_and_one_sender():
 def test_a_site_that_gives_its_word_to_some_sites_only_is_left_out():
     ward = Ward(n_sites=4)
     ward.session.open()
-
-    def forge(operation, site, reply):
-        if operation != "ask" or site != "hospital-1":
-            return reply
-        share = decode(read_envelope(reply).body, Share)
-        return seal_envelope(
-            ward.identities[site],
-            session=ward.session._session,
-            sender=site,
-            topic="share",
-            body=msgspec.structs.replace(share, tags=share.tags[:-1]),
-        )
-
-    ward.engine.forge = forge
+    send_instead(ward, "hospital-1", tags=lambda share: share.tags[:-1])
     found = ward.session.ask(votes())
     others = [site for site in ward.tables if site != "hospital-1"]
     assert (found == expected(ward, votes(), others)).all()

@@ -22,13 +22,13 @@ from cipherdag.algorithms.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.pooled_tables import PooledTables
 from cipherdag.algorithms.questions import FloatVector, pack_integers
 from cipherdag.algorithms.regressions import (
-    MAX_COEFFICIENTS,
     Regression,
     RegressionSteps,
     coefficient_count,
     outputs,
     pack_models,
     step_length,
+    too_large,
 )
 from cipherdag.protocol.lockstep import lockstep
 
@@ -87,7 +87,7 @@ class RegressionTests(RememberedTests):
         rows = [tuple(row) for block in tests for row in block.tolist()]
         given = yield from self._permitted(rows)
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
-        done = np.array([self._small_enough(large) for _, large in pairs], dtype=bool)
+        done = ~np.array([too_large(large, self._categories) for _, large in pairs], dtype=bool)
         pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
         models = sorted({model for pair in pairs for model in pair}, key=_order)
         ends = np.cumsum([len(block) for block in tests])[:-1]
@@ -128,9 +128,6 @@ class RegressionTests(RememberedTests):
     def _models(self, row: tuple[int, ...]) -> tuple[Regression, Regression]:
         left_out = bool(self._kinds.incomplete[list(row)].any())
         return nested_models(row, self._categories, left_out=left_out, ordered=self._ordered)
-
-    def _small_enough(self, model: Regression) -> bool:
-        return coefficient_count(model, self._categories) <= MAX_COEFFICIENTS
 
     def _p_value(self, small: Fit, large: Fit) -> float:
         from scipy.special import gammaincc

@@ -105,16 +105,17 @@ class RegressionSteps(
             raise ValueError("origins and units must be finite")
         check_ordered(self.ordered, self.categories)
         self._check_members()
-        counts = self.coefficient_counts(self.models())
-        if max(counts, default=0) > MAX_COEFFICIENTS:
+        models = self.models()
+        if any(too_large(model, self.categories) for model in models):
             raise ValueError(f"a model must have at most {MAX_COEFFICIENTS} coefficients")
+        counts = self.coefficient_counts(models)
         if len(self.coefficients) != 8 * sum(counts):
             raise ValueError("the packed coefficients do not have the length of the models")
-        self._check_coefficients(counts)
+        self._check_coefficients(models, counts)
 
-    def _check_coefficients(self, counts: list[int]) -> None:
+    def _check_coefficients(self, models: list[Regression], counts: list[int]) -> None:
         values, start = self.coefficient_array(), 0
-        for model, count in zip(self.models(), counts, strict=True):
+        for model, count in zip(models, counts, strict=True):
             own = values[start : start + count]
             start += count
             if model.ordered:
@@ -192,6 +193,11 @@ def coefficient_count(model: Regression, categories: Sequence[int]) -> int:
     """
     columns, count = column_count(model, categories), outputs(categories[model.response])
     return count + columns - 1 if model.ordered else columns * count
+
+
+def too_large(model: Regression, categories: Sequence[int]) -> bool:
+    """Whether a model has more coefficients than any site fits."""
+    return coefficient_count(model, categories) > MAX_COEFFICIENTS
 
 
 def column_count(model: Regression, categories: Sequence[int]) -> int:

@@ -14,7 +14,7 @@ from cipherdag.algorithms.fitting import (
     pack_step,
     step_parts,
 )
-from cipherdag.algorithms.regressions import MAX_COEFFICIENTS, coefficient_count, outputs
+from cipherdag.algorithms.regressions import coefficient_count, outputs, too_large
 from cipherdag.sites.compute.cache import (
     DEFAULT_MEMORY,
     N_COLUMNS,
@@ -166,7 +166,7 @@ class RegressionTest:
             small, large = nested_models(
                 row, self._categories, left_out=left_out, ordered=self._ordered
             )
-            if coefficient_count(large, self._categories) > MAX_COEFFICIENTS:
+            if too_large(large, self._categories):
                 outcomes[test, 4] = 0
                 continue
             (before, _), (after, rows) = self._fit(small), self._fit(large)
