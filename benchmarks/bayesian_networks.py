@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from cipherdag.networks import DiscreteNetwork
+from cipherdag.graphs.networks import DiscreteNetwork
 
 if TYPE_CHECKING:
     from pathlib import Path

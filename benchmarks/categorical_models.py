@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from cipherdag import CausalGraph
-from cipherdag.algorithms.extension import topological_order
+from cipherdag.graphs.extension import topological_order
 
 EMBEDDING, HIDDEN, SLOPE, GAIN = 4, 48, 0.1, 2.5
 STRUCTURES = ("chain", "bidiag", "collider", "full", "jungle")

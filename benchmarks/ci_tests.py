@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 from measuring import environment
 
-from cipherdag.sites.compute.cache import canonical
-from cipherdag.sites.compute.discrete import DiscreteTest
-from cipherdag.sites.compute.fisherz import FisherZTest
-from cipherdag.sites.compute.kci import KernelTest
-from cipherdag.sites.compute.skeleton import stable_layer
+from cipherdag.sites.compute.ci_tests.cache import canonical
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+from cipherdag.sites.compute.ci_tests.kci import KernelTest
+from cipherdag.sites.compute.ci_tests.layer_votes import stable_layer
 
 BATCH = 20_000
 LAYERS = range(4)

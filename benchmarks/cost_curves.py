@@ -24,7 +24,7 @@ from ci_tests import linear_gaussian
 from measuring import environment
 
 from cipherdag import Federation, FedPC, Policy, Schema
-from cipherdag.sites.schema import Column
+from cipherdag.sites.table.column import Column
 
 ROWS, SITES, DEGREE = 5000, 10, 3.0
 VARIABLES = (37, 100, 300, 1000)

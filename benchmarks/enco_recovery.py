@@ -18,11 +18,11 @@ from categorical_models import INTERVENED, random_model
 from measuring import environment
 
 from cipherdag import CausalGraph
-from cipherdag.algorithms.beliefs import Training
-from cipherdag.algorithms.fedcd import without_cycles
-from cipherdag.algorithms.metrics import compare
-from cipherdag.sites.compute.methods import learn_belief
-from cipherdag.sites.compute.regimes import Regimes
+from cipherdag.algorithms.fedcd.algorithm import without_cycles
+from cipherdag.graphs.metrics import compare
+from cipherdag.questions.local_beliefs import Training
+from cipherdag.sites.compute.beliefs.methods import learn_belief
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 
 def main() -> None:

@@ -19,10 +19,10 @@ import torch
 from categorical_models import INTERVENED, random_model
 from measuring import environment, peak_mb
 
-from cipherdag.algorithms.beliefs import Training
+from cipherdag.questions.local_beliefs import Training
+from cipherdag.sites.compute.beliefs.methods import learn_belief
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.methods import learn_belief
-from cipherdag.sites.compute.regimes import Regimes
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 
 SITES = ("site-1", "site-2", "site-3")
 EXECUTOR = "echo_site.EchoExecutor"
-TESTS = str(Path(__file__).parents[1] / "tests")
+TESTS = str(Path(__file__).parents[1] / "tests" / "support")
 
 
 def timed(engine, *, rounds, size):

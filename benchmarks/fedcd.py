@@ -30,13 +30,13 @@ from categorical_models import INTERVENED, random_model
 from measuring import environment
 
 from cipherdag import CausalGraph, FedCD, Federation
-from cipherdag.algorithms.beliefs import binary_graph, edge_probability
-from cipherdag.algorithms.fedcd import without_cycles
-from cipherdag.algorithms.metrics import compare
-from cipherdag.sites.beliefs import learn as train
-from cipherdag.sites.beliefs import site_generator, weighted_answer
+from cipherdag.algorithms.fedcd.algorithm import without_cycles
+from cipherdag.graphs.metrics import compare
+from cipherdag.questions.local_beliefs import binary_graph, edge_probability
+from cipherdag.sites.answers.belief_answers import learn as train
+from cipherdag.sites.answers.belief_answers import site_generator, weighted_answer
+from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.regimes import Regimes
 
 FEDERATED = ("proximity", "proximity-tails", "proximity-edges", "naive", "isolated")
 METHODS = (*FEDERATED, "central", "gies", "igsp")

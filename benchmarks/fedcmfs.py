@@ -25,10 +25,10 @@ from multilabel_data import LARGE, TRAIN, MultiLabelData, draw_sites, load
 from multilabel_metrics import average_precision, six_metrics
 
 from cipherdag import FedCMFS
-from cipherdag.algorithms.combined_triplets import by_combination
-from cipherdag.algorithms.combining import COMBINATIONS
-from cipherdag.algorithms.remembering import remember
-from cipherdag.sites.answers import Respondent, table_tests
+from cipherdag.algorithms.evidence.remembering import remember
+from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
+from cipherdag.questions.combined_evidence import COMBINATIONS
+from cipherdag.sites.answers.respondent import Respondent, table_tests
 
 SITES = (3, 5, 10)
 PERCENTS = (0, 10, 30)

@@ -1,6 +1,6 @@
 """How often FedCMFS finds a wrong set although every test is right, by both retrieval rules.
 
-    PYTHONPATH=tests python benchmarks/fedcmfs_exactness.py --out FILE
+    PYTHONPATH=tests/support python benchmarks/fedcmfs_exactness.py --out FILE
 
 Tests are answered by d-separation in random DAGs, so that only the search can be wrong.
 """

@@ -20,8 +20,8 @@ from measuring import environment
 from multilabel_data import TRAIN, MultiLabelData, load
 
 from cipherdag import FedCMFS, Federation, Policy
-from cipherdag.federation import Site
-from cipherdag.sites.splitting import split_rows
+from cipherdag.federation.site import Site
+from cipherdag.federation.splitting import split_rows
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import pandas as pd
 from bif import read_bif
 
 from cipherdag import CausalGraph, Schema
-from cipherdag.sites.schema import Column
+from cipherdag.sites.table.column import Column
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +81,7 @@ def random_dag(variables: int, edges: int, rng: np.random.Generator):
 
 def model_rows(dag, rows: int, rng: np.random.Generator, *, linear: bool):
     """Rows of an additive model with Gaussian noise, shape (rows, p), standardised."""
-    from cipherdag.algorithms.extension import topological_order
+    from cipherdag.graphs.extension import topological_order
 
     values = np.zeros((rows, len(dag)))
     for v in topological_order(dag):

@@ -27,8 +27,8 @@ from fedpc_report import markdown, summary
 from measuring import environment
 
 from cipherdag import Federation, FedPC, Policy
-from cipherdag.algorithms.fedpc import KERNEL_EVIDENCE
-from cipherdag.sites.policy import QUESTION_KINDS
+from cipherdag.algorithms.fedpc.algorithm import KERNEL_EVIDENCE
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 EVIDENCE = {
     "vote": {},

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from measuring import environment
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from fuzzing import attack, targets
 

@@ -43,10 +43,10 @@ from measuring import environment, installed
 from scipy import stats
 
 from cipherdag import Federation, Policy, Schema
-from cipherdag.algorithms.evidence import open_evidence
-from cipherdag.algorithms.questions import CITestSpec
-from cipherdag.sites.policy import QUESTION_KINDS
-from cipherdag.sites.schema import Column
+from cipherdag.algorithms.evidence.kinds import open_evidence
+from cipherdag.questions.question import CITestSpec
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.sites.table.column import Column
 
 SIZES = ((600, 4), (2000, 20))
 """Rows, and tests of each of three sizes of conditioning sets."""

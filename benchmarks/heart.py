@@ -22,7 +22,7 @@ import pandas as pd
 from measuring import environment
 
 from cipherdag import Federation, FedPC, Policy, Schema
-from cipherdag.sites.policy import QUESTION_KINDS
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 SCHEMAS = Path(__file__).parent / "schemas"
 LARGEST = 2

@@ -16,7 +16,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from cipherdag.sites.ledger import ledger_lines, read_releases
+from cipherdag.sites.record.ledger import ledger_lines, read_releases
 
 PRIVATE = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+([A-Za-z0-9+/=\s]+)-----END [A-Z ]*PRIVATE KEY-----"
@@ -88,7 +88,7 @@ def check_secrets(work):
     """Every private key lies in key files of mode 0600 and nowhere else; returns their number.
 
     Session keys never leave the memory of the sites' processes, so that no file can be searched
-    for them here; ``tests/test_secrets.py`` does that where it can see them.
+    for them here; ``tests/attacks/test_secrets.py`` does that where it can see them.
     """
     contents = {path: path.read_bytes() for path in work.rglob("*") if path.is_file()}
     holders = [path for path, content in contents.items() if PRIVATE.search(content)]

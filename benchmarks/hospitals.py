@@ -25,10 +25,10 @@ import numpy as np
 import pandas as pd
 from measuring import environment
 
-from cipherdag.federation import Federation
-from cipherdag.outcomes import make_algorithm
-from cipherdag.sites.schema import Schema
-from cipherdag.sites.splitting import split_rows
+from cipherdag.algorithms.registry import make_algorithm
+from cipherdag.federation.simulated import Federation
+from cipherdag.federation.splitting import split_rows
+from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")

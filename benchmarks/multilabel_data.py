@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from cipherdag import Schema
-from cipherdag.sites.data import SiteTable, load_table
-from cipherdag.sites.schema import Column
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.site_table import SiteTable, load_table
 
 if TYPE_CHECKING:
     from pathlib import Path

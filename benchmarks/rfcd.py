@@ -4,8 +4,8 @@
 
 Every finished cell is one line of ``--lines``; a second start goes on where the first one ended.
 The statistics are measured: the sites' answers are summed in the clear, which gives the same graphs
-as every protection (tests/test_rfcd_runs.py). DirectLiNGAM needs the `lingam` package, which wants
-an older scipy than this project's tests; without it its cells are left out.
+as every protection (tests/journeys/test_rfcd_runs.py). DirectLiNGAM needs the `lingam` package,
+which wants an older scipy than this project's tests; without it its cells are left out.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ import numpy as np
 from measuring import environment
 from polynomial_data import experiment
 
-from cipherdag.algorithms.dags import matrix_of
-from cipherdag.algorithms.graphs import CausalGraph
-from cipherdag.algorithms.metrics import compare
-from cipherdag.algorithms.orientation import cpdag_of
-from cipherdag.algorithms.rfcd import RFcd
-from cipherdag.sites.answers import Respondent
-from cipherdag.sites.compute.learners import best_graph
-from cipherdag.sites.compute.scores import GaussianBic, LocalScores
-from cipherdag.sites.compute.spline_mdl import SplineMdl
+from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.graphs.dags import matrix_of
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.metrics import compare
+from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.scores.learners import best_graph
+from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
+from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
 
 SITES = (3, 5, 7)
 SIZES = (5, 10)

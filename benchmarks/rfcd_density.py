@@ -14,11 +14,11 @@ from measuring import environment
 from polynomial_data import experiment
 from rfcd import against, driven, ges_union
 
-from cipherdag.algorithms.graphs import CausalGraph
-from cipherdag.algorithms.orientation import cpdag_of
-from cipherdag.algorithms.rfcd import RFcd
-from cipherdag.sites.answers import Respondent
-from cipherdag.sites.compute.scores import GaussianBic, LocalScores
+from cipherdag.algorithms.rfcd.algorithm import RFcd
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 
 D, SITES, ROWS = 10, 5, 1000
 NEIGHBOURS = (1.0, 1.5, 2.0, 3.0)

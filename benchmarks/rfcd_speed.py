@@ -25,9 +25,9 @@ from measuring import environment
 from polynomial_data import NEIGHBOURS
 
 from cipherdag import Federation, RFcd
-from cipherdag.algorithms.regrets import pack_thresholds
 from cipherdag.protocol.session import Session
-from cipherdag.sites.answers import Respondent
+from cipherdag.questions.regrets import pack_thresholds
+from cipherdag.sites.answers.respondent import Respondent
 
 D, SITES, ROWS = 20, 5, 1000
 
@@ -160,10 +160,10 @@ def replayed(federation, questions):
     from cipherdag.privacy.identity import SigningIdentity
     from cipherdag.protocol.engines.local import LocalEngine
     from cipherdag.protocol.messages import Member
-    from cipherdag.sites.answers import table_tests
-    from cipherdag.sites.ledger import Ledger
-    from cipherdag.sites.regrets import table_scores
-    from cipherdag.sites.runtime import SiteProfile, SiteRuntime
+    from cipherdag.sites.answers.regret_answers import table_scores
+    from cipherdag.sites.answers.respondent import table_tests
+    from cipherdag.sites.record.ledger import Ledger
+    from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
     coordinator = SigningIdentity.generate()
     keys = {site.name: SigningIdentity.generate() for site in federation.sites}

@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cipherdag.algorithms.fedcd import FedCD
-    from cipherdag.algorithms.fedcmfs import FedCMFS
-    from cipherdag.algorithms.fedpc import FedPC
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.algorithms.knowledge import Knowledge
-    from cipherdag.algorithms.rfcd import RFcd
+    from cipherdag.algorithms.fedcd.algorithm import FedCD
+    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.algorithms.rfcd.algorithm import RFcd
     from cipherdag.errors import CipherdagError
-    from cipherdag.feature_result import FeatureResult
-    from cipherdag.federation import Federation, Site
-    from cipherdag.result import Result
-    from cipherdag.sites.policy import Policy
-    from cipherdag.sites.schema import Schema
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.federation.site import Site
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.knowledge import Knowledge
+    from cipherdag.results.feature_result import FeatureResult
+    from cipherdag.results.result import Result
+    from cipherdag.sites.policy.policy import Policy
+    from cipherdag.sites.table.schema import Schema
 
 __all__ = [
     "CausalGraph",
@@ -35,19 +36,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "CausalGraph": "cipherdag.algorithms.graphs",
+    "CausalGraph": "cipherdag.graphs.graph",
     "CipherdagError": "cipherdag.errors",
-    "FeatureResult": "cipherdag.feature_result",
-    "FedCD": "cipherdag.algorithms.fedcd",
-    "FedCMFS": "cipherdag.algorithms.fedcmfs",
-    "FedPC": "cipherdag.algorithms.fedpc",
-    "Federation": "cipherdag.federation",
-    "Knowledge": "cipherdag.algorithms.knowledge",
-    "Policy": "cipherdag.sites.policy",
-    "RFcd": "cipherdag.algorithms.rfcd",
-    "Result": "cipherdag.result",
-    "Schema": "cipherdag.sites.schema",
-    "Site": "cipherdag.federation",
+    "FeatureResult": "cipherdag.results.feature_result",
+    "FedCD": "cipherdag.algorithms.fedcd.algorithm",
+    "FedCMFS": "cipherdag.algorithms.fedcmfs.algorithm",
+    "FedPC": "cipherdag.algorithms.fedpc.algorithm",
+    "Federation": "cipherdag.federation.simulated",
+    "Knowledge": "cipherdag.graphs.knowledge",
+    "Policy": "cipherdag.sites.policy.policy",
+    "RFcd": "cipherdag.algorithms.rfcd.algorithm",
+    "Result": "cipherdag.results.result",
+    "Schema": "cipherdag.sites.table.schema",
+    "Site": "cipherdag.federation.simulated",
 }
 
 

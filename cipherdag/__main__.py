@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cipherdag.cli import main
+from cipherdag.cli.main import main
 
 if __name__ == "__main__":
     main()

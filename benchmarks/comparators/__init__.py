@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.metrics import compare
+from cipherdag.graphs.metrics import compare
 from comparators import feddag, notears, pc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cipherdag.algorithms.graphs import CausalGraph
-    from cipherdag.sites.data import SiteTable
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.sites.table.site_table import SiteTable
 
 MEASURES = ("shd", "reverse", "extra", "miss", "f1", "tpr", "precision")
 

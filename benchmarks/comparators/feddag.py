@@ -17,12 +17,12 @@ import numpy as np
 import torch
 from torch.nn.functional import leaky_relu
 
-from cipherdag.algorithms.graphs import CausalGraph
+from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cipherdag.sites.data import SiteTable
+    from cipherdag.sites.table.site_table import SiteTable
 
 SLOPE = 0.05
 

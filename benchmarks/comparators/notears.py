@@ -18,13 +18,13 @@ import numpy as np
 from scipy.linalg import expm
 from scipy.optimize import minimize
 
-from cipherdag.algorithms.extension import topological_order
-from cipherdag.algorithms.graphs import CausalGraph
+from cipherdag.graphs.extension import topological_order
+from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cipherdag.sites.data import SiteTable
+    from cipherdag.sites.table.site_table import SiteTable
 
     Smooth = Callable[[np.ndarray], tuple[float, np.ndarray]]
 

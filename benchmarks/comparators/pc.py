@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence import RememberedTests
-from cipherdag.algorithms.graphs import CausalGraph
-from cipherdag.algorithms.knowledge import Constraints
-from cipherdag.algorithms.orientation import (
+from cipherdag.algorithms.evidence.source import RememberedTests
+from cipherdag.algorithms.fedpc.pcstable import Separations, stable_skeleton, strongest_separators
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.graphs.orientation import (
     acyclic_extension,
     colliders_by_sepset,
     meek,
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.algorithms.pcstable import Separations, stable_skeleton, strongest_separators
-from cipherdag.algorithms.questions import CITestSpec, SeparatorSearch, Skeleton, pack_integers
-from cipherdag.sites.answers import table_tests
+from cipherdag.questions.question import CITestSpec, SeparatorSearch, Skeleton, pack_integers
+from cipherdag.sites.answers.respondent import table_tests
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cipherdag.sites.data import SiteTable
+    from cipherdag.sites.table.site_table import SiteTable
 
 VOTE_SHARE = 0.3
 GRID_BITS = 20

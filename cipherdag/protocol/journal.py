@@ -18,7 +18,7 @@ import msgspec
 
 from cipherdag.errors import OutputError
 from cipherdag.protocol.messages import Invite
-from cipherdag.protocol.reports import DropOut, RoundReport
+from cipherdag.protocol.progress import DropOut, RoundReport
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from cipherdag.algorithms.questions import Encoding, Question
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
+from cipherdag.questions.question import Encoding, Question
 
 WIRE_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024

@@ -23,9 +23,9 @@ from cipherdag.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.algorithms.questions import FloatVector
     from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
     from cipherdag.protocol.courier import Courier
+    from cipherdag.questions.question import FloatVector
 
 
 @dataclass(slots=True)

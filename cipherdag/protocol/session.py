@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cipherdag.algorithms.questions import FloatVector, Question, question_kinds
 from cipherdag.errors import (
     InconsistentQuestionError,
     KeyAgreementError,
@@ -53,7 +52,8 @@ from cipherdag.protocol.messages import (
     question_digest,
 )
 from cipherdag.protocol.opening import Opening
-from cipherdag.protocol.reports import DropOut, RoundReport, Watcher
+from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
+from cipherdag.questions.question import FloatVector, Question, question_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 
 from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
-from cipherdag.algorithms.graphs import CausalGraph
-from cipherdag.graph_evidence import GraphEvidence
-from cipherdag.networks import asia
-from cipherdag.report.curves import Curves, Series
-from cipherdag.report.heat_map import HeatMap
-from cipherdag.report.ledger_page import ledger_page
-from cipherdag.report.rows import Rows
-from cipherdag.report.run_page import run_page
-from cipherdag.sites.ledger import read_releases, verify_ledger
+from cipherdag.audit.ledger_page import ledger_page
+from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.heat_map import HeatMap
+from cipherdag.findings.rows import Rows
+from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.networks import asia
+from cipherdag.results.run_page import run_page
+from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -8,8 +8,8 @@ import time
 import numpy as np
 
 from cipherdag import Federation, FedPC
-from cipherdag.live import LiveRun, LiveServer
-from cipherdag.networks import asia
+from cipherdag.cli.live import LiveRun, LiveServer
+from cipherdag.graphs.networks import asia
 
 PAUSE_S = 0.6
 PATIENCE_S = 120.0

@@ -31,9 +31,9 @@ from syft.serde.serialize import _serialize
 from syft.server.credentials import SyftSigningKey
 from syft.types.uid import UID
 
-from cipherdag.coordinating import CoordinatorFolder
-from cipherdag.datasites import open_datasite_engine
-from cipherdag.enrolment import request_enrolment
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.datasite_links import open_datasite_engine
+from cipherdag.deployment.enrolment import request_enrolment
 from cipherdag.errors import (
     MalformedMessageError,
     OutputError,
@@ -46,8 +46,8 @@ from cipherdag.protocol.engines import syft_wire
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
 from cipherdag.protocol.engines.syft_site import SyftSite
-from cipherdag.sites.datasite import DatasiteSettings
-from cipherdag.sites.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.datasite_settings import DatasiteSettings
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 
 SITES = ("north", "south")
 SECRET = "patient 4711 is 93 years old"

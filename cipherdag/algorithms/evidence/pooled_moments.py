@@ -1,0 +1,142 @@
+"""Fisher's z of the pooled data, from moments summed over the sites once.
+
+The sites first mark about where each column lies and how far it spreads; in the common unit and
+from the common origin so chosen, sums and products keep more digits on the declared grid than a
+64-bit float holds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.source import CombinedTests, PValues, RememberedTests, Tests
+from cipherdag.questions.pooled_data import PLACE_EXPONENT, BoolVector, ColumnKinds, Moments
+from cipherdag.questions.question import pack_integers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import torch
+
+    from cipherdag.questions.combined_evidence import Combination
+    from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
+
+FALLBACK: Combination = "stouffer"
+LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
+BATCH = 50_000
+
+
+def open_moments(
+    kinds: ColumnKinds, spec: CITestSpec, *, max_rows: int
+) -> Generator[Question, FloatVector, MomentTests]:
+    """Ask for the moments of all columns without missing values; one round, none if there is none.
+
+    Leaks:
+        The means and covariances of these columns over all sites.
+    """
+    complete = np.flatnonzero(~kinds.incomplete)
+    origins, units = common_origins(kinds), common_units(kinds)
+    question = Moments(
+        n_variables=len(kinds.categories),
+        variables=pack_integers(complete),
+        origins=np.ascontiguousarray(origins[complete], dtype="<f8").tobytes(),
+        units=pack_integers(units[complete]),
+        max_rows=max_rows,
+    )
+    rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
+    if len(complete):
+        rows, own = correlations_of((yield question), len(complete))
+        correlations[np.ix_(complete, complete)] = own
+    fallback = CombinedTests(FALLBACK, spec, n_variables=len(kinds.categories), max_rows=max_rows)
+    return MomentTests(correlations, rows, kinds.incomplete, fallback)
+
+
+def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
+    """Rows and correlations, shape (c, c), from the sums of `Moments`; NaN at constant columns."""
+    import torch
+
+    from cipherdag.statistics.partial_correlation import correlation_matrices
+
+    rows, total, upper = np.split(sums, [1, 1 + columns])
+    products = np.zeros((columns, columns))
+    products[np.triu_indices(columns)] = upper
+    products = products + np.triu(products, k=1).T
+    centred = products - np.outer(total, total) / max(rows[0], 1.0)
+    moments, n = torch.from_numpy(centred)[None], torch.from_numpy(rows)
+    matrix = correlation_matrices(moments, n, least_deviation=LEAST_DEVIATION)[0]
+    return int(rows[0]), matrix.numpy()
+
+
+class MomentTests(RememberedTests):
+    """Fisher's z from pooled correlations; no round.
+
+    Rows with a missing value are left out test by test, which one matrix cannot say: a test with a
+    variable that misses values at some site falls back to ``stouffer`` (tallied).
+
+    Args:
+        correlations: Of the pooled data, shape (p, p); NaN at incomplete and constant columns.
+        rows: Rows of all sites.
+        incomplete: Which variables miss values, shape (p,).
+        fallback: Tests those.
+    """
+
+    def __init__(
+        self,
+        correlations: FloatVector,
+        rows: int,
+        incomplete: BoolVector,
+        fallback: CombinedTests,
+    ) -> None:
+        super().__init__()
+        self._correlations = correlations
+        self._rows = rows
+        self._incomplete = incomplete
+        self._fallback = fallback
+
+    def _ask(self, tests: Tests) -> PValues:
+        """No round, or the fallback's."""
+        p_values = [self._pooled(rows) for rows in tests]
+        missing = [self._incomplete[rows].any(axis=1) for rows in tests]
+        left = [rows[own] for rows, own in zip(tests, missing, strict=True)]
+        count = sum(len(rows) for rows in left)
+        self.tally["pooled"] += sum(len(rows) for rows in tests) - count
+        if count:
+            self.tally["incomplete: stouffer"] += count
+            found = yield from self._fallback.p_values(left)
+            for p_value, own, other in zip(p_values, missing, found, strict=True):
+                p_value[own] = other
+        return p_values
+
+    def _pooled(self, rows: IndexArray) -> FloatVector:
+        from cipherdag.statistics.partial_correlation import fisher_z, partial_correlation
+
+        p_value = np.full(len(rows), np.nan)
+        size = rows.shape[1] - 2
+        order = np.column_stack([rows[:, 2:], rows[:, :2]])
+        for start in range(0, len(rows), BATCH):
+            own = order[start : start + BATCH]
+            entries = self._entries(own)
+            correlation = partial_correlation(entries).numpy()
+            counts = np.full(len(own), self._rows)
+            p_value[start : start + BATCH] = fisher_z(correlation, counts, size).p_value
+        return p_value
+
+    def _entries(self, order: IndexArray) -> torch.Tensor:
+        """Correlation matrices of the tests' variables with the batch last, shape (k, k, B)."""
+        import torch
+
+        places = order.T
+        return torch.from_numpy(self._correlations[places[:, None], places[None]])
+
+
+def common_origins(kinds: ColumnKinds) -> FloatVector:
+    """About where each column lies: the mean of the sites' marks, undone."""
+    return np.ldexp(np.sinh(kinds.place), -PLACE_EXPONENT)
+
+
+def common_units(kinds: ColumnKinds) -> IndexArray:
+    """The power of two nearest to the typical spread; to the size where no site has a spread."""
+    exponent = np.where(np.isnan(kinds.spread), np.nan_to_num(kinds.size), kinds.spread)
+    return np.rint(exponent).astype(np.int64)

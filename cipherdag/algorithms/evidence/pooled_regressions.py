@@ -1,0 +1,187 @@
+"""The likelihood-ratio test of mixed columns over all sites, by Newton steps on summed gradients.
+
+At the maximum nothing tells the fit from one on all rows in one place; `fitting` has the models.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.evidence import source
+from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.evidence.pooled_tables import PooledTables
+from cipherdag.algorithms.evidence.source import CombinedTests, PValues, RememberedTests, Tests
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.question import FloatVector, pack_integers
+from cipherdag.questions.regression_steps import (
+    Regression,
+    RegressionSteps,
+    coefficient_count,
+    outputs,
+    pack_models,
+    step_length,
+    too_large,
+)
+from cipherdag.statistics.regression_fits import (
+    Fit,
+    first_fit,
+    likelihood_ratio,
+    nested_models,
+    step_parts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import IndexArray, Question
+
+    Fitting = Generator[Question, FloatVector, dict[Regression, Fit]]
+
+
+class RegressionTests(RememberedTests):
+    """Likelihood-ratio tests of any columns.
+
+    A test whose discrete variables have a table that some site withholds falls back to the sum of
+    the sites' own likelihood ratios. One with more than 4096 coefficients is not done, and counts
+    as dependent. Both are tallied.
+
+    Leaks:
+        See `RegressionSteps`.
+
+    Args:
+        kinds: The columns.
+        fallback: Tests what sites withhold.
+        max_rows: Declared bound of a site's rows.
+        site_effect: Whether every site has constants of its own.
+    """
+
+    def __init__(
+        self,
+        kinds: ColumnKinds,
+        fallback: CombinedTests,
+        *,
+        max_rows: int,
+        site_effect: bool = False,
+    ) -> None:
+        super().__init__()
+        self._fallback = fallback
+        self._kinds = kinds
+        self._categories = tuple(kinds.categories.tolist())
+        self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
+        self._tables = PooledTables(kinds, max_rows=max_rows)
+        discrete = kinds.categories > 0
+        origins = np.where(discrete, 0.0, common_origins(kinds))
+        units = np.where(discrete, 0, common_units(kinds))
+        self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
+        self._units = pack_integers(units)
+        self._max_rows = max_rows
+        self._site_effect = site_effect
+
+    def _ask(self, tests: Tests) -> PValues:
+        """One round per Newton step, at most 40, and per halving; one before for small counts."""
+        rows = [tuple(row) for block in tests for row in block.tolist()]
+        given = yield from self._permitted(rows)
+        pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
+        done = ~np.array([too_large(large, self._categories) for _, large in pairs], dtype=bool)
+        pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
+        models = sorted({model for pair in pairs for model in pair}, key=_order)
+        ends = np.cumsum([len(block) for block in tests])[:-1]
+        kept = np.split(given, ends)
+        left = [block[~own] for block, own in zip(tests, kept, strict=True)]
+        fits, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
+        assert isinstance(fits, dict), "fits come by model"
+        self.tally["regression"] += len(pairs)
+        for way, count in (
+            ("withheld: statistic", int((~given).sum())),
+            ("too many coefficients: none", int((~done).sum())),
+        ):
+            if count:
+                self.tally[way] += count
+        found = np.full(len(rows), np.nan)
+        found[np.flatnonzero(given)[done]] = [
+            self._p_value(fits[small], fits[large]) for small, large in pairs
+        ]
+        found[~given] = np.concatenate([np.zeros(0), *others])
+        return np.split(found, ends)
+
+    def _permitted(
+        self, rows: list[tuple[int, ...]]
+    ) -> Generator[Question, FloatVector, NDArray[np.bool_]]:
+        """Which tests use no table of discrete variables that some site withholds."""
+        if not self._kinds.restricted:
+            return np.ones(len(rows), dtype=bool)
+        sets = [tuple(sorted(v for v in row if self._categories[v])) for row in rows]
+        largest = max((len(own) for own in sets), default=0)
+        blocks: list[IndexArray] = []
+        for size in range(1, largest + 1):
+            chosen = [own for own in sets if len(own) == size]
+            blocks.append(np.array(chosen, dtype=np.int64).reshape(-1, size))
+        yield from self._tables.settle(blocks)
+        withheld = [len(own) > 0 and self._tables.withheld(np.array([own]))[0] for own in sets]
+        return ~np.array(withheld, dtype=bool)
+
+    def _models(self, row: tuple[int, ...]) -> tuple[Regression, Regression]:
+        left_out = bool(self._kinds.incomplete[list(row)].any())
+        return nested_models(row, self._categories, left_out=left_out, ordered=self._ordered)
+
+    def _p_value(self, small: Fit, large: Fit) -> float:
+        from scipy.special import gammaincc
+
+        ratio, dof = likelihood_ratio(small, large, self._categories)
+        return float(gammaincc(dof / 2.0, ratio / 2.0))
+
+    def _fit(self, models: list[Regression]) -> Fitting:
+        counts = {model: coefficient_count(model, self._categories) for model in models}
+        fits = {
+            model: first_fit(model, self._categories, site_effect=self._site_effect)
+            for model in models
+        }
+        active = models
+        while active:
+            for part in _rounds(active, counts):
+                lengths, members = pack_models(part)
+                proposed = np.concatenate([fits[model].proposed for model in part])
+                sums = yield RegressionSteps(
+                    categories=self._categories,
+                    origins=self._origins,
+                    units=self._units,
+                    lengths=lengths,
+                    members=members,
+                    coefficients=np.ascontiguousarray(proposed, dtype="<f8").tobytes(),
+                    max_rows=self._max_rows,
+                    site_effect=self._site_effect,
+                    ordered=tuple(sorted(self._ordered)),
+                )
+                start = 0
+                for model in part:
+                    step = sums[start : start + step_length(counts[model])]
+                    start += len(step)
+                    fits[model].hear(*step_parts(step, counts[model]), self._outputs(model))
+            active = [model for model in active if not fits[model].finished]
+        return fits
+
+    def _outputs(self, model: Regression) -> int:
+        return outputs(self._categories[model.response])
+
+
+def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator[list[Regression]]:
+    """Models cut into rounds of about `source.ROUND_VALUES` values."""
+    part: list[Regression] = []
+    values = 0
+    for model in models:
+        values += step_length(counts[model])
+        if part and values > source.ROUND_VALUES:
+            yield part
+            part, values = [], step_length(counts[model])
+        part.append(model)
+    if part:
+        yield part
+
+
+def _order(model: Regression) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    return model.response, model.predictors, model.complete_in

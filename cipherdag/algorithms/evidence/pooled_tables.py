@@ -1,0 +1,324 @@
+"""The table test of the pooled data, from contingency tables summed over the sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.source import (
+    ROUND_VALUES,
+    CombinedTests,
+    PValues,
+    RememberedTests,
+    Tests,
+)
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import SmallCells, Tables, pack_sets
+from cipherdag.statistics.table_shapes import buckets
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from cipherdag.questions.combined_evidence import Combination
+    from cipherdag.questions.pooled_data import BoolVector, ColumnKinds
+    from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
+    from cipherdag.statistics.contingency import TableStatistic
+    from cipherdag.statistics.table_shapes import TableShape
+
+    Asking = Generator[Question, FloatVector, None]
+
+FALLBACK: Combination = "statistic"
+BATCH_CELLS = 2**20
+
+
+def open_tables(
+    kinds: ColumnKinds, spec: CITestSpec, *, max_cells: int, max_rows: int
+) -> Generator[Question, FloatVector, TableTests]:
+    """Ask for the counts of every variable alone; one round, or two where a site restricts counts.
+
+    Leaks:
+        The counts of every variable over all sites.
+    """
+    tables = PooledTables(kinds, max_rows=max_rows)
+    alone = np.arange(len(kinds.categories))[:, None]
+    yield from tables.learn([alone])
+    levels = kinds.categories.copy()
+    for variable in np.flatnonzero(tables.known(alone)).tolist():
+        counts = tables.alone(variable)
+        levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
+    fallback = CombinedTests(FALLBACK, spec, n_variables=len(kinds.categories), max_rows=max_rows)
+    return TableTests(tables, levels, spec, fallback, max_cells=max_cells)
+
+
+class PooledTables:
+    """Tables of the pooled data by set of variables, each asked for once.
+
+    Args:
+        kinds: The columns, all discrete.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    def __init__(self, kinds: ColumnKinds, *, max_rows: int) -> None:
+        self.kinds = kinds
+        self._categories = tuple(kinds.categories.tolist())
+        self._max_rows = max_rows
+        self._places: dict[bytes, int] = {}
+        self._counts = np.zeros(1, dtype=np.int64)  # the first is that of cells outside a table
+        self._withheld: set[bytes] = set()
+
+    def cells(self, sets: IndexArray) -> FloatVector:
+        """Number of cells of the table of every set, shape (B,)."""
+        cells: FloatVector = self.kinds.categories[sets].astype(np.float64).prod(axis=1)
+        return cells
+
+    def known(self, sets: IndexArray) -> BoolVector:
+        """Whether the table of every set was given, shape (B,)."""
+        return np.array([key in self._places for key in _keys(sets)], dtype=bool)
+
+    def withheld(self, sets: IndexArray) -> BoolVector:
+        """Whether some site withholds the table of every settled set, shape (B,)."""
+        return np.array([key in self._withheld for key in _keys(sets)], dtype=bool)
+
+    def alone(self, variable: int) -> IndexArray:
+        """Counts of a known variable's categories."""
+        (place,) = (self._places[key] for key in _keys(np.array([[variable]])))
+        return self._counts[place : place + int(self.kinds.categories[variable])]
+
+    def of_tests(self, tests: IndexArray, shape: TableShape) -> IndexArray:
+        """Tables of tests (x, y, S) whose sets are known: shape (configurations, x, y, B).
+
+        Args:
+            tests: Positions, shape (B, 2 + l).
+            shape: A shape that holds all of them; cells outside a table are 0.
+        """
+        order = np.argsort(tests, axis=1)
+        sets = np.take_along_axis(tests, order, axis=1)
+        sides = self.kinds.categories[sets]
+        after = np.cumprod(sides[:, ::-1], axis=1)[:, ::-1]
+        strides = np.empty_like(tests)
+        np.put_along_axis(strides, order, after // sides, axis=1)
+        sides = self.kinds.categories[tests]
+        index = np.array([self._places[key] for key in _keys(sets)])[None]
+        configuration = np.arange(shape.configurations)[:, None]
+        for member in range(2, tests.shape[1]):
+            configuration, digit = np.divmod(configuration, sides[:, member])
+            index = index + digit * strides[:, member]
+        inside = np.broadcast_to(configuration == 0, (shape.configurations, len(tests)))
+        index = np.where(inside, index, 0)[:, None, None]
+        inside = inside[:, None, None]
+        for axis, levels in enumerate((shape.rows, shape.columns)):
+            level = np.arange(levels).reshape((-1, 1, 1) if axis == 0 else (-1, 1))
+            inside = inside & (level < sides[:, axis])
+            index = index + level * strides[:, axis]
+        counts: IndexArray = self._counts[np.where(inside, index, 0)]
+        return counts
+
+    def settle(self, sets: Sequence[IndexArray]) -> Asking:
+        """Learn which sets some site withholds; at most one round, none without restrictions.
+
+        Args:
+            sets: Ascending positions by size from 1, shape (B_k, k).
+        """
+        if not self.kinds.restricted:
+            return
+        new = [self._new(own) for own in sets]
+        for piece in _slices(new, [np.ones(len(own)) for own in new]):
+            counts, members = pack_sets(piece)
+            withheld = yield SmallCells(
+                categories=self._categories,
+                counts=counts,
+                members=members,
+                max_rows=self._max_rows,
+            )
+            start = 0
+            for own in piece:
+                refused = own[withheld[start : start + len(own)] > 0]
+                self._withheld.update(_keys(refused))
+                start += len(own)
+
+    def learn(self, sets: Sequence[IndexArray]) -> Asking:
+        """Settle, then ask for the tables of the sets that no site withholds."""
+        yield from self.settle(sets)
+        yield from self.ask(sets)
+
+    def ask(self, sets: Sequence[IndexArray]) -> Asking:
+        """Ask for the tables of settled sets; one round, and one more per `ROUND_VALUES` cells."""
+        new = [self._new(own) for own in sets]
+        for piece in _slices(new, [self.cells(own) for own in new]):
+            counts, members = pack_sets(piece)
+            sums = yield Tables(
+                categories=self._categories,
+                counts=counts,
+                members=members,
+                max_rows=self._max_rows,
+            )
+            place = len(self._counts)
+            self._counts = np.append(self._counts, sums.astype(np.int64))
+            for own in piece:
+                for key, cells in zip(_keys(own), self.cells(own).tolist(), strict=True):
+                    self._places[key] = place
+                    place += int(cells)
+
+    def _new(self, sets: IndexArray) -> IndexArray:
+        """The distinct sets that are neither known nor withheld."""
+        distinct = np.unique(sets, axis=0)
+        fresh = [k not in self._places and k not in self._withheld for k in _keys(distinct)]
+        new: IndexArray = distinct[np.array(fresh, dtype=bool)]
+        return new
+
+
+class TableTests(RememberedTests):
+    """G2 or Pearson's chi-square of pooled tables, the same to the last bit as on pooled rows.
+
+    A test that no number of rows could make reliable is not asked for. One whose table has more
+    than ``max_cells`` cells, or a count that some site withholds, falls back to ``statistic``; both
+    are tallied.
+
+    Leaks:
+        The table of the pooled data of every set asked for, by position; where sites restrict
+        small counts, of which other sets some site withholds its table.
+
+    Args:
+        tables: Where tables come from.
+        levels: Levels of every variable in the pooled data, shape (p,).
+        spec: The test.
+        fallback: Tests what tables cannot.
+        max_cells: Largest table asked for.
+    """
+
+    def __init__(
+        self,
+        tables: PooledTables,
+        levels: IndexArray,
+        spec: CITestSpec,
+        fallback: CombinedTests,
+        *,
+        max_cells: int,
+    ) -> None:
+        super().__init__()
+        self._tables = tables
+        self._levels = levels
+        self._spec = spec
+        self._fallback = fallback
+        self._max_cells = max_cells
+        self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
+
+    def _ask(self, tests: Tests) -> PValues:
+        """One round, or two where a site restricts counts; one more per `ROUND_VALUES` values."""
+        sets = [np.sort(rows, axis=1) for rows in tests]
+        hopeful = [self._reliable(rows, self._tables.kinds.rows) for rows in tests]
+        large = [self._tables.cells(own) > self._max_cells for own in sets]
+        wanted = [own[ok & ~big] for own, ok, big in zip(sets, hopeful, large, strict=True)]
+        by_size = [np.zeros((0, 1), dtype=np.int64), *wanted]
+        yield from self._tables.settle(by_size)
+        withheld = [
+            ok & ~big & self._tables.withheld(own)
+            for own, ok, big in zip(sets, hopeful, large, strict=True)
+        ]
+        left = [
+            rows[(ok & big) | out]
+            for rows, ok, big, out in zip(tests, hopeful, large, withheld, strict=True)
+        ]
+        self._count(tests, hopeful, large, withheld)
+        _, others = yield from lockstep([self._tables.ask(by_size), self._fallback.p_values(left)])
+        assert others is not None, "the fallback returns p-values"
+        p_values = []
+        for rows, ok, big, out, other in zip(tests, hopeful, large, withheld, others, strict=True):
+            own = np.full(len(rows), np.nan)
+            own[(ok & big) | out] = other
+            pooled = np.flatnonzero(ok & ~big & ~out)
+            own[pooled] = self._pooled(rows[pooled])
+            p_values.append(own)
+        return p_values
+
+    def _count(
+        self,
+        tests: Tests,
+        hopeful: list[BoolVector],
+        large: list[BoolVector],
+        withheld: list[BoolVector],
+    ) -> None:
+        too_large = sum(int((ok & big).sum()) for ok, big in zip(hopeful, large, strict=True))
+        refused = sum(int(out.sum()) for out in withheld)
+        hopeless = sum(int((~ok).sum()) for ok in hopeful)
+        total = sum(len(rows) for rows in tests)
+        self.tally["pooled"] += total - too_large - refused - hopeless
+        for way, count in (
+            ("too few rows: none", hopeless),
+            ("too large: statistic", too_large),
+            ("withheld: statistic", refused),
+        ):
+            if count:
+                self.tally[way] += count
+
+    def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:
+        """Whether so many rows suffice, by the rule that the sites' own tests follow."""
+        levels = self._levels[rows].astype(np.float64).prod(axis=1)
+        enough: BoolVector = (counted > 0) & (counted / levels >= self._spec.min_rows_per_cell)
+        return enough
+
+    def _pooled(self, rows: IndexArray) -> FloatVector:
+        """p-values of tests whose tables are known, in batches of one shape."""
+        sides = self._tables.kinds.categories[rows]
+        # the variable with more categories gives the rows, so that fewer shapes occur
+        flip = sides[:, 0] < sides[:, 1]
+        rows = np.where(flip[:, None], rows[:, [1, 0, *range(2, rows.shape[1])]], rows)
+        sides = self._tables.kinds.categories[rows]
+        sides = np.column_stack([sides[:, 2:].prod(axis=1), sides[:, :2]])
+        p_value = np.full(len(rows), np.nan)
+        for bucket, shape in buckets(sides):
+            step = max(BATCH_CELLS // shape.cells, 1)
+            for start in range(0, len(bucket), step):
+                part = bucket[start : start + step]
+                p_value[part] = self._of_shape(rows[part], shape)
+        return p_value
+
+    def _of_shape(self, rows: IndexArray, shape: TableShape) -> FloatVector:
+        import torch
+
+        from cipherdag.statistics.contingency import Margins, chi_square_tail
+
+        counts = torch.from_numpy(self._tables.of_tests(rows, shape))
+        margins = Margins.of(counts)
+        fixed = self._statistic.dense(counts, margins).numpy()
+        statistic = np.maximum(fixed / self._statistic.scale, 0.0)
+        if self._spec.dof == "adjusted":
+            dof = margins.dof().numpy().astype(np.float64)
+        else:
+            levels = self._levels[rows].astype(np.float64)
+            dof = (levels[:, 0] - 1) * (levels[:, 1] - 1) * levels[:, 2:].prod(axis=1)
+        reliable = self._reliable(rows, counts.sum(dim=(0, 1, 2)).numpy())
+        return np.where(reliable, chi_square_tail(statistic, dof), np.nan)
+
+
+def _statistic(spec: CITestSpec, rows: int, levels: int) -> TableStatistic:
+    import torch
+
+    from cipherdag.statistics.contingency import GSquared, PearsonChiSquare
+
+    if spec.name == "pearson":
+        return PearsonChiSquare(rows, levels)
+    return GSquared(rows, torch.device("cpu"))
+
+
+def _keys(sets: IndexArray) -> list[bytes]:
+    packed = np.ascontiguousarray(sets, dtype="<u2")
+    keys: list[bytes] = packed.view(f"V{2 * packed.shape[1]}")[:, 0].tolist()
+    return keys
+
+
+def _slices(
+    sets: Sequence[IndexArray], values: Sequence[FloatVector]
+) -> Generator[list[IndexArray], None, None]:
+    """Sets cut into rounds of about `ROUND_VALUES`; ``values`` of every set."""
+    ends = np.cumsum([0, *(len(own) for own in sets)])
+    if not ends[-1]:
+        return
+    before = np.cumsum(np.concatenate(values)) - np.concatenate(values)
+    number = (before // ROUND_VALUES).astype(np.int64)
+    for turn in np.unique(number).tolist():
+        yield [
+            own[number[first:last] == turn]
+            for own, first, last in zip(sets, ends[:-1], ends[1:], strict=True)
+        ]

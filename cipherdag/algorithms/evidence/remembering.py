@@ -1,0 +1,164 @@
+"""Asks every triplet of a run once, in one question per round, and answers repeats from memory.
+
+Leaks:
+    Less than without it: a triplet that several searches need is summed once, so no second sum
+    over other sites exists that could be set against the first.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.questions.question import (
+    Bundle,
+    FloatVector,
+    IndexArray,
+    Question,
+    WeightedEvidence,
+)
+from cipherdag.questions.weighted_evidence import TripletRows, pack_triplets
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+Outcome = TypeVar("Outcome")
+Keys = NDArray[np.bytes_]
+Sums = NDArray[np.float64]
+
+SLICE = 2_000_000
+N_SUMS = 3  # n p, n r, n
+
+
+def remember(
+    asking: Generator[Question, FloatVector, Outcome],
+) -> Generator[Question, FloatVector, Outcome]:
+    """Merge each round's questions into one about the distinct triplets not asked before.
+
+    Args:
+        asking: Yields `WeightedEvidence`, or bundles of it, about one test.
+
+    Returns:
+        The outcome of ``asking``. A round whose triplets are all known is not held; one with more
+        than 2,000,000 new triplets is held in slices.
+    """
+    memories: dict[int, Memory] = {}
+    try:
+        question = next(asking)
+        while True:
+            parts = question.parts if isinstance(question, Bundle) else (question,)
+            triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
+            if len(triplets) != len(parts):
+                raise TypeError("only weighted evidence of triplets is remembered")
+            sums = yield from _complete(triplets, memories)
+            question = asking.send(sums)
+    except StopIteration as finished:
+        outcome: Outcome = finished.value
+        return outcome
+
+
+def _complete(
+    parts: list[WeightedEvidence], memories: dict[int, Memory]
+) -> Generator[Question, FloatVector, FloatVector]:
+    """The sums of all parts, laid out as each part's encodings say."""
+    largest = max(len(part.counts) for part in parts)
+    rows = [part.rows() for part in parts]
+    keys = [
+        triplet_keys(np.concatenate([own[size] for own in rows if size < len(own)]))
+        for size in range(largest)
+    ]
+    yield from _learn(parts[0], keys, memories)
+    found = [memories[size].find(own)[0] if len(own) else None for size, own in enumerate(keys)]
+    starts = [0] * largest
+    answers: list[FloatVector] = []
+    for part in parts:
+        own_sums = []
+        for size, count in enumerate(part.counts):
+            known = found[size]
+            if known is not None:
+                own_sums.append(known[starts[size] : starts[size] + count])
+            starts[size] += count
+        sums = np.concatenate([np.zeros((0, N_SUMS)), *own_sums])
+        marginal = part.counts[0] if part.counts else 0
+        answers += [sums[:, 0], sums[:marginal, 1], sums[:, 2]]
+    return np.concatenate(answers)
+
+
+def _learn(
+    template: WeightedEvidence, keys: list[Keys], memories: dict[int, Memory]
+) -> Generator[Question, FloatVector, None]:
+    """Ask for the distinct triplets that are not known yet."""
+    unknown = []
+    for size, own in enumerate(keys):
+        memory = memories.setdefault(size, Memory(N_SUMS))
+        distinct = np.unique(own)
+        unknown.append(distinct[~memory.find(distinct)[1]])
+    ends = np.cumsum([0, *(len(own) for own in unknown)])
+    for start in range(0, int(ends[-1]), SLICE):
+        stop = start + SLICE
+        part = [
+            own[max(start - first, 0) : max(min(stop, last) - first, 0)]
+            for own, (first, last) in zip(unknown, pairwise(ends.tolist()), strict=True)
+        ]
+        counts, members = pack_triplets([key_rows(own, size) for size, own in enumerate(part)])
+        question = msgspec.structs.replace(template, counts=counts, members=members)
+        sums = yield question
+        total, marginal = sum(counts), counts[0]
+        strengths = np.zeros(total)
+        strengths[:marginal] = sums[total : total + marginal]
+        table = np.column_stack([sums[:total], strengths, sums[total + marginal :]])
+        done = 0
+        for size, own in enumerate(part):
+            memories[size].add(own, table[done : done + len(own)])
+            done += len(own)
+
+
+def triplet_keys(rows: TripletRows | IndexArray) -> Keys:
+    """One byte string per triplet, the same whichever way round x and y or S stand."""
+    pair = np.sort(rows[:, :2], axis=1)
+    given = np.sort(rows[:, 2:], axis=1)
+    ordered = np.ascontiguousarray(np.column_stack([pair, given]), dtype=">u2")
+    return ordered.view(f"S{2 * rows.shape[1]}").ravel()
+
+
+def key_rows(keys: Keys, size: int) -> TripletRows:
+    """Inverse of `triplet_keys`, shape (B, 2 + size)."""
+    return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, 2 + size)
+
+
+class Memory:
+    """Numbers by triplet: sorted runs that are merged as they grow, for one size of S.
+
+    Args:
+        columns: How many numbers every triplet has, C.
+    """
+
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self._runs: list[tuple[Keys, Sums]] = []
+
+    def find(self, keys: Keys) -> tuple[Sums, NDArray[np.bool_]]:
+        """Numbers of every key, shape (B, C), and whether it is known, shape (B,)."""
+        sums = np.zeros((len(keys), self._columns))
+        known = np.zeros(len(keys), dtype=bool)
+        for own, table in self._runs:
+            place = np.minimum(np.searchsorted(own, keys), len(own) - 1)
+            hit = own[place] == keys
+            sums[hit] = table[place[hit]]
+            known |= hit
+        return sums, known
+
+    def add(self, keys: Keys, sums: Sums) -> None:
+        """Keep new keys, ascending and none of them known."""
+        if not len(keys):
+            return
+        self._runs.append((keys, sums))
+        while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
+            (first, a), (second, b) = self._runs[-2:]
+            merged = np.concatenate([first, second])
+            order = np.argsort(merged, kind="stable")
+            self._runs[-2:] = [(merged[order], np.concatenate([a, b])[order])]

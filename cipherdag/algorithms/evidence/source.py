@@ -1,0 +1,166 @@
+"""One conditional-independence test over all sites, from sums: a choice of evidence.
+
+    kind         per test the coordinator learns           test over all sites
+    vote         how many sites keep an edge (FedPC)       none: sites decide
+    statistic    sum of statistics, of degrees of freedom  chi-square of the sums
+    fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fisher, 1932)
+    stouffer     sum of w z, of w**2                       normal (Stouffer, 1949; Lipták, 1958);
+                                                           for Fisher's z: inverse-variance weights
+    weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
+    pooled       contingency table, or for the whole run   the test of the pooled data, exactly
+                 the moments, of all sites together
+    glm          sums of likelihoods, gradients and        likelihood ratio of nested regressions,
+                 Hessians of its regressions               for any mixture of columns, exactly
+
+`open_evidence` yields the source of p-values of a kind; a source asks nothing twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.evidence.remembering import Memory, triplet_keys
+from cipherdag.questions.combined_evidence import (
+    SITE_ROWS_PER_CELL,
+    Combination,
+    CombinedEvidence,
+    combined_p,
+)
+from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
+from cipherdag.questions.weighted_evidence import pack_triplets
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Tests = Sequence[IndexArray]
+"""Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
+PValues = Generator[Question, FloatVector, list[FloatVector]]
+
+ROUND_VALUES = 2_000_000
+"""Values that a site answers in a round, unless one table has more."""
+
+
+class EvidenceSource(Protocol):
+    """Answers tests with p-values over all sites."""
+
+    def p_values(self, tests: Tests) -> PValues:
+        """The p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
+
+        Args:
+            tests: Triplets of distinct positions, the order of x and y and of S without meaning.
+
+        Returns:
+            Rounds: as the source says; none for tests asked before.
+        """
+
+    @property
+    def tally(self) -> Mapping[str, int]:
+        """How many distinct tests were done in which way."""
+
+
+class RememberedTests(ABC):
+    """Gives every distinct test to a source's own method once, and answers repeats.
+
+    Attributes:
+        tally: How many distinct tests were done in which way.
+    """
+
+    def __init__(self) -> None:
+        self.tally: Counter[str] = Counter()
+        self._memories: dict[int, Memory] = {}
+
+    def p_values(self, tests: Tests) -> PValues:
+        """See `EvidenceSource.p_values`."""
+        keys = [triplet_keys(rows) for rows in tests]
+        new: list[IndexArray] = []
+        unknown = []
+        for size, (rows, own) in enumerate(zip(tests, keys, strict=True)):
+            memory = self._memories.setdefault(size, Memory(1))
+            distinct, first = np.unique(own, return_index=True)
+            fresh = ~memory.find(distinct)[1]
+            unknown.append(distinct[fresh])
+            new.append(_ordered(rows[first[fresh]]))
+        if any(len(rows) for rows in new):
+            learnt = yield from self._ask(new)
+            for size, (own, p_value) in enumerate(zip(unknown, learnt, strict=True)):
+                self._memories[size].add(own, p_value[:, None])
+        return [self._memories[size].find(own)[0][:, 0] for size, own in enumerate(keys)]
+
+    @abstractmethod
+    def _ask(self, tests: Tests) -> PValues:
+        """The p-values of distinct tests not asked before, each x < y and S ascending."""
+
+
+class CombinedTests(RememberedTests):
+    """Evidence from what the sites' own tests add up to.
+
+    Leaks:
+        See `CombinedEvidence`.
+
+    Args:
+        combination: What is added.
+        spec: The test; its rows per cell are what the sites need together.
+        n_variables: Number of aligned variables.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    def __init__(
+        self, combination: Combination, spec: CITestSpec, *, n_variables: int, max_rows: int
+    ) -> None:
+        super().__init__()
+        own = spec
+        if combination != "weighted_p":
+            least = min(SITE_ROWS_PER_CELL, spec.min_rows_per_cell)
+            own = msgspec.structs.replace(spec, min_rows_per_cell=least)
+        self._template = CombinedEvidence(
+            n_variables=n_variables,
+            test=own,
+            combination=combination,
+            counts=(),
+            members=b"",
+            rows_per_cell=spec.min_rows_per_cell,
+            max_rows=max_rows,
+        )
+
+    def _ask(self, tests: Tests) -> PValues:
+        """One round, and one more per `ROUND_VALUES` values."""
+        self.tally[self._template.combination] += sum(len(rows) for rows in tests)
+        parts: list[list[FloatVector]] = [[] for _ in tests]
+        for piece in in_slices(tests, [3] * len(tests)):
+            counts, members = pack_triplets([rows.astype(np.uint16) for rows in piece])
+            question = msgspec.structs.replace(self._template, counts=counts, members=members)
+            found = combined_p(question, (yield question))
+            ends = np.cumsum([len(rows) for rows in piece])[:-1]
+            for own, p_value in zip(parts, np.split(found, ends), strict=True):
+                own.append(p_value)
+        return [np.concatenate([np.zeros(0), *own]) for own in parts]
+
+
+def in_slices(tests: Tests, values: Sequence[int]) -> Generator[list[IndexArray], None, None]:
+    """Tests cut into rounds of about `ROUND_VALUES`, by size; ``values`` per test of each size."""
+    piece: list[IndexArray] = [rows[:0] for rows in tests]
+    room = ROUND_VALUES
+    for size, rows in enumerate(tests):
+        start = 0
+        while start < len(rows):
+            stop = min(len(rows), start + max(room // values[size], 1))
+            piece[size] = rows[start:stop]
+            room -= (stop - start) * values[size]
+            start = stop
+            if room < values[size]:
+                yield piece
+                piece = [own[:0] for own in tests]
+                room = ROUND_VALUES
+    if any(len(own) for own in piece):
+        yield piece
+
+
+def _ordered(rows: IndexArray) -> IndexArray:
+    """The same tests with x < y and S ascending."""
+    return np.column_stack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])

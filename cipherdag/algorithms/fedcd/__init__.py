@@ -1,0 +1,1 @@
+"""Fed-CD: beliefs of neural models, averaged over sites."""

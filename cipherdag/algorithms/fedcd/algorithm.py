@@ -1,0 +1,272 @@
+"""Fed-CD: neural beliefs from interventional data (Abyaneh et al., arXiv 2211.03846, 2023).
+
+In every round each site trains a local causal discovery method that starts from the last aggregated
+belief; the beliefs are averaged, weighted by rows (naive) or by how close the site's interventions
+are to each edge (proximity). The softmax average is the ratio of two sums over sites, so nobody but
+a site knows what it intervened on. The sites' half is ``sites.beliefs``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.errors import ParameterError
+from cipherdag.questions.local_beliefs import (
+    FloatMatrix,
+    LocalBeliefs,
+    Training,
+    binary_graph,
+    edge_probability,
+    from_off_diagonal,
+    pack_beliefs,
+)
+from cipherdag.questions.question import FloatVector, Question
+
+BoolMatrix = NDArray[np.bool_]
+Asking = Generator[Question, FloatVector, "FedCDOutcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class CutEdge:
+    """An edge that the sites believe in and the DAG leaves out, by position.
+
+    Attributes:
+        source: Its tail.
+        target: Its head.
+        belief: Aggregated belief in it.
+    """
+
+    source: int
+    target: int
+    belief: float
+
+
+@dataclass(frozen=True, slots=True)
+class FedCDOutcome:
+    """What a Fed-CD run concludes, by position; p variables.
+
+    Attributes:
+        arcs: The DAG, shape (p, p).
+        belief: Aggregated belief in every edge after the last round, shape (p, p).
+        cut: Edges believed in that would have closed a cycle, the strongest first.
+        entropies: Average edge entropy of the sites' binary graphs after every round, in bits.
+        agreed: Whether the run stopped because all sites agreed.
+    """
+
+    arcs: BoolMatrix
+    belief: FloatMatrix
+    cut: tuple[CutEdge, ...]
+    entropies: tuple[float, ...]
+    agreed: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedCD:
+    """Fed-CD's parameters; `ask` is the algorithm.
+
+    Attributes:
+        aggregation: ``proximity`` (Eq. 7) or ``naive`` (Eq. 3).
+        reference: ``paper``: probabilities are exchanged and the last belief enters the training
+            as its start and as the prior term of Eq. 2; ``code``: the published program, which
+            averages logits, starts from them, has no prior term, and weighs by distance.
+        method: Local method: ``enco``, or ``sdi``, which has no orientation logits and therefore
+            no ``code``.
+        rounds: Most federated rounds.
+        epochs: Times that a site runs both stages of training in a round.
+        fit_steps: Steps of distribution fitting in an epoch.
+        graph_steps: Steps of graph fitting in an epoch.
+        batch: Rows in a step.
+        graphs: Graphs drawn in a step of graph fitting.
+        hidden: Width of the networks.
+        sparsity: Price of an edge, lambda_sparse of Eq. 1.
+        prior_weight: lambda_prior of Eq. 2; the paper gives no value.
+        start: Whether training starts from psi (``expected``) or from a draw of Ber(psi)
+            (``sampled``, the paper's words).
+        sharpness: beta of Eq. 7, which the paper finds by grid search; 2 is that of its example.
+        full_mass: Rows of an intervention on one variable from which on its mass is 1.
+        reach: Which pairs an intervention makes reliable: downstream ``edges`` (the paper, which
+            leaves other pairs open), all pairs whose ``tails`` its mass reaches, or also the pairs
+            whose heads were intervened on (``ends``): these sites see that the tail stays put.
+        consensus: The run stops once the average edge entropy is at most this, in bits, and the
+            aggregated graph did not change.
+        max_rows: Declared bound of a site's rows.
+
+    Leaks:
+        The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
+        both logits), how many sites believe in the edge, and with ``proximity`` the sum of the
+        weights exp(beta r), which tells how many sites intervened near it but not which; with
+        ``naive`` the rows of all sites together. Sites learn the aggregated belief.
+    """
+
+    aggregation: Literal["proximity", "naive"] = "proximity"
+    reference: Literal["paper", "code"] = "paper"
+    method: Literal["enco", "sdi"] = "enco"
+    rounds: int = 10
+    epochs: int = 2
+    fit_steps: int = 1000
+    graph_steps: int = 100
+    batch: int = 128
+    graphs: int = 100
+    hidden: int = 64
+    sparsity: float = 0.004
+    prior_weight: float = 0.001
+    start: Literal["expected", "sampled"] = "expected"
+    sharpness: float = 2.0
+    full_mass: int = 100
+    reach: Literal["edges", "tails", "ends"] = "ends"
+    consensus: float = 0.0
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1:
+            raise ParameterError("a run has at least one round")
+        if not self.consensus >= 0.0:
+            raise ParameterError("consensus must not be negative")
+        try:
+            self._question(2, 1, 0, None)
+        except ValueError as error:
+            raise ParameterError(str(error)) from error
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm in questions, policies and results."""
+        return "fedcd"
+
+    def ask(self, n_variables: int, n_sites: int, *, seed: int = 0) -> Asking:
+        """The run as a generator: yields questions, receives sums, returns a `FedCDOutcome`.
+
+        Args:
+            n_variables: Number of aligned variables, p, at least 2.
+            n_sites: Size of the cohort; not used, since every sum counts the sites in it.
+            seed: Seed of all sites' training.
+
+        Returns:
+            The outcome. One question per round; values in each: about 3 p**2 with ``proximity``,
+            2 p**2 with ``naive``, p**2 more with ``code``.
+
+        Raises:
+            ParameterError: Fewer than two variables, or a seed that is no 63-bit number.
+
+        Leaks:
+            See the class.
+        """
+        if n_variables < 2 or n_sites < 1:  # noqa: PLR2004
+            raise ParameterError("a graph needs two variables")
+        if not 0 <= seed < 1 << 63:
+            raise ParameterError("the seed must be a 63-bit number")
+        last: FloatMatrix | None = None
+        graph: BoolMatrix | None = None
+        entropies: list[float] = []
+        agreed = False
+        while len(entropies) < self.rounds and not agreed:
+            question = self._question(n_variables, len(entropies) + 1, seed, last)
+            sums = yield question
+            last, entropy = aggregate(question, sums)
+            entropies.append(entropy)
+            new = binary_graph(last)
+            agreed = entropy <= self.consensus and graph is not None and np.array_equal(new, graph)
+            graph = new
+        assert last is not None, "there is at least one round"
+        assert graph is not None, "there is at least one round"
+        belief = edge_probability(last)
+        arcs, cut = without_cycles(graph, belief)
+        return FedCDOutcome(
+            arcs=arcs, belief=belief, cut=cut, entropies=tuple(entropies), agreed=agreed
+        )
+
+    def _question(
+        self, n_variables: int, number: int, seed: int, last: FloatMatrix | None
+    ) -> LocalBeliefs:
+        return LocalBeliefs(
+            n_variables=n_variables,
+            round=number,
+            seed=seed,
+            belief=b"" if last is None else pack_beliefs(last),
+            method=self.method,
+            reference=self.reference,
+            aggregation=self.aggregation,
+            start=self.start,
+            training=Training(
+                epochs=self.epochs,
+                fit_steps=self.fit_steps,
+                graph_steps=self.graph_steps,
+                batch=self.batch,
+                graphs=self.graphs,
+                hidden=self.hidden,
+                sparsity=self.sparsity,
+            ),
+            prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
+            sharpness=self.sharpness,
+            full_mass=self.full_mass,
+            reach=self.reach,
+            max_rows=self.max_rows,
+        )
+
+
+def aggregate(question: LocalBeliefs, sums: FloatVector) -> tuple[FloatMatrix, float]:
+    """The aggregated belief (Eq. 3 or 7) and the average edge entropy (appendix A.3).
+
+    Args:
+        question: What was asked.
+        sums: What came back, laid out as the question's encodings say.
+
+    Returns:
+        psi, or gamma and theta with theta made antisymmetric, shape (m, p, p); and the mean over
+        all ordered pairs of the entropy of the sites' votes, in bits.
+    """
+    ends = np.cumsum([encoding.length for encoding in question.encodings])
+    weighted, weights, votes, count = np.split(sums, ends[:-1])
+    per_pair = np.broadcast_to(weights, question.n_pairs)
+    mean = weighted / np.tile(per_pair, question.n_matrices)
+    matrices = from_off_diagonal(mean, question.n_variables)
+    if question.reference == "code" and question.aggregation == "proximity":
+        matrices[1] = antisymmetric(matrices[1])
+    low, high = (0.0, 1.0) if question.reference == "paper" else (-np.inf, np.inf)
+    # the quotient of two rounded sums may lie a grid step outside
+    return np.clip(matrices, low, high), edge_entropy(votes / count[0])
+
+
+def edge_entropy(share: FloatVector) -> float:
+    """Mean binary entropy in bits of the shares of sites that have an edge."""
+    inner = share[(share > 0) & (share < 1)]
+    entropy = -(inner * np.log2(inner) + (1 - inner) * np.log2(1 - inner))
+    return float(entropy.sum() / len(share))
+
+
+def antisymmetric(theta: FloatMatrix) -> FloatMatrix:
+    """The published program's repair: the larger magnitude of a pair, the upper entry's sign."""
+    size = np.maximum(np.abs(theta), np.abs(theta.T))
+    upper = np.triu(np.where(theta >= 0, size, -size), 1)
+    return np.asarray(upper - upper.T)
+
+
+def without_cycles(
+    graph: BoolMatrix, belief: FloatMatrix
+) -> tuple[BoolMatrix, tuple[CutEdge, ...]]:
+    """A DAG of the edges believed in most, and the edges that it leaves out.
+
+    Edges are added by descending belief, ties by position; one that would close a cycle is left
+    out. A graph without cycles is returned as it is.
+
+    Args:
+        graph: Edges believed in, shape (p, p); both directions and cycles may occur.
+        belief: Belief in every edge, shape (p, p).
+    """
+    p = len(graph)
+    reaches = np.eye(p, dtype=bool)
+    arcs = np.zeros_like(graph)
+    cut: list[CutEdge] = []
+    edges = np.argwhere(graph)
+    order = np.argsort(-belief[edges[:, 0], edges[:, 1]], kind="stable")
+    for i, j in edges[order].tolist():
+        if reaches[j, i]:
+            cut.append(CutEdge(i, j, float(belief[i, j])))
+            continue
+        arcs[i, j] = True
+        reaches |= reaches[:, i][:, None] & reaches[j][None, :]
+    return arcs, tuple(cut)

@@ -1,0 +1,1 @@
+"""FedCMFS: the features that cause, or are caused by, each label."""

@@ -1,0 +1,321 @@
+"""FedCMFS: the features that cause, or are caused by, each label (Song et al., arXiv 2403.06419).
+
+FedCFL learns every label's parents and children, FedCFR retrieves features that a correlated label
+had hidden, FedCFC drops features that do not have the label among their own parents and children.
+All of it runs on weighted p-values and strengths of (x, y, S) triplets, which are sums over the
+sites; the sites' half is ``sites.compute.weighted``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.remembering import remember
+from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
+from cipherdag.algorithms.fedcmfs.hiton import (
+    Marginals,
+    Neighbourhood,
+    Part,
+    Sets,
+    Triplets,
+    parents_and_children,
+)
+from cipherdag.errors import ParameterError
+from cipherdag.questions.combined_evidence import COMBINATIONS, Combination
+from cipherdag.questions.encodings import CITestSpec, FloatVector, subsets
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.question import Question
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
+
+TESTS = ("auto", "g2", "pearson", "fisherz", "likelihood-ratio")
+
+Searching = Generator[Question, FloatVector, Neighbourhood]
+Retrieving = Generator[Question, FloatVector, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOutcome:
+    """What was concluded about one label, all by position and the strongest first.
+
+    Attributes:
+        features: The selected features: learned and not dropped, or retrieved and not dropped.
+        labels: Other labels that are its parents or children, by both labels' own searches.
+        learned: Its parents and children after FedCFL, labels included.
+        retrieved: Features that FedCFR added.
+        dropped: Features that FedCFC took out.
+        marginals: The label with every variable given nothing.
+    """
+
+    features: tuple[int, ...]
+    labels: tuple[int, ...]
+    learned: tuple[int, ...]
+    retrieved: tuple[int, ...]
+    dropped: tuple[int, ...]
+    marginals: Marginals
+
+
+@dataclass(frozen=True, slots=True)
+class FedCMFSOutcome:
+    """What a FedCMFS run concludes.
+
+    Attributes:
+        by_label: The outcome of every label.
+        untested: Variables that no site could test against any label, such as constant ones.
+    """
+
+    by_label: Mapping[int, LabelOutcome]
+    untested: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedCMFS:
+    """FedCMFS's parameters; `ask` is the algorithm.
+
+    Attributes:
+        alpha: Dependent iff the p-value over all sites is smaller.
+        evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
+            rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
+            statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
+            small sites lose less.
+        k1: FedCFR looks at the strongest ``k1`` percent, rounded up, of the features that a
+            label's search left out although they depend on it; 0 skips FedCFR.
+        k2: FedCFC checks the weakest ``k2`` percent, rounded up, of a label's features; 0 skips it.
+        max_cond_size: Largest conditioning set; None for no limit.
+        test: ``auto``: G2 for discrete columns, Fisher-z for continuous ones and for both together
+            (where a label is 0 or 1: the point-biserial correlation); ``likelihood-ratio``:
+            nested regressions, logistic where the tested column has two categories.
+        dof: Degrees of freedom of the table tests.
+        retrieval: ``paper``: FedCFR adds a feature X to label C if a set S that holds a label D
+            separates X from C and S without D does not. ``interchangeable``: only if C also
+            separates X from D in D's place, so that the data cannot tell the two labels apart;
+            without sampling error the first adds features that are no parents or children
+            (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
+        max_rows: Declared bound of a site's rows.
+
+    Leaks:
+        The coordinator learns which positions are labels. With ``evidence`` other than
+        ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists. With
+        ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
+        over sites, and the weighted strength of the pairs.
+        Where every site can do every test, the rows are the same total each time and say nothing
+        of a site's size. Where some cannot, totals differ, and their differences are the rows of
+        the sites that could not: of one site, if it was one. Sites learn which triplets are asked,
+        hence each label's candidates.
+    """
+
+    alpha: float = 0.05
+    evidence: Combination = "weighted_p"
+    k1: float = 10.0
+    k2: float = 10.0
+    max_cond_size: int | None = 3
+    test: Literal["auto", "g2", "pearson", "fisherz", "likelihood-ratio"] = "auto"
+    dof: Literal["adjusted", "plain"] = "adjusted"
+    retrieval: Literal["interchangeable", "paper"] = "interchangeable"
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
+        _require(0.0 <= self.k1 <= 100.0, "k1 must lie in 0..100 percent")  # noqa: PLR2004
+        _require(0.0 <= self.k2 <= 100.0, "k2 must lie in 0..100 percent")  # noqa: PLR2004
+        _require(
+            self.max_cond_size is None or self.max_cond_size >= 0,
+            "max_cond_size must not be negative",
+        )
+        _require(
+            self.evidence in COMBINATIONS, f"evidence must be one of {', '.join(COMBINATIONS)}"
+        )
+        _require(self.test in TESTS, f"no test named {self.test!r}")
+        _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
+        _require(
+            self.retrieval in ("paper", "interchangeable"),
+            "retrieval must be paper or interchangeable",
+        )
+        _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm in questions, policies and results."""
+        return "fedcmfs"
+
+    def ask(
+        self, n_variables: int, labels: tuple[int, ...]
+    ) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+        """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
+
+        Args:
+            n_variables: Number of aligned variables, p.
+            labels: Positions of the labels, at least one.
+
+        Returns:
+            The outcome. Rounds: for FedCFL one and about one per member of the largest set of
+            parents and children of a label, for FedCFR at most two, for FedCFC as for FedCFL
+            with the checked features in place of the labels; the number of labels does not count.
+            Values: two per triplet and one more where S is empty; a triplet is asked once.
+
+        Raises:
+            ParameterError: No label, or a label beyond the variables.
+
+        Leaks:
+            See the class.
+        """
+        _require(len(labels) > 0, "a multi-label study needs at least one label")
+        _require(
+            len(set(labels)) == len(labels) and all(0 <= v < n_variables for v in labels),
+            "labels must be distinct positions of variables",
+        )
+        asking = remember(self._run(n_variables, tuple(sorted(labels))))
+        if self.evidence == "weighted_p":
+            return asking
+        return by_combination(asking, self.evidence)
+
+    def _run(
+        self, n_variables: int, labels: tuple[int, ...]
+    ) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+        learning = self._triplets(n_variables, "FedCFL")
+        searches: list[Searching] = [parents_and_children(learning, label) for label in labels]
+        learned = dict(zip(labels, (yield from lockstep(searches)), strict=True))
+        retrieving = self._triplets(n_variables, "FedCFR")
+        retrievals: list[Retrieving] = [
+            self._retrieve(retrieving, label, learned) for label in labels
+        ]
+        retrieved = dict(zip(labels, (yield from lockstep(retrievals)), strict=True))
+        kept = {
+            label: learned[label].marginals.by_strength(
+                {*learned[label].members, *retrieved[label]} - set(labels)
+            )
+            for label in labels
+        }
+        correcting = self._triplets(n_variables, "FedCFC")
+        dropped = yield from self._correct(correcting, kept)
+        return FedCMFSOutcome(
+            by_label={
+                label: LabelOutcome(
+                    features=tuple(v for v in kept[label] if v not in dropped[label]),
+                    labels=_mutual(label, labels, learned),
+                    learned=tuple(learned[label].marginals.by_strength(learned[label].members)),
+                    retrieved=retrieved[label],
+                    dropped=tuple(v for v in kept[label] if v in dropped[label]),
+                    marginals=learned[label].marginals,
+                )
+                for label in labels
+            },
+            untested=_untested(n_variables, learned),
+        )
+
+    def _retrieve(
+        self, triplets: Triplets, label: int, learned: Mapping[int, Neighbourhood]
+    ) -> Retrieving:
+        """FedCFR for one label (section 4.3, Alg. 2); at most two rounds."""
+        found = learned[label]
+        left_out = set(range(triplets.n_variables)) - {*learned, *found.members}
+        pool = found.marginals.dependent(self.alpha, left_out)
+        pool = pool[: _share(self.k1, len(pool))]
+        pairs = [(d, x, sets) for d, sets in _hiding(triplets, found, learned) for x in pool]
+        p_values = yield from triplets.given([(label, x, sets) for _, x, sets in pairs])
+        checks: list[tuple[int, int, Sets]] = []
+        for (hidden_by, x, sets), own in zip(pairs, p_values, strict=True):
+            separating = [s[p > self.alpha] for s, p in zip(sets, own, strict=True)]
+            without = [s[:, 1:] for s in separating[1:]]
+            swapped = [np.where(s == hidden_by, label, s) for s in separating]
+            checks += [(label, x, without), (hidden_by, x, swapped)]
+        if self.retrieval == "paper":
+            checks = [check if n % 2 == 0 else (*check[:2], []) for n, check in enumerate(checks)]
+        p_values = yield from triplets.given(checks)
+        returned = set()
+        for (_, x, _), without_d, with_c in zip(pairs, p_values[::2], p_values[1::2], strict=True):
+            # dependent without D; a test that no site can do counts as dependent
+            hidden = [~(p >= self.alpha) for p in without_d]
+            if self.retrieval == "interchangeable":
+                hidden = [h & (p > self.alpha) for h, p in zip(hidden, with_c[1:], strict=True)]
+            if any(h.any() for h in hidden):
+                returned.add(x)
+        return tuple(found.marginals.by_strength(returned))
+
+    def _correct(
+        self, triplets: Triplets, kept: Mapping[int, list[int]]
+    ) -> Generator[Question, FloatVector, dict[int, set[int]]]:
+        """FedCFC for all labels (section 4.4, Alg. 3): what has to go, by label."""
+        checked = {
+            label: features[len(features) - _share(self.k2, len(features)) :]
+            for label, features in kept.items()
+        }
+        asking_for: dict[int, set[int]] = {}
+        for label, features in checked.items():
+            for feature in features:
+                asking_for.setdefault(feature, set()).add(label)
+        searches: list[Searching] = [
+            parents_and_children(triplets, feature, watched=frozenset(watching))
+            for feature, watching in asking_for.items()
+        ]
+        found = yield from lockstep(searches)
+        members = dict(zip(asking_for, (own.members for own in found), strict=True))
+        return {
+            label: {feature for feature in features if label not in members[feature]}
+            for label, features in checked.items()
+        }
+
+    def _triplets(self, n_variables: int, part: Part) -> Triplets:
+        return Triplets(
+            n_variables=n_variables,
+            test=CITestSpec(
+                alpha=self.alpha,
+                name="by-type" if self.test == "auto" else self.test,
+                dof=self.dof,
+                constant="untestable",
+            ),
+            max_cond_size=self.max_cond_size,
+            part=part,
+            max_rows=self.max_rows,
+        )
+
+
+def _hiding(
+    triplets: Triplets, found: Neighbourhood, learned: Mapping[int, Neighbourhood]
+) -> Iterator[tuple[int, Sets]]:
+    """Every label among a label's neighbours, and all sets of neighbours that hold it, first.
+
+    The strongest label comes first; once it has been dealt with it is no neighbour any more.
+    """
+    held = found.marginals.by_strength(found.members)
+    for hidden_by in [v for v in held if v in learned]:
+        held.remove(hidden_by)
+        pool = np.array(held, dtype=np.int64)
+        sets: Sets = [np.zeros((0, 0), dtype=np.int64)]
+        for size in triplets.sizes(len(pool) + 1)[1:]:
+            rest = pool[subsets(len(pool), size - 1)]
+            sets.append(np.column_stack([np.full(len(rest), hidden_by), rest]))
+        yield hidden_by, sets
+
+
+def _mutual(
+    label: int, labels: tuple[int, ...], learned: Mapping[int, Neighbourhood]
+) -> tuple[int, ...]:
+    """Other labels that the label's search found and whose searches found the label."""
+    both = [v for v in learned[label].members if v in labels and label in learned[v].members]
+    return tuple(learned[label].marginals.by_strength(both))
+
+
+def _untested(n_variables: int, learned: Mapping[int, Neighbourhood]) -> tuple[int, ...]:
+    """Variables that no site could test against any label."""
+    tested = np.zeros(n_variables, dtype=bool)
+    for label, own in learned.items():
+        outcomes = ~np.isnan(own.marginals.p_value)
+        tested |= outcomes
+        tested[label] |= outcomes.any()
+    return tuple(np.flatnonzero(~tested).tolist())
+
+
+def _share(percent: float, count: int) -> int:
+    """So many percent of a count, rounded up."""
+    return math.ceil(count * Fraction(str(percent)) / 100)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ParameterError(message)

@@ -1,0 +1,264 @@
+"""HITON-PC as a search that asks: which variables are a target's parents and children?
+
+Source: Aliferis et al., JMLR 11 (2010) 171-234, in the interleaved form that FedCMFS (section 4.2,
+Alg. 1) and its authors' published single-site program use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cipherdag.questions.encodings import CITestSpec, FloatVector, IndexArray, subsets
+from cipherdag.questions.question import Question, WeightedEvidence
+from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+Part = Literal["FedCFL", "FedCFR", "FedCFC"]
+Sets = list[IndexArray]
+"""Conditioning sets by size: shape (K_l, l) each."""
+
+LOOKAHEAD = 10_000
+"""Triplets beyond the next candidate's that a search may ask for in one round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marginals:
+    """Weighted p-values and strengths of a target with every variable given nothing.
+
+    Attributes:
+        p_value: Shape (p,); NaN at the target and where no site had a reliable test.
+        strength: Shape (p,); NaN likewise.
+    """
+
+    p_value: FloatVector
+    strength: FloatVector
+
+    def dependent(self, alpha: float, among: Iterable[int]) -> list[int]:
+        """Those with p < alpha, the strongest first, equally strong ones by position."""
+        kept = [v for v in among if self.p_value[v] < alpha]
+        return self.by_strength(kept)
+
+    def by_strength(self, variables: Iterable[int]) -> list[int]:
+        """The strongest first, equally strong ones by position."""
+        return sorted(variables, key=lambda v: (-self.strength[v], v))
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """What a search found: the members in the order they were admitted, and the marginals."""
+
+    members: tuple[int, ...]
+    marginals: Marginals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triplets:
+    """Asks for triplets about the same variables by the same test.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        test: The test; independent iff the weighted p is greater than its alpha.
+        max_cond_size: Largest S; None for no limit.
+        part: The subroutine that asks.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    n_variables: int
+    test: CITestSpec
+    max_cond_size: int | None
+    part: Part
+    max_rows: int
+
+    def marginals(self, target: int) -> Generator[Question, FloatVector, Marginals]:
+        """The target with every other variable given nothing; one round."""
+        others = np.delete(np.arange(self.n_variables), target)
+        p_value = np.full(self.n_variables, np.nan)
+        strength = np.full(self.n_variables, np.nan)
+        if others.size:
+            pairs = np.column_stack([np.full(others.size, target), others])
+            question = self._question([pairs])
+            p_value[others], strength[others] = weighted_means(question, (yield question))
+        return Marginals(p_value, strength)
+
+    def given(
+        self, families: Sequence[tuple[int, int, Sets]]
+    ) -> Generator[Question, FloatVector, list[list[FloatVector]]]:
+        """Weighted p-values of x with y given every set of its family, in at most one round.
+
+        Args:
+            families: (x, y, sets) each.
+
+        Returns:
+            For every family its p-values by size of the set, shape (K_l,) each; NaN where no site
+            had a reliable test.
+        """
+        largest = max((len(sets) for _, _, sets in families), default=0)
+        blocks = [
+            _rows([(x, y, own[size]) for x, y, own in families if size < len(own)])
+            for size in range(largest)
+        ]
+        if not any(len(block) for block in blocks):
+            return [[np.zeros(0) for _ in sets] for _, _, sets in families]
+        question = self._question(blocks)
+        p_value, _ = weighted_means(question, (yield question))
+        starts = np.cumsum([0, *(len(block) for block in blocks)]).tolist()
+        found: list[list[FloatVector]] = []
+        for _, _, sets in families:
+            own = []
+            for size, members in enumerate(sets):
+                own.append(p_value[starts[size] : starts[size] + len(members)])
+                starts[size] += len(members)
+            found.append(own)
+        return found
+
+    def sizes(self, pool: int) -> range:
+        """Sizes of sets that may be drawn from a pool of so many variables."""
+        limit = pool if self.max_cond_size is None else min(pool, self.max_cond_size)
+        return range(limit + 1)
+
+    def _question(self, blocks: Sequence[IndexArray]) -> WeightedEvidence:
+        counts, members = pack_triplets([block.astype(np.uint16) for block in blocks])
+        return WeightedEvidence(
+            n_variables=self.n_variables,
+            test=self.test,
+            counts=counts,
+            members=members,
+            part=self.part,
+            max_rows=self.max_rows,
+        )
+
+
+def parents_and_children(
+    triplets: Triplets, target: int, *, watched: frozenset[int] | None = None
+) -> Generator[Question, FloatVector, Neighbourhood]:
+    """The target's parents and children by HITON-PC on weighted evidence (FedCFL).
+
+    Phase I keeps the variables whose weighted p with the target is below alpha, the strongest
+    first; one without any reliable test counts as independent here. Phase II admits them in turn
+    unless a set of members separates them; after each admission the other members, from newest to
+    oldest, leave if a set that holds the newcomer separates them. A triplet without any reliable
+    test counts as dependent there.
+
+    Args:
+        triplets: Asks the sites.
+        target: Position of the target.
+        watched: Stop as soon as none of these can be a member any more; None to go on to the end.
+
+    Returns:
+        The members. Rounds: one, then about one per admission: what each admission asks of the
+        older members travels with what it makes unknown about the candidates still waiting, up to
+        10,000 triplets ahead.
+    """
+    marginals = yield from triplets.marginals(target)
+    waiting = marginals.dependent(triplets.test.alpha, range(triplets.n_variables))
+    search = _Search(triplets, target, waiting)
+    while search.waiting and search.may_hold(watched):
+        yield from search.advance()
+    return Neighbourhood(tuple(search.members), marginals)
+
+
+@dataclass(slots=True)
+class _Search:
+    """Phase II for one target; what it asks ahead never changes what it concludes.
+
+    Attributes:
+        members: Admitted variables, oldest first.
+        waiting: Candidates that have not had their turn.
+    """
+
+    triplets: Triplets
+    target: int
+    waiting: list[int]
+    members: list[int] = field(default_factory=list)
+    _known: dict[int, frozenset[int]] = field(default_factory=dict)
+    """For every variable the members of which all sets have been tested."""
+    _separators: dict[int, list[IndexArray]] = field(default_factory=dict)
+
+    def may_hold(self, watched: frozenset[int] | None) -> bool:
+        """Whether one of these is a member or waits."""
+        return watched is None or not watched.isdisjoint([*self.members, *self.waiting])
+
+    def advance(self) -> Generator[Question, FloatVector, None]:
+        """Give the next candidate its turn, or ask for what its turn needs."""
+        candidate = self.waiting[0]
+        if self._separated(candidate, self._mask(self.members)):
+            self.waiting.pop(0)
+        elif any(len(sets) for sets in self._untested(candidate, {})):
+            yield from self._test([])
+        else:
+            self.waiting.pop(0)
+            older = self.members[::-1]
+            self.members.append(candidate)
+            yield from self._test(older)
+            for member in older:
+                if self._separated(member, self._mask(v for v in self.members if v != member)):
+                    self.members.remove(member)
+
+    def _test(self, older: list[int]) -> Generator[Question, FloatVector, None]:
+        """Test these members, and the candidates in line as far ahead as is allowed."""
+        shared: dict[frozenset[int], Sets] = {}
+        families = [(self.target, v, self._untested(v, {})) for v in older]
+        mask = self._mask(self.members)
+        ahead = 0
+        for candidate in self.waiting:
+            if self._separated(candidate, mask):
+                continue
+            sets = self._untested(candidate, shared)
+            ahead += sum(len(own) for own in sets)
+            if families and ahead > LOOKAHEAD:
+                break
+            families.append((self.target, candidate, sets))
+        p_values = yield from self.triplets.given(families)
+        members = frozenset(self.members)
+        for (_, variable, sets), found in zip(families, p_values, strict=True):
+            self._known[variable] = members
+            for own, p_value in zip(sets, found, strict=True):
+                separating = own[p_value > self.triplets.test.alpha]
+                if len(separating):
+                    self._separators.setdefault(variable, []).append(separating)
+
+    def _mask(self, pool: Iterable[int]) -> NDArray[np.bool_]:
+        """Which variables are in a pool, shape (p,)."""
+        mask = np.zeros(self.triplets.n_variables, dtype=bool)
+        mask[list(pool)] = True
+        return mask
+
+    def _separated(self, variable: int, pool: NDArray[np.bool_]) -> bool:
+        """Whether a set within the pool is known to separate it from the target."""
+        found = self._separators.get(variable, ())
+        return any(bool(pool[sets].all(axis=1).any()) for sets in found)
+
+    def _untested(self, variable: int, shared: dict[frozenset[int], Sets]) -> Sets:
+        """Sets of members of which the variable has not been tested, by size from 0.
+
+        Variables beyond the members that know the same have the same sets; ``shared`` keeps them.
+        """
+        known = self._known.get(variable, frozenset())
+        if known not in shared:
+            pool = np.array([v for v in self.members if v != variable], dtype=np.int64)
+            new = np.array([v not in known for v in pool.tolist()], dtype=bool)
+            sets: Sets = []
+            for size in self.triplets.sizes(len(pool)):
+                chosen = subsets(len(pool), size)
+                sets.append(pool[chosen[new[chosen].any(axis=1)]])
+            shared[known] = sets
+        return shared[known]
+
+
+def _rows(families: Sequence[tuple[int, int, IndexArray]]) -> IndexArray:
+    """Rows (x, y, s1, ..., sl) of all families, whose sets have one size."""
+    width = families[0][2].shape[1]
+    rows = np.empty((sum(len(sets) for _, _, sets in families), 2 + width), dtype=np.int64)
+    start = 0
+    for x, y, sets in families:
+        own = rows[start : start + len(sets)]
+        own[:, 0], own[:, 1], own[:, 2:] = x, y, sets
+        start += len(sets)
+    return rows

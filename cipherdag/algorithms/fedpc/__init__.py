@@ -1,0 +1,1 @@
+"""FedPC: a causal graph from layer-wise votes or from one test over all sites."""

@@ -1,0 +1,379 @@
+"""FedPC: a causal graph from layer-wise votes on its skeleton (Huang et al., IEEE TBD 2023).
+
+FedSkele votes on every edge layer by layer; FedOrien asks for separating sets of the unshielded
+pairs, orients colliders and applies Meek's rules. Both halves stand in this file: the coordinator
+yields questions and receives sums; the sites' half is ``sites.compute.skeleton`` and
+``sites.compute.separators``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.algorithms.evidence.kinds import EvidenceKind, open_evidence
+from cipherdag.algorithms.evidence.source import ROUND_VALUES
+from cipherdag.algorithms.fedpc.bootstrap import resampled
+from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, judge_triples
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, LayerVotes
+from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.fedpc.separating_sets import by_maximum, by_scores
+from cipherdag.errors import ParameterError
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.knowledge import Constraints, Knowledge
+from cipherdag.graphs.orientation import (
+    colliders_by_sepset,
+    meek,
+    meek_in_code_order,
+    orient_colliders,
+    unshielded_pairs,
+)
+from cipherdag.questions.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.question import (
+    MAX_GRID_BITS,
+    MAX_REPLICATES,
+    CITestSpec,
+    FloatVector,
+    Question,
+    SeparatorSearch,
+    Skeleton,
+    pack_integers,
+)
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
+
+BoolMatrix = NDArray[np.bool_]
+TestName = Literal["auto", "g2", "pearson", "fisherz", "regression", "kci"]
+Asking = Generator[Question, FloatVector, "FedPCOutcome"]
+
+KERNEL_EVIDENCE = ("vote", "fisher", "stouffer", "weighted_p")
+"""Evidence that asks the sites' tests for nothing but p-values."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedPC:
+    """FedPC's parameters; `ask` is the algorithm.
+
+    Attributes:
+        alpha: Significance level of every test.
+        evidence: What decides a test: the sites' ``vote`` (the paper), or one test over all sites
+            of a kind that `cipherdag.algorithms.evidence.source` lists; the coordinator then runs
+            PC-stable on it.
+        sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
+            maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
+            by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
+            other evidence than ``vote``: the highest p of the round that separated the pair, for
+            which nothing more is asked.
+        colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
+            (with ``max``, that of largest p: Ramsey, 2016); ``conservative`` or ``majority``, only
+            with other evidence than ``vote``: no set, or less than half of all sets, that separate
+            x and z have y, and triples in between stay open (`fedpc.colliders`).
+        reference: ``paper``: order-independent layers, strictly more than ``vote_share`` of the
+            sites, candidates from ne(x) or ne(z), no set found means no collider. ``code``: the
+            original program: edits as it goes, at least round(vote_share N) votes, candidates from
+            ne(x) and ne(z) together, no set found means a collider.
+        max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
+        vote_share: Share of sites that keeps an edge.
+        test: CI test by name; ``auto`` follows the schema. ``regression`` takes any mixture of
+            columns; ``kci`` is the kernel test of continuous columns, for dependences of any form
+            (the paper's FedPC-KBT), with evidence ``vote``, ``fisher``, ``stouffer`` or
+            ``weighted_p``.
+        kernel_rows: With ``kci`` a site looks at no more than so many rows, evenly spaced among
+            its own; 10 to 20000. Time grows with its cube.
+        dof: Degrees of freedom of the table tests.
+        collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
+            ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
+            ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
+        grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
+        max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
+            back to ``statistic`` (see `FedPCOutcome.tests`).
+        max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
+        site_effect: With ``glm`` every site has constants of its own in every regression (of an
+            ordered response thresholds), so that sites may differ in level; each takes its own out
+            before it answers.
+        knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
+            with other evidence than ``vote``, neither is one that must, nor is conditioned on what
+            can be no parent of either.
+        bootstrap: In how many replicates, 0 to 1000, the run is repeated in the same rounds over
+            rows that every site draws from its own; `FedPCOutcome.bootstrap` then counts in how
+            many of them each edge occurs.
+
+    Leaks:
+        With other evidence than ``vote``: what that evidence says of every test asked. Else:
+        The coordinator learns, per layer, how many sites keep each edge; with ``max`` the best
+        p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
+        mean p of every candidate and the rows behind it; with ``vote`` the votes of every
+        candidate. Unanimous votes reveal every site's vote. Sites learn the skeleton.
+        With `bootstrap` all of it once more for every replicate.
+    """
+
+    alpha: float = 0.01
+    evidence: EvidenceKind = "vote"
+    sepset: Literal["max", "mean", "vote", "search"] = "max"
+    colliders: ColliderRule = "sepset"
+    reference: Literal["paper", "code"] = "paper"
+    max_cond_size: int | None = 3
+    vote_share: float = 0.3
+    test: TestName = "auto"
+    kernel_rows: int = 1000
+    dof: Literal["adjusted", "plain"] = "adjusted"
+    collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
+    grid_bits: int = 20
+    max_cells: int = 4096
+    max_rows: int = 1 << 20
+    site_effect: bool = False
+    knowledge: Knowledge | None = None
+    bootstrap: int = 0
+
+    def __post_init__(self) -> None:
+        _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
+        _require(0.0 < self.vote_share < 1.0, "vote_share must lie strictly between 0 and 1")
+        _require(1 <= self.grid_bits <= MAX_GRID_BITS, f"grid_bits must be 1..{MAX_GRID_BITS}")
+        _require(
+            self.max_cond_size is None or self.max_cond_size >= 0,
+            "max_cond_size must not be negative",
+        )
+        kinds = get_args(EvidenceKind)
+        _require(self.evidence in kinds, f"evidence must be one of {', '.join(kinds)}")
+        choices = ("max", "mean", "vote") if self.evidence == "vote" else ("max", "search")
+        _require(
+            self.sepset in choices,
+            f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
+        )
+        rules = get_args(ColliderRule)
+        _require(self.colliders in rules, f"colliders must be one of {', '.join(rules)}")
+        _require(
+            self.evidence != "vote" or self.colliders == "sepset",
+            f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
+            "learns no set but the chosen one",
+        )
+        _require(self.reference in ("paper", "code"), "reference must be paper or code")
+        _require(
+            self.evidence == "vote" or self.reference == "paper",
+            "reference code is the original program, whose evidence is the vote",
+        )
+        _require(
+            self.knowledge is None or self.reference == "paper",
+            "reference code is the original program, which takes no knowledge",
+        )
+        _require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
+        _require(0 <= self.bootstrap <= MAX_REPLICATES, f"bootstrap must be 0..{MAX_REPLICATES}")
+        _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
+        _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
+        _require(self.test in get_args(TestName), f"no test named {self.test!r}")
+        _require(
+            self.test != "kci" or self.evidence in KERNEL_EVIDENCE,
+            f"test kci needs evidence {', '.join(KERNEL_EVIDENCE[:-1])} or {KERNEL_EVIDENCE[-1]}: "
+            "kernel statistics do not add up over sites",
+        )
+        _require(
+            FEWEST_KERNEL_ROWS <= self.kernel_rows <= MOST_KERNEL_ROWS,
+            f"kernel_rows must be {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}",
+        )
+        _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
+        _require(
+            self.collider_conflicts in ("auto", "strongest", "keep", "overwrite"),
+            "collider_conflicts must be auto, strongest, keep or overwrite",
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm in questions, policies and results."""
+        return "fedpc"
+
+    def ask(
+        self, n_variables: int, n_sites: int, names: Sequence[str] = (), *, seed: int = 0
+    ) -> Asking:
+        """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
+
+        Args:
+            n_variables: Number of aligned variables, p.
+            n_sites: Size of the cohort, N.
+            names: The variables in the order of their positions, for `knowledge`.
+            seed: Seed of the rows that sites draw, for `bootstrap`.
+
+        Raises:
+            ParameterError: The knowledge contradicts itself or names other variables, or the seed
+                is negative.
+
+        Returns:
+            The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
+            number of candidates) / 4, else one per 250,000 candidates. With other evidence than
+            ``vote``: those of `open_evidence`, `stable_skeleton` and `strongest_separators`. With
+            `bootstrap` those of the replicate that needs most, or more where a round would have
+            more than 2,000,000 values.
+
+        Leaks:
+            See the class.
+        """
+        known = Constraints.none(n_variables)
+        if self.knowledge is not None:
+            known = self.knowledge.over(names)
+        if not self.bootstrap:
+            return (yield from self._learn(known, n_sites))
+        _require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
+        replicates = [
+            resampled(self._learn(known, n_sites), replicate=number, seed=seed)
+            for number in range(1, self.bootstrap + 1)
+        ]
+        searches = [self._learn(known, n_sites), *replicates]
+        outcome, *drawn = yield from lockstep(searches, most_values=ROUND_VALUES)
+        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in drawn]))
+
+    def _learn(self, known: Constraints, n_sites: int) -> Asking:
+        """The run on the sites' rows as they are."""
+        n_variables = len(known.required)
+        if self.evidence != "vote":
+            return (yield from self._ask_evidence(n_variables, known))
+        skeleton, layers, votes = yield from self._skeleton(known, n_sites)
+        search = self._search(skeleton)
+        if self.sepset in ("mean", "vote"):
+            index, support = yield from by_scores(search, self.sepset)
+        else:
+            index, support = yield from by_maximum(search)
+        candidates = search.candidates()
+        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+        separators = {
+            pair: candidates.at(group, int(index[group])) if index[group] >= 0 else None
+            for group, pair in enumerate(pairs)
+        }
+        strengths = {pair: float(support[group]) for group, pair in enumerate(pairs)}
+        return FedPCOutcome(
+            skeleton=skeleton,
+            arcs=self._orient(skeleton, separators, strengths, known),
+            separators=separators,
+            support=strengths,
+            layers=layers,
+            votes=votes,
+        )
+
+    def _ask_evidence(self, n_variables: int, known: Constraints) -> Asking:
+        """PC-stable on one test over all sites."""
+        source = yield from open_evidence(
+            self.evidence,
+            self._spec,
+            n_variables=n_variables,
+            max_cells=self.max_cells,
+            max_rows=self.max_rows,
+            site_effect=self.site_effect,
+        )
+        found = yield from stable_skeleton(
+            source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
+        )
+        search = self._search(found.skeleton)
+        chosen = found.separations
+        if self.sepset == "max":
+            chosen = yield from strongest_separators(source, search)
+        pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+        separators = {pair: chosen.sets.get(pair) for pair in pairs}
+        support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        judged = None
+        if self.colliders != "sepset":
+            judged = yield from judge_triples(source, search, self.colliders)
+        return FedPCOutcome(
+            skeleton=found.skeleton,
+            arcs=self._orient(found.skeleton, separators, support, known, judged),
+            separators=separators,
+            support=support,
+            layers=found.layers,
+            tests=dict(source.tally),
+            ambiguous=() if judged is None else tuple(judged.ambiguous),
+        )
+
+    def _skeleton(
+        self, known: Constraints, n_sites: int
+    ) -> Generator[
+        Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
+    ]:
+        """FedSkele (section 3.2.1)."""
+        kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
+        edges_left: list[int] = []
+        cast: list[LayerVotes] = []
+        order: Literal["stable", "sequential"] = (
+            "stable" if self.reference == "paper" else "sequential"
+        )
+        layer = 0
+        while self._layer_possible(kept, layer):
+            packed = Skeleton.from_matrix(kept)
+            votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
+            edges = packed.edges()
+            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64)))
+            free = ~known.joined[edges[:, 0], edges[:, 1]]
+            dropped = edges[free & (votes < self._votes_needed(n_sites))]
+            kept[dropped[:, 0], dropped[:, 1]] = False
+            kept[dropped[:, 1], dropped[:, 0]] = False
+            edges_left.append(packed.n_edges - len(dropped))
+            layer += 1
+        return kept, tuple(edges_left), tuple(cast)
+
+    def _layer_possible(self, kept: BoolMatrix, layer: int) -> bool:
+        limit = math.inf if self.max_cond_size is None else self.max_cond_size
+        return layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer
+
+    def _votes_needed(self, n_sites: int) -> int:
+        """Least votes that keep an edge, at least 1: strictly more than, or half-up rounding."""
+        share = Fraction(str(self.vote_share)) * n_sites
+        if self.reference == "paper":
+            return math.floor(share) + 1
+        return max(1, math.floor(share + Fraction(1, 2)))
+
+    @property
+    def _spec(self) -> CITestSpec:
+        return CITestSpec(
+            alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
+        )
+
+    def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
+        code = self.reference == "code"
+        return SeparatorSearch(
+            skeleton=Skeleton.from_matrix(skeleton),
+            pairs=pack_integers(unshielded_pairs(skeleton)),
+            test=self._spec,
+            pool="union" if code else "either",
+            max_cond_size=self.max_cond_size,
+            measure="correlation" if code and self.sepset == "max" else "p_value",
+            grid_bits=self.grid_bits,
+        )
+
+    def _orient(
+        self,
+        skeleton: BoolMatrix,
+        separators: dict[tuple[int, int], frozenset[int] | None],
+        support: dict[tuple[int, int], float],
+        constraints: Constraints,
+        judged: JudgedTriples | None = None,
+    ) -> BoolMatrix:
+        """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
+        code = self.reference == "code"
+        conflicts = self.collider_conflicts
+        if conflicts == "auto":
+            conflicts = "overwrite" if code else "strongest"
+        known = {
+            pair: frozenset[int]() if code and chosen is None else chosen
+            for pair, chosen in separators.items()
+        }
+        triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
+        arcs = orient_colliders(
+            skeleton,
+            triples,
+            conflicts=conflicts,
+            strength=support,
+            known=constraints.directed(skeleton),
+        )
+        if code:
+            return meek_in_code_order(arcs)
+        rules = (1, 2, 3) if self.knowledge is None else (1, 2, 3, 4)
+        return meek(arcs, rules=rules, ambiguous=() if judged is None else judged.ambiguous)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ParameterError(message)

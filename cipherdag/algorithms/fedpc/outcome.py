@@ -1,0 +1,52 @@
+"""What a FedPC run concludes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cipherdag.findings.confidence import EdgeCounts
+    from cipherdag.questions.encodings import BoolMatrix, IndexArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerVotes:
+    """The votes of one layer, summed over the sites.
+
+    Attributes:
+        pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
+        votes: How many sites keep each of them, shape (E,).
+    """
+
+    pairs: IndexArray
+    votes: IndexArray
+
+
+@dataclass(frozen=True, slots=True)
+class FedPCOutcome:
+    """What a FedPC run concludes, by position; p variables.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        arcs: The CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        separators: Chosen separating set of each unshielded pair (x, z), x < z; None where no site
+            found one.
+        support: Strength of each pair's choice: best p-value on the grid, mean p or votes.
+        layers: Edges left after each layer.
+        tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
+        votes: The votes of each layer.
+        ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
+            are colliders; only with the rules ``conservative`` and ``majority``.
+        bootstrap: In how many replicates every edge occurs, if there were any.
+    """
+
+    skeleton: BoolMatrix
+    arcs: BoolMatrix
+    separators: dict[tuple[int, int], frozenset[int] | None]
+    support: dict[tuple[int, int], float]
+    layers: tuple[int, ...]
+    tests: dict[str, int] = field(default_factory=dict)
+    votes: tuple[LayerVotes, ...] = ()
+    ambiguous: tuple[tuple[int, int, int], ...] = ()
+    bootstrap: EdgeCounts | None = None

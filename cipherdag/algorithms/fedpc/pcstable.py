@@ -1,0 +1,249 @@
+"""The PC-stable search on evidence of all sites together: a skeleton, then separating sets.
+
+Source: Colombo and Maathuis, JMLR 15 (2014), section 4.1 (order-independent skeleton); Ramsey,
+"Improving accuracy and scalability of the PC algorithm by maximizing p-value", arXiv 1610.00378
+(the separating set of largest p).
+
+Leaks:
+    Sites see which tests are asked, hence the skeleton after every layer; the coordinator sees what
+    the source of the evidence says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.encodings import BoolMatrix, subsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.graphs.knowledge import Constraints
+    from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
+
+Pair = tuple[int, int]
+
+LAYER_TESTS = 100_000
+"""Tests up to which a layer is one round."""
+
+
+@dataclass(slots=True)
+class Separations:
+    """The strongest separating set found of each pair (x, z), x < z, and its p-value."""
+
+    sets: dict[Pair, frozenset[int]] = field(default_factory=dict)
+    p_values: dict[Pair, float] = field(default_factory=dict)
+
+    def offer(self, pair: Pair, members: frozenset[int], p_value: float) -> None:
+        """Keep the set unless one at least as strong is known; the first wins a tie."""
+        if p_value > self.p_values.get(pair, -math.inf):
+            self.sets[pair], self.p_values[pair] = members, p_value
+
+
+@dataclass(frozen=True, slots=True)
+class StableSkeleton:
+    """What the skeleton search found.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        separations: Of every pair that is not adjacent, from the round that separated it.
+        layers: Edges left after each layer.
+    """
+
+    skeleton: BoolMatrix
+    separations: Separations
+    layers: tuple[int, ...]
+
+
+def stable_skeleton(
+    source: EvidenceSource, constraints: Constraints, *, alpha: float, max_cond_size: int | None
+) -> Generator[Question, FloatVector, StableSkeleton]:
+    """The skeleton that PC-stable finds; independent of the order of the variables.
+
+    Args:
+        source: Tests.
+        constraints: What is known of p variables. Pairs without or with an edge by it are not
+            tested, and only a possible parent of x or y is conditioned on.
+        alpha: Independent iff p > alpha; NaN is dependent.
+        max_cond_size: Largest conditioning set; None for no limit.
+
+    Returns:
+        The skeleton. Rounds: those of one batch of tests per layer. A layer of more than 100,000
+        tests takes several: each gives every remaining pair its next sets, and pairs that are
+        separated need no more. The separating set of largest p is then that of one such round.
+    """
+    kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
+    separations = Separations()
+    layers: list[int] = []
+    layer = 0
+    limit = math.inf if max_cond_size is None else max_cond_size
+    while layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer:
+        yield from _layer(source, kept, separations, constraints, layer, alpha)
+        layers.append(int(kept.sum()) // 2)
+        layer += 1
+    return StableSkeleton(kept, separations, tuple(layers))
+
+
+def _layer(
+    source: EvidenceSource,
+    kept: BoolMatrix,
+    separations: Separations,
+    constraints: Constraints,
+    layer: int,
+    alpha: float,
+) -> Generator[Question, FloatVector, None]:
+    """Remove what sets of one size separate; neighbourhoods are those of the layer's start."""
+    pools = _Pools(kept.copy(), constraints, layer)
+    pending = pools.directions
+    start = 0
+    while pending:
+        stop = start + _width([pools.count(x, y) - start for x, y in pending])
+        rows = pools.tests(pending, start, stop)
+        tests = [rows[:0, : 2 + size] for size in range(layer)]
+        p_value = (yield from source.p_values([*tests, rows]))[-1]
+        for test in np.flatnonzero(p_value > alpha).tolist():
+            x, y, *given = rows[test].tolist()
+            kept[x, y] = kept[y, x] = False
+            separations.offer((min(x, y), max(x, y)), frozenset(given), float(p_value[test]))
+        start = stop
+        pending = [(x, y) for x, y in pending if kept[x, y] and pools.count(x, y) > start]
+
+
+def _width(left: list[int]) -> int:
+    """How many sets each pair may have tested in a round of at most `LAYER_TESTS` tests."""
+    counts = np.sort(np.array(left, dtype=np.float64))
+    pairs = np.arange(len(counts), 0, -1)
+    # with a width of counts[k] the smaller ones are tested whole and the others up to it
+    totals = np.cumsum(counts) - counts + counts * pairs
+    fits = int(np.searchsorted(totals, LAYER_TESTS, side="right"))
+    if fits == len(counts):
+        return int(counts[-1])
+    spare = LAYER_TESTS - float(counts[:fits].sum())
+    return max(int(spare // pairs[fits]), 1)
+
+
+class _Pools:
+    """The conditioning sets of one size that each variable's neighbours give.
+
+    Args:
+        start: Adjacency at the start of the layer.
+        constraints: What is known.
+        layer: Size of the sets.
+    """
+
+    def __init__(self, start: BoolMatrix, constraints: Constraints, layer: int) -> None:
+        self._layer = layer
+        possible = start & ~constraints.forbidden.T  # [x, m]: m may be a parent of x
+        self._possible = possible
+        self._parents = [np.flatnonzero(row) for row in possible]
+        self._chosen: dict[int, IndexArray] = {}
+        x, y = np.nonzero(start & ~constraints.joined)
+        wanted = (possible.sum(axis=1)[x] - possible[x, y] >= layer) if layer else (x < y)
+        self.directions = list(zip(x[wanted].tolist(), y[wanted].tolist(), strict=True))
+
+    def count(self, x: int, y: int) -> int:
+        """Number of sets of neighbours of x, without y, that may be its parents."""
+        return math.comb(len(self._parents[x]) - int(self._possible[x, y]), self._layer)
+
+    def tests(self, pairs: list[Pair], start: int, stop: int) -> IndexArray:
+        """Sets number ``start`` to ``stop`` of every pair as rows (x, y, s1, ..., sl)."""
+        if self._layer == 0:
+            return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return np.concatenate(list(self._rows(pairs, start, stop)))
+
+    def _rows(self, pairs: list[Pair], start: int, stop: int) -> Iterator[IndexArray]:
+        for x, y in pairs:
+            own = self._parents[x]
+            pool = own[own != y]
+            if len(pool) not in self._chosen:
+                self._chosen[len(pool)] = subsets(len(pool), self._layer)
+            given = pool[self._chosen[len(pool)][start:stop]]
+            yield np.column_stack([np.broadcast_to([x, y], (len(given), 2)), given])
+
+
+def strongest_separators(
+    source: EvidenceSource, search: SeparatorSearch
+) -> Generator[Question, FloatVector, Separations]:
+    """Of every pair the candidate set of largest p, if any is above alpha.
+
+    p-values are compared on the grid of the search and the first candidate wins a tie, as in
+    FedPC's secure maximum, so that one site's votes and its evidence orient alike.
+
+    Args:
+        source: Tests.
+        search: Pairs and their candidate sets.
+
+    Returns:
+        The sets, with p-values rounded down to the grid. Rounds: one batch of tests, and one more
+        per 100,000 tests.
+    """
+    best = Separations()
+
+    def hear(pair: Pair, sets: list[IndexArray], p_values: list[FloatVector]) -> None:
+        for given, found in zip(sets, p_values, strict=True):
+            separating = np.flatnonzero(found > search.test.alpha)
+            if separating.size:
+                graded = np.floor(np.ldexp(found[separating], search.grid_bits))
+                first = int(separating[graded.argmax()])
+                grade = math.ldexp(float(graded.max()), -search.grid_bits)
+                best.offer(pair, frozenset(given[first].tolist()), grade)
+
+    yield from candidate_tests(source, search, hear)
+    return best
+
+
+def candidate_tests(
+    source: EvidenceSource,
+    search: SeparatorSearch,
+    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
+) -> Generator[Question, FloatVector, None]:
+    """Test all candidate sets of every pair of a search.
+
+    Args:
+        source: Tests.
+        search: Pairs and their candidate sets.
+        hear: Called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
+
+    Returns:
+        Nothing. Rounds: one batch of tests, and one more per 100,000 tests.
+    """
+    candidates = search.candidates()
+    waiting: list[tuple[Pair, list[IndexArray]]] = []
+    total = 0
+    for group, (x, z) in enumerate(search.pair_array().tolist()):
+        sets = [candidates.sets(group, size) for size in candidates.sizes(group)]
+        waiting.append(((x, z), sets))
+        total += sum(len(given) for given in sets)
+        if total > LAYER_TESTS or group == search.n_groups - 1:
+            yield from _weigh(source, waiting, hear)
+            waiting, total = [], 0
+
+
+def _weigh(
+    source: EvidenceSource,
+    waiting: list[tuple[Pair, list[IndexArray]]],
+    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
+) -> Generator[Question, FloatVector, None]:
+    """Test the candidates of some pairs in one batch."""
+    sizes = max((len(sets) for _, sets in waiting), default=0)
+    rows = [np.zeros((0, 2 + size), dtype=np.int64) for size in range(sizes)]
+    for size in range(sizes):
+        own = [
+            np.column_stack([np.broadcast_to(pair, (len(sets[size]), 2)), sets[size]])
+            for pair, sets in waiting
+            if len(sets) > size
+        ]
+        rows[size] = np.concatenate([rows[size], *own])
+    p_values = yield from source.p_values(rows)
+    starts = [0] * sizes
+    for pair, sets in waiting:
+        found = []
+        for size, given in enumerate(sets):
+            found.append(p_values[size][starts[size] : starts[size] + len(given)])
+            starts[size] += len(given)
+        hear(pair, sets, found)

@@ -1,0 +1,227 @@
+"""The evidence behind a FedPC graph: votes by layer, separating sets, colliders.
+
+Leaks:
+    Nothing new: votes and supports are sums that FedPC opened; see `FedPC`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+    from cipherdag.questions.encodings import IndexArray
+
+MEASURE = "least share of sites that voted to keep the edge, over all layers"
+SUPPORTS = {
+    "max": "highest p-value at any site, on the grid of the secure maximum",
+    "mean": "mean p-value over the sites, weighted by rows",
+    "vote": "sites that found the two independent given the set",
+}
+CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
+OVERALL_SUPPORT = "highest p-value of the test over all sites"
+
+
+def fedpc_report(
+    outcome: FedPCOutcome, names: Sequence[str], *, parameters: Mapping[str, Any], n_sites: int
+) -> dict[str, Any]:
+    """What FedPC reports beside its graph: fields of `Result`.
+
+    Args:
+        outcome: What FedPC concluded, by position.
+        names: The variables in the order of their positions.
+        parameters: FedPC's parameters.
+        n_sites: Size of the cohort.
+    """
+    details: dict[str, Any] = {}
+    if outcome.tests:
+        evidence = tests_evidence(outcome, names)
+        details["tests"] = dict(outcome.tests)
+    else:
+        chosen = {name: parameters[name] for name in ("sepset", "reference")}
+        evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
+    if parameters["colliders"] != "sepset":
+        details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
+    if parameters["test"] == "kci":
+        details["kernel_rows"] = parameters["kernel_rows"]
+        evidence = replace(evidence, remarks=(*evidence.remarks, kernel_remark(details)))
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        evidence = Confidences(details["bootstrap"]).evidence(evidence, outcome.arcs, names)
+    return {"evidence": evidence, "details": details}
+
+
+def kernel_remark(details: Mapping[str, Any]) -> str:
+    """Says how many rows of a site kernel tests look at."""
+    return (
+        f"Kernel tests look at no more than {details['kernel_rows']} rows of a site, evenly spaced "
+        "among its own."
+    )
+
+
+def fedpc_evidence(
+    outcome: FedPCOutcome,
+    names: Sequence[str],
+    *,
+    n_sites: int,
+    evidence: str = "vote",
+    sepset: str = "max",
+    reference: str = "paper",
+) -> GraphEvidence:
+    """The evidence of every edge, the separating sets, and how many votes were unanimous.
+
+    Args:
+        outcome: What FedPC concluded, by position.
+        names: The variables in the order of their positions.
+        n_sites: Size of the cohort, which the votes are counted against.
+        evidence: What decided the tests: ``vote``, or a kind of test over all sites.
+        sepset: FedPC's parameter of that name.
+        reference: FedPC's parameter of that name.
+
+    Returns:
+        Strengths are the least share of sites that kept the edge in any layer; there are none
+        where the sites did not vote.
+    """
+    code = reference == "code"
+    reader = _Reader(outcome, names, n_sites, code=code)
+    voted = evidence == "vote"
+    support = CODE_SUPPORT if code and sepset == "max" else SUPPORTS.get(sepset, "")
+    return GraphEvidence(
+        measure=MEASURE if voted else "",
+        edges=reader.edges(),
+        support=support if voted else OVERALL_SUPPORT,
+        separations=reader.separations(),
+        remarks=reader.remarks() if voted else (),
+    )
+
+
+def tests_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
+    """The separating sets of a graph from tests over all sites, and how those were done.
+
+    Args:
+        outcome: What FedPC concluded with other evidence than votes, by position.
+        names: The variables in the order of their positions.
+    """
+    ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
+    return GraphEvidence(
+        support="p-value of the test over all sites",
+        separations=_Reader(outcome, names, n_sites=1, code=False).separations(),
+        remarks=(f"Tests over all sites: {ways}.",),
+    )
+
+
+class _Reader:
+    """Puts names and sentences to an outcome."""
+
+    def __init__(
+        self, outcome: FedPCOutcome, names: Sequence[str], n_sites: int, *, code: bool
+    ) -> None:
+        self._outcome = outcome
+        self._code = code
+        self._names = names
+        self._n_sites = n_sites
+        self._skeleton = outcome.skeleton
+        self._votes: dict[tuple[int, int], list[int]] = {}
+        self._cast: list[IndexArray] = []
+        for size, layer in enumerate(outcome.votes):
+            # without so many neighbours an edge is not tested, and its votes say nothing
+            degree = np.bincount(layer.pairs.ravel(), minlength=len(self._skeleton))
+            tested = degree[layer.pairs].max(axis=1, initial=0) > size
+            self._cast.append(layer.votes[tested])
+            kept = tested & self._skeleton[layer.pairs[:, 0], layer.pairs[:, 1]]
+            for (x, z), votes in zip(
+                layer.pairs[kept].tolist(), layer.votes[kept].tolist(), strict=True
+            ):
+                self._votes.setdefault((x, z), []).append(votes)
+
+    def edges(self) -> tuple[EdgeEvidence, ...]:
+        found = []
+        for x, z in np.argwhere(np.triu(self._skeleton)).tolist():
+            votes = self._votes.get((x, z), [])
+            least = min(votes, default=self._n_sites)
+            down, up = self._outcome.arcs[x, z], self._outcome.arcs[z, x]
+            a, b = (x, z) if down else (z, x)
+            direction = self._undirected() if down and up else self._direction(a, b)
+            if down and up:
+                a, b = sorted((x, z), key=lambda v: self._names[v])
+            found.append(
+                EdgeEvidence(
+                    source=self._names[a],
+                    target=self._names[b],
+                    strength=least / self._n_sites,
+                    shown=f"{least}/{self._n_sites}" if votes else "",
+                    facts=(*self._layers(votes), *direction),
+                )
+            )
+        return tuple(sorted(found, key=lambda edge: (edge.source, edge.target)))
+
+    def separations(self) -> tuple[Separation, ...]:
+        return tuple(
+            Separation(
+                first=self._names[x],
+                second=self._names[z],
+                given=None if given is None else self._named(given),
+                support=self._outcome.support[x, z],
+            )
+            for (x, z), given in self._outcome.separators.items()
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        votes = np.concatenate([np.zeros(0, dtype=np.int64), *self._cast])
+        unanimous = int(((votes == 0) | (votes == self._n_sites)).sum())
+        counted = (
+            f"{len(votes)} votes on edges were counted; {unanimous} of them were unanimous, and a "
+            "unanimous count tells how every site voted."
+        )
+        return (counted,)
+
+    def _layers(self, votes: list[int]) -> list[str]:
+        """One sentence on the layers in which the edge was tested."""
+        counts = [
+            f"{count} of {self._n_sites} sites given {_given(layer)}"
+            for layer, count in enumerate(votes)
+        ]
+        return [f"Kept by {', '.join(counts)}."] if counts else []
+
+    def _undirected(self) -> list[str]:
+        return ["Both directions imply the same independences, so the data cannot tell them apart."]
+
+    def _direction(self, a: int, b: int) -> list[str]:
+        """Why a --> b: the colliders at b that a is part of, or Meek's rules."""
+        parents = np.flatnonzero(self._outcome.arcs[:, b] & ~self._outcome.arcs[b]).tolist()
+        found = []
+        for other in parents:
+            if other == a or self._skeleton[a, other]:
+                continue
+            pair = (min(a, other), max(a, other))
+            given = self._outcome.separators.get(pair)
+            if given is None:
+                if self._code and pair in self._outcome.separators:
+                    found.append(
+                        f"Collider with {self._names[other]}: no site found a separating set."
+                    )
+            elif b not in given:
+                found.append(
+                    f"Collider with {self._names[other]}: the two causes are independent given "
+                    f"{self._set(given)}, without {self._names[b]} "
+                    f"(support {self._outcome.support[pair]:.3g})."
+                )
+        return found or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
+
+    def _named(self, given: frozenset[int]) -> tuple[str, ...]:
+        return tuple(sorted(self._names[v] for v in given))
+
+    def _set(self, given: frozenset[int]) -> str:
+        return ", ".join(self._named(given)) or "nothing"
+
+
+def _given(layer: int) -> str:
+    return "nothing" if layer == 0 else f"any {layer} neighbour{'s' if layer > 1 else ''}"

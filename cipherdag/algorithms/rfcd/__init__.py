@@ -1,0 +1,1 @@
+"""RFcd: the graph whose worst-case regret over sites is smallest."""

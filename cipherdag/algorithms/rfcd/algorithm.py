@@ -1,0 +1,255 @@
+"""RFcd: the graph whose worst-case regret over sites is smallest (Mian, Kaltenpoth and Kamp, 2022).
+
+Every site learns its own graph; the coordinator then searches for the graph that no site finds much
+worse than its own (Eq. 1 and 2, Algorithm 1). In the paper the sites send their regrets; here the
+coordinator learns the largest one only. The sites' half is ``sites.regrets``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.algorithms.rfcd.objectives import (
+    Objective,
+    SumOverFamilies,
+    Valued,
+    WorstGraphRegret,
+)
+from cipherdag.errors import ParameterError
+from cipherdag.graphs.dags import (
+    Dag,
+    empty_dag,
+    extensions,
+    extensions_by_class,
+    matrix_of,
+)
+from cipherdag.graphs.equivalence import PHASES, Phase, allowed, applied, moves, pattern_of
+from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.questions.question import FloatVector, Question
+from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, in_nats
+
+BoolMatrix = NDArray[np.bool_]
+
+MAX_EXACT = 10
+NOISE_LIMIT = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RFcdOutcome:
+    """What an RFcd run concludes, by position; p variables.
+
+    Attributes:
+        dag: The best DAG found, directed edges of shape (p, p).
+        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        regret: The objective of the DAG, in nats (``bic``) or bits (``mdl``), on the grid.
+        curve: The smallest objective after every step of the search, the empty graph's first.
+        grid: Distance of two values on the grid.
+        candidates: How many graphs were compared; of Markov-equivalent ones under BIC one is
+            asked about.
+    """
+
+    dag: BoolMatrix
+    arcs: BoolMatrix
+    regret: float
+    curve: tuple[float, ...]
+    grid: float
+    candidates: int
+
+
+Searching = Generator[Question, FloatVector, RFcdOutcome]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The search so far: the best objective after every step, and how many graphs were asked."""
+
+    curve: list[int]
+    candidates: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RFcd:
+    """RFcd's parameters; `ask` is the algorithm.
+
+    Attributes:
+        score: ``bic`` (RFcd-B): linear Gaussian or, for discrete columns, tables; ``mdl``
+            (RFcd-M): spline description length, continuous columns only.
+        learner: How a site finds its own best graph: ``ges``, ``hill-climbing`` or ``exact``.
+        objective: ``graph``: the largest regret over sites (the paper); ``nodewise``: the sum over
+            variables of the largest regret of its parents (PERI), an upper bound of it; ``sum``:
+            the sum of all sites' regrets.
+        search: ``beam``: Algorithm 1 over DAGs; ``ges``: greedy equivalence search over the same
+            objective (the paper's future work).
+        beam: Graphs kept by every step of the beam search, b.
+        grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
+        noise: Standard deviation in nats of the Gaussian noise that every site adds to each
+            graph's regret, for discrete columns, the exact learner and the objective ``graph``;
+            0, the default, for none.
+
+    Leaks:
+        The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
+        the grid: the exact one of the best candidates of every step, a lower bound of the others;
+        with ``nodewise`` every asked family's worst-case regret; with ``sum`` every asked family's
+        sum of regrets. It does not learn which site is the worst, nor how many are. Sites see the
+        candidates, hence the graphs in the beam. A site that colludes with the coordinator can
+        leave its own regret out and learns the worst case of the others.
+    """
+
+    score: Literal["bic", "mdl"] = "bic"
+    learner: Literal["ges", "hill-climbing", "exact"] = "ges"
+    objective: Literal["graph", "nodewise", "sum"] = "graph"
+    search: Literal["beam", "ges"] = "beam"
+    beam: int = 10
+    grid_bits: int = 10
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require(self.score in ("bic", "mdl"), "score must be bic or mdl")
+        _require(
+            self.learner in ("ges", "hill-climbing", "exact"),
+            "learner must be ges, hill-climbing or exact",
+        )
+        _require(
+            self.objective in ("graph", "nodewise", "sum"),
+            "objective must be graph, nodewise or sum",
+        )
+        _require(self.search in ("beam", "ges"), "search must be beam or ges")
+        _require(self.beam >= 1, "beam must be at least 1")
+        _require(
+            0 <= self.grid_bits <= REGRET_GRID_LIMIT, f"grid_bits must be 0..{REGRET_GRID_LIMIT}"
+        )
+        _require(0.0 <= self.noise < NOISE_LIMIT, "noise must not be negative, nor endless")
+        exact = (self.score, self.learner, self.objective) == ("bic", "exact", "graph")
+        _require(
+            self.noise == 0.0 or exact,
+            'noise guarantees something for score="bic", learner="exact", objective="graph" only',
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the algorithm in questions, policies and results."""
+        return "rfcd"
+
+    def ask(self, n_variables: int, n_sites: int) -> Searching:
+        """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
+
+        Args:
+            n_variables: Number of aligned variables, p.
+            n_sites: Size of the cohort; the questions do not depend on it.
+
+        Returns:
+            The outcome. Rounds: about three per step of the search and as many for the empty
+            graph; one per step with ``sum``.
+
+        Raises:
+            ParameterError: ``exact`` for more than 10 variables.
+
+        Leaks:
+            See the class.
+        """
+        del n_sites
+        _require(
+            self.learner != "exact" or n_variables <= MAX_EXACT,
+            f"the exact learner takes at most {MAX_EXACT} variables",
+        )
+        return self._run(n_variables)
+
+    def _run(self, n_variables: int) -> Searching:
+        objective = self._objective(n_variables)
+        empty = empty_dag(n_variables)
+        start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
+        progress = _Progress([start[0].value])
+        search = self._beam_search if self.search == "beam" else self._equivalence_search
+        found = yield from search(objective, start[0], progress)
+        dag = matrix_of(found.dag)
+        return RFcdOutcome(
+            dag=dag,
+            arcs=cpdag_of(dag),
+            regret=in_nats(found.value, self.grid_bits),
+            curve=tuple(in_nats(value, self.grid_bits) for value in progress.curve),
+            grid=in_nats(1, self.grid_bits),
+            candidates=progress.candidates,
+        )
+
+    def _objective(self, n_variables: int) -> Objective:
+        spec = ScoreSpec(score=self.score, learner=self.learner, noise=self.noise)
+        if self.objective == "graph":
+            return WorstGraphRegret(n_variables, spec, self.grid_bits)
+        return SumOverFamilies(
+            n_variables, spec, self.grid_bits, worst_case=self.objective == "nodewise"
+        )
+
+    def _beam_search(
+        self, objective: Objective, start: Valued, progress: _Progress
+    ) -> Generator[Question, FloatVector, Valued]:
+        """Algorithm 1, lines 8 to 17."""
+        beam, extended = [start], set[Dag]()
+        asked = {start.dag}
+        while True:
+            # a graph asked before is in the beam already, or was worse than what is in it now
+            fresh = [own.dag for own in beam if own.dag not in extended]
+            new = {
+                other: mark
+                for dag in fresh
+                for other, mark in self._extensions(dag)
+                if other not in asked
+            }
+            extended.update(fresh)
+            if not new:
+                return beam[0]
+            asked.update(new)
+            progress.candidates += len(new)
+            full = len(beam) >= self.beam
+            found = yield from objective.best(
+                new,
+                keep=self.beam,
+                near=beam[0].value,
+                worst=beam[-1].value if full else None,
+            )
+            beam = sorted([*beam, *found], key=lambda own: own.rank)[: self.beam]
+            progress.curve.append(beam[0].value)
+
+    def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
+        """Extensions with a mark that those of one objective share.
+
+        BIC is the same for Markov-equivalent graphs, so one of each class is asked about.
+        """
+        if self.score == "bic" and self.objective == "graph" and self.noise == 0.0:
+            return extensions_by_class(dag)
+        return ((other, other) for other in extensions(dag))
+
+    def _equivalence_search(
+        self, objective: Objective, start: Valued, progress: _Progress
+    ) -> Generator[Question, FloatVector, Valued]:
+        """Insertions, deletions and turns over equivalence classes until none improves."""
+        current, idle, phase = start, 0, 0
+        while idle < len(PHASES):
+            candidates = _neighbouring(current.dag, PHASES[phase])
+            progress.candidates += len(candidates)
+            found = yield from objective.best(
+                candidates, keep=1, near=current.value, worst=current.value - 1
+            )
+            if found:
+                current, idle = found[0], 0
+                progress.curve.append(current.value)
+            else:
+                phase, idle = (phase + 1) % len(PHASES), idle + 1
+        return current
+
+
+def _neighbouring(dag: Dag, phase: Phase) -> dict[Dag, Dag]:
+    """One DAG, as its own mark, of every class that a move of this phase leads to."""
+    pattern = pattern_of(dag)
+    reached = (applied(pattern, move) for move in moves(pattern, phase) if allowed(pattern, move))
+    classes = {pattern_of(other): other for other in reached if other is not None}
+    return {other: other for other in classes.values()}
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ParameterError(message)

@@ -1,0 +1,180 @@
+"""What RFcd minimises, and how the coordinator finds the best of many candidate graphs.
+
+``graph`` is the paper's objective, the largest regret of a graph over sites (Eq. 2): a secure
+search in which only the best candidates are resolved. ``nodewise`` sums each family's largest
+regret over sites (PERI), ``sum`` sums the regrets of all sites; both are sums over families, which
+the coordinator keeps and asks for once.
+
+Leaks:
+    ``graph``: of every candidate a function of its worst-case regret on the grid, exactly that of
+    the best ones and a lower bound of the others. ``nodewise``: every asked family's worst-case
+    regret on the grid. ``sum``: every asked family's sum of regrets. Never a site's own regret,
+    nor which site is the worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from cipherdag.graphs.dags import Dag, Family, arcs_in_order, n_edges
+from cipherdag.questions.comparison import secure_lowest
+from cipherdag.questions.question import FloatVector, IndexArray, Question
+from cipherdag.questions.regrets import (
+    FamilyRegretExceeds,
+    FamilyRegrets,
+    GraphRegretExceeds,
+    ScoreSpec,
+    largest_on_grid,
+    pack_families,
+    pack_graphs,
+    pack_thresholds,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """A graph and its objective on the grid."""
+
+    value: int
+    dag: Dag
+
+    @property
+    def rank(self) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+        """Smallest objective, then fewest edges, then first in lexicographic order."""
+        return self.value, n_edges(self.dag), arcs_in_order(self.dag)
+
+
+Found = Generator[Question, FloatVector, list[Valued]]
+
+
+class Objective(Protocol):
+    """Finds the best of some graphs."""
+
+    def best(
+        self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
+    ) -> Found:
+        """The ``keep`` best graphs, best first.
+
+        Args:
+            graphs: Candidates, and a mark of each; candidates of one mark have one objective.
+            keep: How many are wanted.
+            near: An objective that the best ones are expected close to.
+            worst: Graphs with a larger objective are of no interest; None for no limit.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorstGraphRegret:
+    """max_i R_i(G), the objective of the paper (Eq. 2)."""
+
+    n_variables: int
+    spec: ScoreSpec
+    grid_bits: int
+
+    def best(
+        self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
+    ) -> Found:
+        """As `Objective.best`; one secure search over one graph of every mark."""
+        if not graphs:
+            return []
+        limit = largest_on_grid(self.grid_bits)
+        alike: dict[Hashable, list[Dag]] = {}
+        for dag, mark in graphs.items():
+            alike.setdefault(mark, []).append(dag)
+        groups = list(alike.values())
+        places, values = yield from secure_lowest(
+            lambda asked, t: self._question([groups[k][0] for k in asked.tolist()], t),
+            len(groups),
+            sizes=np.array([len(own) for own in groups], dtype=np.int64),
+            lowest=-limit,
+            highest=limit if worst is None else worst,
+            near=near,
+            keep=keep,
+        )
+        found = [
+            Valued(value, dag)
+            for place, value in zip(places.tolist(), values.tolist(), strict=True)
+            for dag in groups[place]
+        ]
+        return sorted(found, key=lambda own: own.rank)[:keep]
+
+    def _question(self, graphs: Sequence[Dag], thresholds: IndexArray) -> GraphRegretExceeds:
+        families, packed = pack_graphs(graphs)
+        return GraphRegretExceeds(
+            n_variables=self.n_variables,
+            spec=self.spec,
+            families=families,
+            graphs=packed,
+            n_graphs=len(graphs),
+            thresholds=pack_thresholds(thresholds),
+            grid_bits=self.grid_bits,
+        )
+
+
+class SumOverFamilies:
+    """Objectives that are sums over families: ``nodewise`` and ``sum``.
+
+    Args:
+        n_variables: Number of variables, p.
+        spec: Score and local algorithm.
+        grid_bits: The grid.
+        worst_case: Whether a family counts with its largest regret over sites, else with the sum.
+    """
+
+    def __init__(
+        self, n_variables: int, spec: ScoreSpec, grid_bits: int, *, worst_case: bool
+    ) -> None:
+        self._n_variables = n_variables
+        self._spec = spec
+        self._grid_bits = grid_bits
+        self._worst_case = worst_case
+        self._known: dict[Family, int] = {}
+
+    def best(
+        self, graphs: Mapping[Dag, Hashable], *, keep: int, near: int, worst: int | None
+    ) -> Found:
+        """As `Objective.best`; asks for the families that are not known yet."""
+        del near
+        asked = dict.fromkeys(family for dag in graphs for family in enumerate(dag))
+        new = [family for family in asked if family not in self._known]
+        if new:
+            values = yield from self._largest(new) if self._worst_case else self._sums(new)
+            self._known |= zip(new, values, strict=True)
+        found = [Valued(sum(self._known[own] for own in enumerate(dag)), dag) for dag in graphs]
+        limit = math.inf if worst is None else worst
+        return sorted((own for own in found if own.value <= limit), key=lambda own: own.rank)[:keep]
+
+    def _largest(self, families: Sequence[Family]) -> Generator[Question, FloatVector, list[int]]:
+        limit = largest_on_grid(self._grid_bits)
+        _, values = yield from secure_lowest(
+            lambda asked, t: FamilyRegretExceeds(
+                n_variables=self._n_variables,
+                spec=self._spec,
+                families=pack_families([families[k] for k in asked.tolist()], self._n_variables),
+                thresholds=pack_thresholds(t),
+                grid_bits=self._grid_bits,
+            ),
+            len(families),
+            lowest=-limit,
+            highest=limit,
+            near=0,
+            keep=len(families),
+        )
+        largest: list[int] = values.tolist()
+        return largest
+
+    def _sums(self, families: Sequence[Family]) -> Generator[Question, FloatVector, list[int]]:
+        sums = yield FamilyRegrets(
+            n_variables=self._n_variables,
+            spec=self._spec,
+            families=pack_families(families, self._n_variables),
+            grid_bits=self._grid_bits,
+        )
+        whole: list[int] = np.rint(np.ldexp(sums, self._grid_bits)).astype(np.int64).tolist()
+        return whole

@@ -1,0 +1,1 @@
+"""For auditors: ledgers, transcripts and their pages."""

@@ -1,0 +1,166 @@
+"""Reads ledgers and transcripts for an auditor, on either side.
+
+Leaks:
+    Nothing: ledgers and transcripts hold digests and lengths.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
+from cipherdag.errors import LedgerError, OutputError
+from cipherdag.protocol.transcript import read_transcript
+from cipherdag.results.folder import verify_folder
+from cipherdag.sites.record.ledger import LedgerHead, ledger_lines, read_releases, verify_ledger
+from cipherdag.sites.study.site_folder import SiteFolder
+from cipherdag.sites.study.study import SignedStudy, read_file
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import msgspec
+
+TRANSCRIPT = "transcript.jsonl"
+
+
+def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
+    """Check all that a folder can prove.
+
+    Args:
+        folder: A site's folder, a result folder, or the folder of a coordinator's run.
+        ledgers: Ledgers that sites exported, to hold against the run's transcript.
+
+    Returns:
+        One entry for every ledger, all of which verify.
+
+    Raises:
+        LedgerError: A ledger is broken, or contradicts what the coordinator received.
+        OutputError: The folder holds nothing to check.
+    """
+    if (folder / "site.toml").exists():
+        _, head = site_ledger(SiteFolder(folder))
+        return [LedgerCheck(head)]
+    if not ledgers:
+        return [LedgerCheck(head) for head in verify_folder(folder).values()]
+    transcript, heads = read_transcript(folder / TRANSCRIPT), _heads(folder / "result.json")
+    checks = []
+    for path in ledgers:
+        lines = _lines(path)
+        site = verify_ledger(lines).site
+        if site not in heads:
+            raise LedgerError(f"{path} is of '{site}', which is not in the run's result")
+        checks.append(check_ledger(lines, transcript, expected=heads[site]))
+    return checks
+
+
+def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
+    """A site's own ledger, verified against the identity that the study pins.
+
+    Raises:
+        LedgerError: It is broken or signed by another key.
+        SiteNotReadyError: The folder is no site's.
+    """
+    name = site.settings().name
+    lines = _lines(site.ledger_path) if site.ledger_path.exists() else []
+    if site.study_path.exists():
+        identity = read_file(site.study_path, SignedStudy).study.pinned[name]
+    else:
+        identity = site.identity().public
+    head = verify_ledger(lines, identity=identity.hex())
+    return lines, head if head.records else replace(head, site=name)
+
+
+def export(folder: Path, out: Path, kind: str) -> int:
+    """Write a site's ledger, or a run's transcript, for an auditor.
+
+    Args:
+        folder: A site's folder, a site's exported ledger, or the folder of a coordinator's run.
+        out: New file.
+        kind: ``jsonl``, which keeps chain and signatures; ``csv``; or, of a site's ledger, a page
+            to read, ``html``.
+
+    Returns:
+        Number of records.
+
+    Raises:
+        LedgerError: The ledger is broken.
+        OutputError: There is nothing to export, or the file cannot be written.
+    """
+    if out.exists():
+        raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
+    if folder.is_file() or (folder / "site.toml").exists():
+        count, text = _ledger_text(folder, kind)
+    elif (folder / TRANSCRIPT).exists():
+        count, text = _transcript_text(folder / TRANSCRIPT, kind)
+    else:
+        raise OutputError(f"{folder} is neither a site's ledger or folder nor that of a run")
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{out} cannot be written: {error.strerror}") from error
+    return count
+
+
+def _ledger_text(source: Path, kind: str) -> tuple[int, str]:
+    """Number of records and text of a site's ledger, verified."""
+    pinned = source.is_dir()
+    if pinned:
+        lines, head = site_ledger(SiteFolder(source))
+    else:
+        lines = _lines(source)
+        head = verify_ledger(lines)
+    records = read_releases(lines)
+    if kind == "html":
+        from cipherdag.audit.ledger_page import ledger_page
+
+        return len(records), ledger_page(records, head, pinned=pinned, written=datetime.now(UTC))
+    return len(records), _csv(records) if kind == "csv" else _joined(lines)
+
+
+def _transcript_text(path: Path, kind: str) -> tuple[int, str]:
+    if kind == "html":
+        raise OutputError(
+            "a page is made from a site's ledger, not from what the coordinator received",
+            remedy="Name a site's folder, or a ledger that a site exported.",
+        )
+    records = read_transcript(path)
+    lines = path.read_text("utf-8").splitlines()
+    return len(records), _csv(records) if kind == "csv" else _joined(lines)
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(line + "\n" for line in lines)
+
+
+def _heads(path: Path) -> dict[str, LedgerHead]:
+    """Where the ledgers stood at the end of a run, as the sites reported."""
+    try:
+        known = json.loads(path.read_text("utf-8"))["ledgers"]
+        return {site: LedgerHead(**head) for site, head in known.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OutputError(f"{path} is not the result of a run") from error
+
+
+def _csv(records: Sequence[msgspec.Struct]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for number, record in enumerate(records):
+        names = record.__struct_fields__
+        if number == 0:
+            writer.writerow(names)
+        writer.writerow([getattr(record, name) for name in names])
+    return out.getvalue()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return ledger_lines(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path} cannot be read as text") from error

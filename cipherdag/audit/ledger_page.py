@@ -1,0 +1,147 @@
+"""The page for a data-protection officer: what left one site, from that site's ledger alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.pages.rendering import render
+from cipherdag.results.disclosures import FEWEST_SITES, PROTECTIONS
+from cipherdag.results.sentences import site_sentences
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from cipherdag.sites.record.ledger import LedgerHead, Release
+
+OPENING = "opened-sum"
+# what leaves besides answers: nothing of it depends on a row
+SET_UP = frozenset({"schema-digest", "mask-seeds", "mask-piece"})
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """One run as the ledger shows it: records of one session, one after the other.
+
+    Attributes:
+        session: The session, in hexadecimal.
+        began: Time of its first record.
+        ended: Time of its last.
+        algorithm: Name of the algorithm.
+        protection: How answers were protected.
+        sites: Sizes of the cohorts that its sums covered, ascending.
+        rounds: Number of its last round.
+        values: Values in its answers.
+        bytes: Bytes of all that it recorded.
+        sentences: What left the site.
+    """
+
+    session: str
+    began: str
+    ended: str
+    algorithm: str
+    protection: str
+    sites: tuple[int, ...]
+    rounds: int
+    values: int
+    bytes: int
+    sentences: tuple[str, ...]
+
+
+def ledger_page(
+    records: Sequence[Release],
+    head: LedgerHead,
+    *,
+    pinned: bool,
+    written: datetime | None = None,
+) -> str:
+    """The register of a site's releases as one HTML page.
+
+    Args:
+        records: The records of a ledger that verifies.
+        head: Where it ends, as `verify_ledger` found.
+        pinned: Whether its signatures were checked against a key known beforehand; otherwise the
+            ledger only agrees with the key that it names itself.
+        written: When the page is written, in UTC; not shown if None.
+
+    Returns:
+        The page; it needs no other file and asks no other machine for anything.
+    """
+    runs = ledger_runs(records)
+    used = [name for name in PROTECTIONS if any(run.protection == name for run in runs)]
+    return render(
+        "ledger.html.j2",
+        title=f"What left {head.site or 'this site'}",
+        head=head,
+        pinned=pinned,
+        records=records,
+        runs=runs,
+        values=sum(run.values for run in runs),
+        bytes=sum(run.bytes for run in runs),
+        fewest=min((size for run in runs for size in run.sites), default=0),
+        fingerprint=_fingerprint(head.identity),
+        protections=[PROTECTIONS[name] for name in used],
+        attention=list(attention(runs)),
+        written=written.isoformat() if written else "",
+    )
+
+
+def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
+    """The runs of a ledger in order; a session that is interrupted by another counts twice."""
+    runs = []
+    for session, group in groupby(records, key=lambda record: record.session):
+        own = list(group)
+        answers = [record for record in own if record.kind not in SET_UP]
+        runs.append(
+            LedgerRun(
+                session=session,
+                began=own[0].time,
+                ended=own[-1].time,
+                algorithm=ALGORITHMS.get(own[0].algorithm, own[0].algorithm),
+                protection=own[0].protection,
+                sites=tuple(sorted({record.sites for record in answers})),
+                rounds=max(record.round for record in own),
+                values=sum(record.values for record in answers if record.kind != OPENING),
+                bytes=sum(record.bytes for record in own),
+                sentences=tuple(site_sentences(own)),
+            )
+        )
+    return runs
+
+
+def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:
+    """What a reader should ask about, in sentences; nothing if there is nothing."""
+    clear = [run for run in runs if run.protection == "none"]
+    if clear:
+        yield (
+            f"In {len(clear)} of {len(runs)} runs answers left this site in the clear. The site's "
+            "policy allowed it; that is meant for made-up data only."
+        )
+    few = [run for run in runs if run.sites and run.sites[0] < FEWEST_SITES]
+    if few:
+        yield (
+            f"In {len(few)} of {len(runs)} runs a sum covered fewer than three sites, so another "
+            "site could take its own part off and see this site's."
+        )
+    shrunk = [run for run in runs if len(run.sites) > 1]
+    if shrunk:
+        yield (
+            f"In {len(shrunk)} of {len(runs)} runs a site left on the way: later sums cover fewer "
+            "sites than earlier ones."
+        )
+    sizes = {run.sites[-1] for run in runs if run.sites}
+    if len(sizes) > 1:
+        listed = ", ".join(str(size) for size in sorted(sizes))
+        yield (
+            f"Runs had different numbers of sites ({listed}). Two runs on the same data that "
+            "differ by one site differ by that site's answers."
+        )
+
+
+def _fingerprint(identity: str) -> str:
+    from cipherdag.privacy.identity import fingerprint
+
+    return fingerprint(bytes.fromhex(identity)).upper() if identity else ""

@@ -1,0 +1,1 @@
+"""The ``cipherdag`` command: it parses, calls and prints."""

@@ -1,0 +1,245 @@
+"""The coordinator's commands, and the export of a ledger for an auditor."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.cli.connected import run_command
+from cipherdag.cli.fedcd import FEDCD_PARAMETERS, fedcd_options
+from cipherdag.cli.fedcmfs import FEDCMFS_PARAMETERS, fedcmfs_options
+from cipherdag.cli.resuming import resume_options, resume_or_command
+from cipherdag.cli.rfcd import RFCD_PARAMETERS, rfcd_options
+from cipherdag.cli.site import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from cipherdag.sites.study.study import EngineName
+
+EXISTING = click.Path(exists=True, path_type=Path)
+
+
+@click.group()
+def coordinator() -> None:
+    """The coordinator's side: open a study, enrol sites, run, shut a site out."""
+
+
+@coordinator.group("run", invoke_without_command=True)
+@resume_options
+@click.pass_context
+def coordinator_run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over the enrolled sites, or go on with a run that was cut short."""
+    resume_or_command(context, **options)
+
+
+@coordinator.command("new")
+@click.option("--dir", "folder", type=FOLDER, default=".", help="New folder; this one if absent.")
+@click.option("--study", required=True, help="Name of the study.")
+@click.option("--host", default="", help="Host name at which sites reach this machine.")
+@click.option("--port", type=int, default=8002, show_default=True, help="The one port.")
+@click.option("--min-sites", type=int, default=3, show_default=True, help="Fewest sites of a run.")
+@click.option(
+    "--protection",
+    "protections",
+    type=click.Choice(["masking", "bfv", "none"]),
+    multiple=True,
+    default=("masking", "bfv"),
+    show_default=True,
+    help="What runs may use.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["flare", "syft"]),
+    default="flare",
+    show_default=True,
+    help="Sites connect here over FLARE, which needs --host; or this connects to PySyft Datasites.",
+)
+def coordinator_new(
+    folder: Path,
+    protections: tuple[str, ...],
+    host: str,
+    port: int,
+    engine: EngineName,
+    **settings: Any,
+) -> None:
+    """Open a study in a new folder: keys, and with FLARE the authority and kits of the server."""
+    if (engine == "flare") != bool(host):
+        raise click.UsageError("--host is needed with --engine flare, and with that alone")
+    if engine == "flare":
+        settings |= {"host": host, "port": port}
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    made = CoordinatorFolder.create(folder, protections=protections, engine=engine, **settings)
+    click.echo(f"Made {made.path}. Every site needs, read aloud and not by e-mail:")
+    click.echo(f"  the coordinator's fingerprint  {made.fingerprint}")
+
+
+@coordinator.command("approve")
+@click.argument("requests", nargs=-1, required=True, type=FILE)
+@click.option(
+    "--fingerprint",
+    "fingerprints",
+    multiple=True,
+    help="A site's, as read aloud to you; one for each request. You are asked if there is none.",
+)
+@click.option(
+    "--valid-days",
+    type=click.IntRange(1, 1095),
+    default=90,
+    show_default=True,
+    help="How long their certificates are valid.",
+)
+@in_folder
+def coordinator_approve(
+    requests: tuple[Path, ...], fingerprints: tuple[str, ...], folder: Path, *, valid_days: int
+) -> None:
+    """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    own = CoordinatorFolder(folder)
+    for path in requests:
+        _confirm(own.read_request(path), fingerprints)
+    _list_approvals(own.approve(requests, valid_days=valid_days))
+    study = own.study()
+    click.echo(f"The study has {len(study.sites)} sites; a run needs {study.min_sites}.")
+
+
+@coordinator.command("sites")
+@in_folder
+@click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
+@as_json_option
+def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
+    """List the study's sites."""
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+    from cipherdag.privacy.identity import fingerprint
+
+    own = CoordinatorFolder(folder)
+    study = own.study()
+    connected = _connected(own) if live else None
+    rows = [
+        {"site": s.name, "state": "enrolled", "fingerprint": fingerprint(s.identity).upper()}
+        for s in study.sites
+    ] + [{"site": name, "state": "revoked", "fingerprint": ""} for name in study.revoked]
+    for row in rows:
+        if connected is not None and row["site"] in connected:
+            row["state"] = "connected"
+    if as_json:
+        click.echo(json.dumps({"coordinator": own.fingerprint, "sites": rows}, indent=2))
+        return
+    click.echo(f"study '{study.name}', version {study.version}, coordinator {own.fingerprint}")
+    for row in rows:
+        click.echo(f"  {row['site']:<20} {row['state']:<10} {row['fingerprint']}")
+    if connected is not None:
+        click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
+
+
+@coordinator.command("revoke")
+@click.argument("name")
+@in_folder
+def coordinator_revoke(name: str, folder: Path) -> None:
+    """Shut site NAME out of the study and of the server, and write the others' new approvals."""
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    approvals = CoordinatorFolder(folder).revoke(name)
+    click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
+    _list_approvals(approvals)
+
+
+@coordinator.command("start")
+@in_folder
+def coordinator_start(folder: Path) -> None:
+    """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    until_stopped(
+        lambda stopped: CoordinatorFolder(folder).start(stopped=stopped),
+        "Started. Stop with Ctrl-C.",
+    )
+
+
+@click.command("export")
+@click.argument("folder", type=EXISTING)
+@click.option("--out", type=NEW_FILE, required=True, help="File to write.")
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["jsonl", "csv", "html"]),
+    default="jsonl",
+    show_default=True,
+    help="jsonl keeps chain and signatures; csv is for tables; html is a page for the "
+    "data-protection officer.",
+)
+def audit_export(folder: Path, out: Path, kind: str) -> None:
+    """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
+
+    FOLDER may also be a ledger that a site exported.
+    """
+    from cipherdag.audit.auditing import export
+
+    click.echo(f"Wrote {export(folder, out, kind)} records to {out}")
+
+
+def register(
+    cli: click.Group,
+    *,
+    site: click.Group,
+    audit: click.Group,
+    fedpc_options: Callable[[Callable[..., None]], Callable[..., None]],
+    fedpc_parameters: Sequence[str],
+) -> None:
+    """Add these commands and the site's to the command line."""
+    for name, options, parameters in (
+        ("fedpc", fedpc_options, fedpc_parameters),
+        ("fedcmfs", fedcmfs_options, FEDCMFS_PARAMETERS),
+        ("rfcd", rfcd_options, RFCD_PARAMETERS),
+        ("fedcd", fedcd_options, FEDCD_PARAMETERS),
+    ):
+        coordinator_run.add_command(run_command(name, options, parameters))
+    cli.add_command(site)
+    cli.add_command(coordinator)
+    audit.add_command(audit_export)
+
+
+def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:
+    """Let a request pass whose fingerprint was given or is confirmed by a person."""
+    from cipherdag.errors import SignatureError
+    from cipherdag.privacy.identity import fingerprint
+    from cipherdag.sites.study.study import same_fingerprint
+
+    own = fingerprint(request.identity).upper()
+    click.echo(
+        f"site '{request.name}' of '{request.organisation}', role client, versions:", nl=False
+    )
+    click.echo(" " + ", ".join(f"{k} {v}" for k, v in sorted(request.versions.items())))
+    if request.datasite:
+        click.echo(f"  its Datasite {request.datasite}")
+    click.echo(f"  fingerprint  {own}")
+    if fingerprints:
+        if not any(same_fingerprint(own, given) for given in fingerprints):
+            raise SignatureError(
+                "the request's key has none of the fingerprints given",
+                site=request.name,
+                remedy="Call the site; if it reads another one, its request was replaced.",
+            )
+    else:
+        click.confirm("  Did the site read this fingerprint aloud to you?", abort=True)
+
+
+def _list_approvals(approvals: Mapping[str, Path]) -> None:
+    for name, path in approvals.items():
+        click.echo(f"  send to '{name}': {path}")
+
+
+def _connected(own: Any) -> set[str]:
+    study = own.study()
+    if study.engine == "syft":
+        from cipherdag.deployment.datasite_links import answering_sites
+
+        return answering_sites(own.path, study)
+    from cipherdag.protocol.engines.nvflare_admin import connected_sites
+
+    return set(connected_sites(own.kit("admin")))

@@ -1,0 +1,253 @@
+"""The live view of a run: a read-only page on this machine's own address, behind a random path.
+
+Leaks:
+    To whoever has the address, on this machine: what is asked, how much has left each site, and
+    the skeleton so far, all of which the coordinator has anyway. No answer and no sum is shown.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from dataclasses import dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Self
+
+from cipherdag.questions.question import Bundle
+from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
+from cipherdag.questions.skeleton import EdgeVotes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from cipherdag.protocol.progress import RoundReport
+    from cipherdag.questions.question import Question, Skeleton
+
+LOOPBACK = "127.0.0.1"
+TOKEN_BYTES = 24
+LISTENING_S = 3.0  # a page that is open asks more often
+CROWDED = 3.0  # edges per variable above which a drawing shows nothing
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """A run at one moment.
+
+    Attributes:
+        began: When it began, as `time.monotonic`.
+        round: The round in progress; 0 before the first.
+        label: What it asks.
+        rounds: Rounds finished.
+        values: Values that each site has answered.
+        sent: Bytes that left each site.
+        present: Sites whose answers are in the last sum.
+        n_cohort: Number of sites that the run began with.
+        skeleton: The last skeleton that was asked about.
+        names: The variables in the order of their positions; empty where only sites know them.
+        ended: Whether the run has ended.
+    """
+
+    began: float
+    round: int = 0
+    label: str = ""
+    rounds: int = 0
+    values: int = 0
+    sent: Mapping[str, int] | None = None
+    present: tuple[str, ...] = ()
+    n_cohort: int = 0
+    skeleton: Skeleton | None = None
+    names: tuple[str, ...] = ()
+    ended: bool = False
+
+
+class LiveRun:
+    """Follows a run; `state` may be read from any thread.
+
+    Attributes:
+        state: The run as it stands.
+        read: When the state was last read, as `time.monotonic`.
+        told: Set once the end has been read.
+    """
+
+    def __init__(self) -> None:
+        self.state = LiveState(time.monotonic())
+        self.read = -math.inf
+        self.told = threading.Event()
+
+    def part(self) -> str:
+        """The changing part of the page."""
+        state = self.state
+        text = live_part(state)
+        self.read = time.monotonic()
+        if state.ended:
+            self.told.set()
+        return text
+
+    def close(self) -> None:
+        """The run ends; a page that is open has a moment to hear of it."""
+        self.state = replace(self.state, ended=True)
+        if time.monotonic() - self.read < LISTENING_S:
+            self.told.wait(LISTENING_S)
+
+    def watching(self, progress: Callable[[RoundReport], None], names: Sequence[str]) -> Watching:
+        """A progress callback that calls another one and keeps this view up to date."""
+        self.state = replace(self.state, names=tuple(names))
+        return Watching(self, progress)
+
+    def begin(self, number: int, question: Question) -> None:
+        """A round begins."""
+        skeleton = asked_skeleton(question) or self.state.skeleton
+        self.state = replace(self.state, round=number, label=question.label, skeleton=skeleton)
+
+    def end(self, report: RoundReport) -> None:
+        """A round is finished."""
+        before = self.state.sent or {}
+        self.state = replace(
+            self.state,
+            rounds=self.state.rounds + 1,
+            values=self.state.values + report.values,
+            sent={s: before.get(s, 0) + own for s, own in report.bytes_sent_per_site.items()},
+            present=tuple(s for s, own in report.bytes_sent_per_site.items() if own),
+            n_cohort=report.n_cohort,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """A `Watcher` that prints as before and tells a live view."""
+
+    run: LiveRun
+    progress: Callable[[RoundReport], None]
+
+    def __call__(self, report: RoundReport) -> None:
+        """A round is finished."""
+        self.run.end(report)
+        self.progress(report)
+
+    def asked(self, number: int, question: Question) -> None:
+        """A round begins."""
+        self.run.begin(number, question)
+
+
+def asked_skeleton(question: Question) -> Skeleton | None:
+    """The skeleton that a question is about; None if it is about none."""
+    if isinstance(question, Bundle):
+        return next(filter(None, map(asked_skeleton, question.parts)), None)
+    if isinstance(question, EdgeVotes):
+        return question.skeleton
+    if isinstance(question, BestScoreExceeds | BestIndexPrecedes | CandidateScores):
+        return question.search.skeleton
+    return None
+
+
+def live_part(state: LiveState) -> str:
+    """The changing part of the page as HTML."""
+    from cipherdag.graphs.drawing.communities import overview
+    from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.pages.rendering import render
+
+    skeleton, picture = state.skeleton, None
+    if skeleton is not None and skeleton.n_edges <= CROWDED * skeleton.n_variables:
+        known = len(state.names) == skeleton.n_variables
+        numbers = tuple(str(number) for number in range(1, skeleton.n_variables + 1))
+        graph = CausalGraph.from_arcs(state.names if known else numbers, skeleton.matrix())
+        shown = overview(graph)
+        picture = overview_picture(shown) if shown.collapsed else graph_picture(graph)
+    return render(
+        "live_part.html.j2",
+        state=state,
+        seconds=int(time.monotonic() - state.began),
+        picture=picture,
+        edges=skeleton.n_edges if skeleton is not None else None,
+    )
+
+
+def live_page() -> str:
+    """The page that asks for the changing part again and again."""
+    from cipherdag.pages.rendering import render
+
+    return render("live.html.j2", script="live.js", title="cipherdag live")
+
+
+class LiveServer:
+    """Serves the live view of a run; a context manager.
+
+    Only this machine can connect, only who has the address gets an answer, and nothing can be
+    changed through it.
+    """
+
+    def __init__(self, run: LiveRun) -> None:
+        self._run = run
+        self._token = secrets.token_urlsafe(TOKEN_BYTES)
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(run, self._token))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """The address to open; whoever has it can read the page, on this machine."""
+        return f"http://{LOOPBACK}:{self._server.server_port}/{self._token}/"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._run.close()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _handler(run: LiveRun, token: str) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Answers GET below the token and nothing else."""
+
+        server_version, sys_version = "cipherdag", ""
+
+        def do_GET(self) -> None:
+            """The page, or its changing part."""
+            # a name that leads here from elsewhere (DNS rebinding) does not get an answer
+            host = self.headers.get("Host", "")
+            if host != f"{LOOPBACK}:{self.connection.getsockname()[1]}":
+                self.send_error(421)
+                return
+            _, given, *rest = self.path.split("/", 2)
+            if not secrets.compare_digest(given.encode(), token.encode()) or len(rest) != 1:
+                self.send_error(404)
+            elif rest[0] == "":
+                self._send(live_page())
+            elif rest[0] == "part":
+                self._send(run.part())
+            else:
+                self.send_error(404)
+
+        def _send(self, text: str) -> None:
+            content = text.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(content)))
+            for name, value in HEADERS.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            """Nothing: a log of requests would hold the token."""
+
+    return Handler

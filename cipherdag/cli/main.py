@@ -1,0 +1,293 @@
+"""The ``cipherdag`` command: it parses, calls and prints; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cipherdag import errors
+from cipherdag.cli.coordinator import register
+from cipherdag.cli.fedcd import run_fedcd, simulate_fedcd
+from cipherdag.cli.fedcmfs import run_fedcmfs, simulate_fedcmfs
+from cipherdag.cli.fedpc import FEDPC_PARAMETERS, fedpc_options, fedpc_policy, fedpc_source
+from cipherdag.cli.in_process import edges, execute, from_files, from_one_file, learn, show_result
+from cipherdag.cli.options import FILE
+from cipherdag.cli.resuming import resume_options, resume_or_command
+from cipherdag.cli.rfcd import run_rfcd, simulate_rfcd
+from cipherdag.cli.site import site
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.group(context_settings={"help_option_names": ["--help"]})
+@click.version_option(package_name="cipherdag")
+def cli() -> None:
+    """Learn causal structure from data that stays at its sites.
+
+    Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
+    5 a site does not answer, 6 data do not fit the schema.
+    """
+
+
+@cli.group(invoke_without_command=True)
+@resume_options
+@click.pass_context
+def run(context: click.Context, /, **options: Any) -> None:
+    """Run an algorithm over several sites' files, or go on with a coordinator's run."""
+    resume_or_command(context, **options)
+
+
+@cli.group()
+def simulate() -> None:
+    """Split one file over several sites and run an algorithm."""
+
+
+@run.command("fedpc")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@fedpc_options
+def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
+    """FedPC over one file per site: CSV, Parquet, DuckDB, or a .toml that names a database."""
+    federation, source = from_files(files, options, policy=fedpc_policy(options))
+    execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
+
+
+@simulate.command("fedpc")
+@click.argument("data", type=FILE)
+@click.option("--sites", type=click.IntRange(min=1), required=True, help="Number of sites.")
+@fedpc_options
+def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
+    """FedPC over the parts of one file, split unevenly by the seed."""
+    federation, source = from_one_file(data, sites, options, policy=fedpc_policy(options))
+    execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
+
+
+@cli.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the new result.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.pass_context
+def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: bool) -> None:
+    """Repeat the run whose result FOLDER holds, from its run.toml and schema.toml."""
+    from cipherdag.results.folder import read_run_toml
+
+    source = read_run_toml(folder / "run.toml")
+    options = {
+        **source["parameters"],
+        "protection": source["protection"],
+        "seed": source["seed"],
+        "device": source["device"],
+        "schema": folder / "schema.toml",
+        "out": out,
+        "as_json": as_json,
+    }
+    simulate_it, run_it = {
+        "fedpc": (simulate_fedpc, run_fedpc),
+        "fedcmfs": (simulate_fedcmfs, run_fedcmfs),
+        "rfcd": (simulate_rfcd, run_rfcd),
+        "fedcd": (simulate_fedcd, run_fedcd),
+    }[source["algorithm"]]
+    if source["algorithm"] == "fedcmfs":
+        options["labels"] = ""  # the saved schema marks them
+    else:
+        options["truth"] = Path(source["truth"]) if source.get("truth") else None
+        options["min_cell_size"] = source.get("min_cell_size")
+        options = {"knowledge": "", **options}  # of runs before there was any
+    files = tuple(Path(file) for file in source["files"])
+    if source["command"] == "simulate":
+        more = {"deal": source["deal"]} if "deal" in source else {}
+        context.invoke(simulate_it, data=files[0], sites=source["sites"], **more, **options)
+    else:
+        context.invoke(run_it, files=files, **options)
+
+
+@cli.command()
+@click.option("--rows", type=click.IntRange(min=200), default=6000, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
+def demo(rows: int, seed: int, out: Path | None) -> None:
+    """Three simulated hospitals learn the ASIA network, masked and then encrypted."""
+    import numpy as np
+
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.graphs.networks import asia
+
+    network = asia()
+    data = network.sample(rows, np.random.default_rng(seed))
+    click.echo(f"{rows} patients, {len(data.columns)} variables, three hospitals that share none.")
+    graphs = []
+    for protection in ("masking", "bfv"):
+        federation = Federation.split(data, 3, seed=seed, protection=protection)
+        result = learn(federation, FedPC(), seed, as_json=False, source={})
+        graphs.append(result.graph)
+        show_result(result, network.graph, as_json=False)
+        if out is not None:
+            click.echo(f"Saved in {result.save(out / protection, truth=network.graph)}")
+    same = "the same graph" if graphs[0] == graphs[1] else "DIFFERENT graphs"
+    click.echo(f"\nMasking and homomorphic encryption gave {same}.")
+    if graphs[0] != graphs[1]:
+        raise errors.AggregateRangeError("the two protections disagree")
+
+
+@cli.group()
+def schema() -> None:
+    """Describe the columns of a study."""
+
+
+@schema.command("infer")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.option("--out", type=click.Path(path_type=Path), help="File to write instead of printing.")
+def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
+    """Write a commented schema.toml from one or several files, for you to read and edit."""
+    from cipherdag.sites.table.schema import Schema
+
+    text = Schema.infer(list(files)).dumps()
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if out.exists():
+        raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
+    out.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
+
+
+@cli.group()
+def audit() -> None:
+    """Read and check what left each site."""
+
+
+@audit.command("verify")
+@click.argument("folder", type=FOLDER)
+@click.option("--ledger", "ledgers", type=FILE, multiple=True, help="A site's exported ledger.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> None:
+    """Check every ledger of a result or site: chain, signatures, and that none was cut.
+
+    With --ledger, FOLDER is that of a coordinator's run, and what each site's ledger says is held
+    against what the coordinator received.
+    """
+    from cipherdag.audit.auditing import verify
+
+    checks = verify(folder, ledgers)
+    if as_json:
+        heads = {check.head.site: asdict(check.head) for check in checks}
+        click.echo(json.dumps(heads))
+        return
+    for check in checks:
+        head = check.head
+        said = f"{head.site}: {head.records} records, unbroken, signed, head {head.hash[:16]}"
+        click.echo(f"{said}{check.received}")
+
+
+@audit.command("show")
+@click.argument("folder", type=FOLDER)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
+def audit_show(folder: Path, *, as_json: bool) -> None:
+    """Say in sentences what left each site."""
+    from cipherdag.results.folder import read_folder_releases
+    from cipherdag.results.sentences import release_lines
+
+    releases = read_folder_releases(folder)
+    if as_json:
+        for records in releases.values():
+            for record in records:
+                click.echo(json.dumps({f: getattr(record, f) for f in record.__struct_fields__}))
+        return
+    click.echo("\n".join(release_lines(releases)))
+
+
+@cli.group()
+def graph() -> None:
+    """Show, compare and export a learnt graph."""
+
+
+@graph.command("show")
+@click.argument("folder", type=FOLDER)
+@click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
+@click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
+def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
+    """Print or draw the graph of a result folder."""
+    from cipherdag.graphs.exports import export_graph
+    from cipherdag.results.folder import read_graph
+
+    shown = read_graph(folder)
+    for kind, path in (("svg", svg), ("png", png)):
+        if path is not None:
+            export_graph(shown, kind, path)
+            click.echo(f"Wrote {path}")
+    if svg is None and png is None:
+        click.echo(str(shown))
+
+
+@graph.command("compare")
+@click.argument("folder", type=FOLDER)
+@click.argument("other", type=click.Path(exists=True, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
+    """Compare a result's graph with another result folder or a CSV of edges."""
+    from cipherdag.cli.terminal import metrics_line
+    from cipherdag.graphs.metrics import compare
+    from cipherdag.results.folder import read_graph
+
+    learned = read_graph(folder)
+    reference = read_graph(other) if other.is_dir() else edges(other, learned.nodes)
+    metrics = compare(learned, reference.to_cpdag() if reference.is_dag else reference)
+    click.echo(json.dumps(asdict(metrics)) if as_json else metrics_line(metrics) + "  (CPDAGs)")
+
+
+@graph.command("export")
+@click.argument("folder", type=FOLDER)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["graphml", "gml", "dot", "dagitty", "csv", "svg", "png"]),
+    required=True,
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
+def graph_export(folder: Path, kind: str, out: Path) -> None:
+    """Write a result's graph in another format."""
+    from cipherdag.graphs.exports import export_graph
+    from cipherdag.results.folder import read_graph
+
+    export_graph(read_graph(folder), kind, out)
+    click.echo(f"Wrote {out}")
+
+
+run.add_command(run_fedcmfs)
+simulate.add_command(simulate_fedcmfs)
+run.add_command(run_fedcd)
+simulate.add_command(simulate_fedcd)
+run.add_command(run_rfcd)
+simulate.add_command(simulate_rfcd)
+register(
+    cli,
+    site=site,
+    audit=audit,
+    fedpc_options=fedpc_options,
+    fedpc_parameters=FEDPC_PARAMETERS,
+)
+
+
+def main() -> None:
+    """Entry point: prints failures in four lines and exits with the error's code."""
+    logging.basicConfig(format="%(name)s: %(message)s", level=logging.ERROR, stream=sys.stderr)
+    logging.getLogger("cipherdag.reading").setLevel(logging.INFO)  # long readings say how far
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Abort:
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except errors.CipherdagError as error:
+        from cipherdag.cli.terminal import failure_lines
+
+        click.echo("\n".join(failure_lines(error)), err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,187 @@
+"""What every ``run`` and ``simulate`` command has in common: options, progress, and showing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from cipherdag.cli.live import LiveRun
+    from cipherdag.protocol.progress import RoundReport
+
+LIVE = "cipherdag.cli.live"
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Serve the live view until the command ends."""
+    if not wanted:
+        return
+    from cipherdag.cli.live import LiveRun, LiveServer
+
+    run = LiveRun()
+    server = context.with_resource(LiveServer(run))
+    context.meta[LIVE] = run
+    click.echo(f"Live view: {server.address}", err=True)
+
+
+live_option = click.option(
+    "--live",
+    is_flag=True,
+    expose_value=False,
+    callback=_go_live,
+    help="Show the run in a browser, on this machine only; the address is printed.",
+)
+
+
+def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+    """A decorator that adds options in this order."""
+
+    def decorate(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def shared_options(
+    own: Sequence[Callable[[Any], Any]], *, conditioning: bool = True
+) -> Callable[[Any], Any]:
+    """The options that every way of running an algorithm takes, around the algorithm's own.
+
+    Args:
+        own: The algorithm's own options.
+        conditioning: Whether it has conditioning sets, whose size can be limited.
+    """
+    before = [
+        click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
+        click.option(
+            "--protection",
+            type=click.Choice(["masking", "bfv", "none"]),
+            default="masking",
+            show_default=True,
+            help="How answers are protected; none is for debugging on data of your own.",
+        ),
+    ]
+    limit = click.option(
+        "--max-cond-size",
+        type=click.IntRange(min=-1),
+        default=3,
+        show_default=True,
+        help="Largest conditioning set; -1 for no limit.",
+    )
+    after = [
+        *([limit] if conditioning else []),
+        click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
+        click.option(
+            "--seed",
+            type=click.IntRange(min=0),
+            default=0,
+            show_default=True,
+            help="Seed of the run.",
+        ),
+        click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
+        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
+        live_option,
+    ]
+    return with_options([*before, *own, *after])
+
+
+def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm's parameters from its options.
+
+    Of conditioning -1 stands for no limit; background knowledge is TOML, empty for none.
+    """
+    chosen = dict(options)
+    if chosen.get("max_cond_size") == -1:
+        chosen["max_cond_size"] = None
+    if "knowledge" in chosen:
+        from cipherdag.graphs.knowledge import Knowledge
+
+        chosen["knowledge"] = Knowledge.loads(chosen["knowledge"]) if chosen["knowledge"] else None
+    return chosen
+
+
+def site_names(files: Sequence[Path]) -> list[str]:
+    """Sites are called like their files, without the endings."""
+    names = [file.name.split(".")[0] for file in files]
+    if len(set(names)) != len(names):
+        raise ParameterError(
+            "two files have the same name", remedy="Rename one: a site is called like its file."
+        )
+    return names
+
+
+@contextmanager
+def following(
+    *, as_json: bool, n_sites: int = 0, names: Sequence[str] = ()
+) -> Iterator[Callable[[RoundReport], None]]:
+    """A progress callback that prints one line per round and four for every site that left.
+
+    On a terminal a view of the run stands below the lines while the context lasts; the live view in
+    a browser is told, too.
+
+    Args:
+        as_json: One JSON object in place of a line, and no view.
+        n_sites: How many sites the run begins with, if that is known already; else 0.
+        names: The variables in the order of their positions, for the live view.
+    """
+    from cipherdag.cli.terminal_view import TerminalView, on_terminal
+
+    context = click.get_current_context(silent=True)
+    live: LiveRun | None = context.meta.get(LIVE) if context is not None else None
+    if as_json or not on_terminal():
+        progress = _json_progress if as_json else _line_progress
+        yield progress if live is None else live.watching(progress, names)
+        return
+    if live is None:
+        from cipherdag.cli.live import LiveRun
+
+        live = LiveRun()
+    with TerminalView(live, n_sites) as view:
+        yield live.watching(view.finished, names)
+
+
+def say(line: str) -> None:
+    """Print a line while a run goes on: above the view where there is one, which click is not."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _json_progress(report: RoundReport) -> None:
+    click.echo(json.dumps({"round": asdict(report)}))
+
+
+def _line_progress(report: RoundReport) -> None:
+    from cipherdag.cli.terminal import report_lines
+
+    click.echo("\n".join(report_lines(report)))
+
+
+def show(
+    report: Mapping[str, Any],
+    lines: Callable[[], Sequence[str]],
+    ledgers: Mapping[str, tuple[str, ...]],
+    *,
+    as_json: bool,
+) -> None:
+    """Print a result as one JSON object, or in words with what left each site."""
+    from cipherdag.results.sentences import release_lines
+    from cipherdag.sites.record.ledger import read_releases
+
+    if as_json:
+        click.echo(json.dumps({"result": report}))
+        return
+    releases = {name: read_releases(own) for name, own in ledgers.items()}
+    click.echo("\n".join([*lines(), "", *release_lines(releases)]))

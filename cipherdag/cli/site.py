@@ -1,0 +1,340 @@
+"""The hospital's commands; like all commands they parse, call and print."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cipherdag.sites.study.finding import Finding
+    from cipherdag.sites.study.signed_result import SharedResult
+    from cipherdag.sites.study.site_folder import SiteFolder
+    from cipherdag.sites.study.study import Study
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+in_folder = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    default=".",
+    show_default="this folder",
+    help="Folder of the site or coordinator.",
+)
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group()
+def site() -> None:
+    """The hospital's side: make a site, enrol it, start it, see what left."""
+
+
+@site.command("new")
+@click.argument("name")
+@click.option("--dir", "folder", type=FOLDER, help="New folder; called like the site if absent.")
+@click.option("--organisation", default="site", show_default=True, help="Whose site it is.")
+@click.option("--study", default="study", show_default=True, help="Name of the study.")
+@click.option("--host", default="", help="Host name of the coordinator.")
+@click.option("--port", type=int, default=8002, show_default=True, help="Its port.")
+@click.option("--data", default="data.csv", show_default=True, help="Data, or a database's .toml.")
+@click.option("--schema", default="schema.toml", show_default=True, help="The study's schema.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto.")
+@click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
+@click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
+@click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
+def site_new(
+    name: str,
+    folder: Path | None,
+    url: str | None,
+    datasite_port: int,
+    pysyft: Path | None,
+    **settings: Any,
+) -> None:
+    """Make the folder of site NAME, with its key and commented settings.
+
+    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft.
+    """
+    from cipherdag.sites.study.datasite_settings import DatasiteSettings
+    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+
+    if (url is None) != (pysyft is None):
+        raise click.UsageError("--datasite and --pysyft belong together")
+    if url is not None and pysyft is not None:
+        # absolute, and not resolved: an environment's interpreter is a link to another one
+        python = str(pysyft.absolute())
+        settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
+    made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings))
+    click.echo(f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check")
+
+
+@site.command("check")
+@in_folder
+@as_json_option
+def site_check(folder: Path, *, as_json: bool) -> None:
+    """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
+    from cipherdag.deployment.datasite_checks import datasite_findings
+    from cipherdag.deployment.rehearsal import rehearse
+    from cipherdag.errors import SiteNotReadyError
+    from cipherdag.sites.study.doctor import examine
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    own = SiteFolder(folder)
+    findings = examine(own, rehearse=rehearse)
+    if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
+        findings += datasite_findings(own)
+    if as_json:
+        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        click.echo("\n".join(_finding_lines(findings)))
+    failed = [finding.check for finding in findings if finding.state == "fail"]
+    if failed:
+        raise SiteNotReadyError(
+            f"{len(failed)} of {len(findings)} checks failed: {', '.join(failed)}",
+            remedy="Do what stands under each finding, then check again.",
+        )
+
+
+@site.command("request")
+@in_folder
+@click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
+def site_request(folder: Path, out: Path | None) -> None:
+    """Write the request to send to the coordinator; nothing in it is secret."""
+    from cipherdag.deployment.enrolment import request_enrolment
+    from cipherdag.privacy.identity import fingerprint
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    path, request = request_enrolment(SiteFolder(folder), out)
+    click.echo(f"Wrote {path}. Send it to the coordinator, who will ask you to read aloud:")
+    click.echo(f"  this site's fingerprint  {fingerprint(request.identity).upper()}")
+
+
+@site.command("activate")
+@click.argument("approval", type=FILE)
+@click.option("--fingerprint", required=True, help="The coordinator's, as read aloud to you.")
+@click.option("--study", "study_expected", default="", help="The study's, as another site has it.")
+@in_folder
+def site_activate(approval: Path, fingerprint: str, study_expected: str, folder: Path) -> None:
+    """Take part in the study of APPROVAL, or in its newer version."""
+    from cipherdag.deployment.enrolment import activate
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    done = activate(
+        SiteFolder(folder), approval, fingerprint=fingerprint, study_expected=study_expected
+    )
+    click.echo(f"Active in study '{done.study.name}', version {done.study.version}.")
+    for word, names in (("new", done.added), ("gone", done.removed)):
+        if names:
+            click.echo(f"  sites {word}: {', '.join(names)}")
+    click.echo("The other sites must find the same fingerprint of the study; compare it with them:")
+    click.echo(f"  the study's fingerprint  {done.fingerprint}")
+
+
+@site.command("start")
+@in_folder
+def site_start(folder: Path) -> None:
+    """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
+    from cipherdag.deployment.site_process import start
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    until_stopped(
+        lambda stopped: start(SiteFolder(folder), stopped=stopped),
+        "Started. Stop with Ctrl-C. Details: site.log",
+    )
+
+
+@site.command("status")
+@in_folder
+@as_json_option
+def site_status(folder: Path, *, as_json: bool) -> None:
+    """Say which study the site is in, whether it runs, and which runs wait for approval."""
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    status = _status(SiteFolder(folder))
+    if as_json:
+        click.echo(json.dumps(status, indent=2))
+        return
+    width = max(map(len, status))
+    for key, value in status.items():
+        if key != "runs":
+            click.echo(f"{key:<{width}}  {value}")
+    for run in status["runs"]:
+        state = "approved" if run["approved"] else "WAITS"
+        cohort = ", ".join(run["sites"])
+        click.echo(
+            f"run {run['session'][:8]}  {state}  {run['algorithm']}, {run['protection']}, with "
+            f"{cohort}; asked {run['asked']}"
+        )
+        if run["why"]:
+            click.echo(f"  CONSIDER: {run['why']}")
+
+
+@site.command("approve")
+@click.argument("session")
+@click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
+@in_folder
+def site_approve(session: str, folder: Path, *, yes: bool) -> None:
+    """Approve the run SESSION, which `site status` lists."""
+    from cipherdag.sites.policy.approvals import Approvals
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    approvals = Approvals(SiteFolder(folder).runs)
+    asked = approvals.find(session)
+    if asked.why:
+        click.echo(f"Consider: {asked.why}.")
+        if not yes:
+            click.confirm("Do the sites concerned agree, and may it run?", abort=True)
+    run = approvals.approve(session)
+    click.echo(f"Approved {run.session[:8]}: {run.algorithm}, {run.protection}.")
+
+
+@site.command("releases")
+@in_folder
+@as_json_option
+def site_releases(folder: Path, *, as_json: bool) -> None:
+    """Say in sentences what left this site; read from the ledger, which is verified first."""
+    from cipherdag.audit.auditing import site_ledger
+    from cipherdag.results.sentences import release_history
+    from cipherdag.sites.record.ledger import read_releases
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    lines, _ = site_ledger(SiteFolder(folder))
+    releases = read_releases(lines)
+    if as_json:
+        for release in releases:
+            click.echo(json.dumps({f: getattr(release, f) for f in release.__struct_fields__}))
+        return
+    click.echo("\n".join(release_history(releases)) or "Nothing has left this site.")
+
+
+@site.command("result")
+@click.argument("result", type=FILE)
+@in_folder
+@click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
+def site_result(result: Path, folder: Path, out: Path | None) -> None:
+    """Show a coordinator's signed RESULT with this site's own variable names."""
+    from cipherdag.results.folder import writable_folder
+    from cipherdag.sites.study.signed_result import read_result
+    from cipherdag.sites.study.site_folder import SiteFolder
+    from cipherdag.sites.table.schema import Schema
+
+    own = SiteFolder(folder)
+    shared = read_result(result, own.study())
+    names = Schema.load(own.schema_path(own.settings())).names
+    show = _show_features if shared.algorithm == "fedcmfs" else _show_graph
+    save = show(shared, names)
+    if out is not None:
+        writable_folder(out)
+        save(out)
+        click.echo(f"Saved in {out}")
+
+
+def _show_graph(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
+    """Print the learnt graph; returns what saves it in a folder."""
+    from cipherdag.graphs.exports import export_graph
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.sites.study.signed_result import named_edges
+
+    edges = named_edges(shared, names)
+    graph = CausalGraph.from_edges(
+        names,
+        directed=[(a, b) for a, b, mark in edges if mark == "-->"],
+        undirected=[(a, b) for a, b, mark in edges if mark == "---"],
+    )
+    click.echo(_about(shared))
+    click.echo(str(graph))
+
+    def save(out: Path) -> None:
+        for kind in ("csv", "graphml", "dot"):
+            export_graph(graph, kind, out / f"{'edges' if kind == 'csv' else 'graph'}.{kind}")
+
+    return save
+
+
+def _show_features(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
+    """Print the features of every label; returns what saves them in a folder."""
+    from cipherdag.sites.study.signed_result import named_features
+
+    rows = named_features(shared, names)
+    click.echo(_about(shared))
+    for label in dict.fromkeys(label for label, _, _ in rows):
+        click.echo(f"{label}: {', '.join(own for other, own, _ in rows if other == label)}")
+
+    def save(out: Path) -> None:
+        with (out / "features.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([("label", "feature", "strength"), *rows])
+
+    return save
+
+
+def _about(shared: SharedResult) -> str:
+    return (
+        f"{shared.algorithm}, {shared.protection}, {shared.rounds} rounds, "
+        f"{len(shared.sites)} sites, finished {shared.finished}"
+    )
+
+
+def until_stopped(work: Callable[[Callable[[float], bool]], None], hello: str) -> None:
+    """Run ``work`` until the process is asked to stop, so that what it started is ended too."""
+    os.umask(0o077)  # whatever the processes write, nobody else reads it
+    event = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: event.set())
+    click.echo(hello)
+    work(event.wait)
+    click.echo("Stopped.")
+
+
+def _status(own: SiteFolder) -> dict[str, Any]:
+    from cipherdag.privacy.identity import fingerprint
+    from cipherdag.sites.policy.approvals import Approvals
+    from cipherdag.sites.private_files import START_LOCK, is_locked
+
+    settings = own.settings()
+    active: Study | None = own.study() if own.study_path.exists() else None
+    return {
+        "site": settings.name,
+        "fingerprint": fingerprint(own.identity().public).upper(),
+        "started": is_locked(own.path / START_LOCK),
+        **_study_status(active),
+        "runs": [
+            {field: getattr(run, field) for field in run.__struct_fields__}
+            for run in Approvals(own.runs).runs()
+        ],
+    }
+
+
+def _study_status(active: Study | None) -> dict[str, Any]:
+    from cipherdag.sites.study.study import study_fingerprint
+
+    if active is None:
+        return {"study": "not activated"}
+    return {
+        "study": active.name,
+        "version": active.version,
+        "study fingerprint": study_fingerprint(active),
+        "engine": active.engine,
+        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
+        "sites": sorted(active.pinned),
+    }
+
+
+def _finding_lines(findings: Sequence[Finding]) -> list[str]:
+    width = max(len(finding.check) for finding in findings)
+    lines = []
+    for finding in findings:
+        lines.append(f"{finding.state:<4}  {finding.check:<{width}}  {finding.finding}")
+        if finding.fix:
+            lines.append(f"      {'':<{width}}  -> {finding.fix}")
+    return lines

@@ -1,0 +1,120 @@
+"""A run as it goes on, at the foot of a terminal: sites, round, what left them so far, time.
+
+Finished rounds scroll away above it as the same lines that a pipe gets. When the run ends, the view
+is taken away, so that nothing of it stays between the lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cipherdag.cli.terminal import report_lines
+from cipherdag.pages.numerals import size
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from cipherdag.cli.live import LiveRun, LiveState
+    from cipherdag.protocol.progress import RoundReport
+
+REFRESH_PER_S = 4.0
+MOST_NAMES = 8
+
+
+def on_terminal() -> bool:
+    """Whether standard output is a terminal that can take its lines back."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def view_rows(state: LiveState, n_sites: int, now: float) -> list[tuple[str, str]]:
+    """What the view says, as pairs of a word and its text.
+
+    Args:
+        state: The run as it stands.
+        n_sites: How many sites it began with, if that is known already; else 0.
+        now: The time, as `time.monotonic`.
+    """
+    if state.round == 0:
+        at = "setting up: the sites agree on keys"
+    else:
+        at = f"{state.round}  {state.label}"
+    sent = sum((state.sent or {}).values())
+    return [
+        ("sites", _present(state, n_sites)),
+        ("round", at),
+        (
+            "released",
+            f"{state.values} values per site in {state.rounds} rounds, {size(sent)} by all sites",
+        ),
+        ("elapsed", _clock(now - state.began)),
+    ]
+
+
+class TerminalView:
+    """Shows a run until it ends; a context manager.
+
+    Args:
+        run: Follows the run.
+        n_sites: How many sites it begins with, if that is known already; else 0.
+        console: Where to draw; standard output by default.
+    """
+
+    def __init__(self, run: LiveRun, n_sites: int, *, console: Console | None = None) -> None:
+        self._run = run
+        self._n_sites = n_sites
+        self._console = console or Console()
+        self._live = Live(
+            get_renderable=self._drawn,
+            console=self._console,
+            refresh_per_second=REFRESH_PER_S,
+            transient=True,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def finished(self, report: RoundReport) -> None:
+        """A round is finished: its line goes above the view."""
+        for line in report_lines(report):
+            self._console.print(Text(line), soft_wrap=True)
+
+    def _drawn(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for word, text in view_rows(self._run.state, self._n_sites, time.monotonic()):
+            table.add_row(word, Text(text))  # as it stands: a name is no markup
+        return table
+
+
+def _present(state: LiveState, n_sites: int) -> str:
+    if not state.n_cohort:
+        return (
+            f"{n_sites} in the run; none has answered yet" if n_sites else "none has answered yet"
+        )
+    here = [*state.present[:MOST_NAMES], *(["..."] if state.present[MOST_NAMES:] else [])]
+    gone = [name for name in state.sent or () if name not in state.present]
+    left = f"; gone: {', '.join(gone)}" if gone else ""
+    return f"{len(state.present)} of {state.n_cohort} online: {', '.join(here)}{left}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

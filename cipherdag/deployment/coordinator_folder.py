@@ -1,0 +1,399 @@
+"""The coordinator's folder: its key, its certificate authority, the study and the sites' approvals.
+
+    coordinator.toml    name of the study, address, minimum and protections
+    keys/identity.pem   the key that signs studies and messages
+    authority/          FLARE's root certificate and key; not with PySyft, nor are
+    server/  admin/     the start-up kits of the server and of the coordinator's user
+    keys/datasites.pem  with PySyft, the key that signs calls to Datasites
+    tls/                with PySyft, what `datasites` says
+    sites/              what was approved: request and certificate of every site
+    study.json          the signed study, in its newest version
+    approvals/          one file per site, to be sent
+    runs/               journals and transcripts of runs
+
+Leaks:
+    Approvals show every site the names, public keys and address of the study.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from cipherdag.deployment.certificates import check_certificate_request, read_archive
+from cipherdag.deployment.datasite_links import make_datasite_key
+from cipherdag.deployment.flare_kits import make_flare_kits
+from cipherdag.deployment.packages import require_flare
+from cipherdag.errors import (
+    CohortError,
+    OutputError,
+    ParameterError,
+    PolicyRefusedError,
+    SignatureError,
+    SiteNotReadyError,
+    SiteUnreachableError,
+)
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.sites.policy.policy import PROTECTIONS
+from cipherdag.sites.private_files import is_locked, locked, write_private
+from cipherdag.sites.study.study import (
+    FORMAT,
+    EngineName,
+    Request,
+    SignedStudy,
+    Study,
+    StudySite,
+    approve,
+    check_request,
+    check_study,
+    coordinator_fingerprint,
+    read_file,
+    sign_study,
+    write_file,
+)
+from cipherdag.sites.study.study_names import check_address, check_study_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from cipherdag.protocol.engines.nvflare_kit import Kit
+
+VALID_DAYS = 90
+SERVER_LOCK = ".started"
+
+
+class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of ``coordinator.toml``."""
+
+    study: str
+    host: str
+    port: int
+    min_sites: int
+    protections: tuple[str, ...]
+    engine: EngineName = "flare"
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFolder:
+    """A coordinator's folder."""
+
+    path: Path
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        study: str,
+        host: str = "",
+        port: int = 0,
+        min_sites: int = 3,
+        protections: Sequence[str] = ("masking", "bfv"),
+        engine: EngineName = "flare",
+    ) -> Self:
+        """Make a coordinator: its keys, authority and kits, and a study without sites.
+
+        Args:
+            path: The new folder.
+            study: Name of the study.
+            host: Host name at which the sites reach the server; ``localhost`` binds the loopback.
+            port: Its one port.
+            min_sites: Fewest sites of a run.
+            protections: What a run may use.
+            engine: ``syft`` connects to the sites' Datasites and takes no address of its own.
+
+        Raises:
+            ParameterError: A name, the address, the minimum or a protection cannot be used.
+            OutputError: The folder exists and is not empty.
+            SiteNotReadyError: FLARE is not installed, or failed.
+        """
+        check_study_name(study)
+        if engine == "flare":
+            require_flare()
+            check_address(host, port)
+        if min_sites < 2:  # noqa: PLR2004
+            raise ParameterError("the sum over one site is that site's own answer")
+        if not protections or not set(protections) <= PROTECTIONS | {"none"}:
+            raise ParameterError("a study needs one or more of masking, bfv and none")
+        folder = cls(path)
+        folder._make_files(
+            {
+                "study": study,
+                "host": host,
+                "port": port,
+                "min_sites": min_sites,
+                "protections": sorted(set(protections)),
+                "engine": engine,
+            }
+        )
+        if engine == "flare":
+            make_flare_kits(path, study=study, host=host, port=port)
+        else:
+            make_datasite_key(path)
+        folder._issue(sites=(), revoked=(), version=1)
+        return folder
+
+    @property
+    def identity_path(self) -> Path:
+        """``keys/identity.pem``."""
+        return self.path / "keys" / "identity.pem"
+
+    @property
+    def study_path(self) -> Path:
+        """``study.json``."""
+        return self.path / "study.json"
+
+    @property
+    def runs(self) -> Path:
+        """``runs/``."""
+        return self.path / "runs"
+
+    @property
+    def running(self) -> bool:
+        """Whether the server of this folder runs on this machine."""
+        return is_locked(self.path / SERVER_LOCK)
+
+    @property
+    def fingerprint(self) -> str:
+        """What the sites are told by another way than by file."""
+        study = self.study()
+        return coordinator_fingerprint(study.coordinator, study.root)
+
+    def identity(self) -> SigningIdentity:
+        """The coordinator's signing key."""
+        return SigningIdentity.load(self.identity_path)
+
+    def study(self) -> Study:
+        """The newest study.
+
+        Raises:
+            SiteNotReadyError: The folder is no coordinator's.
+            SignatureError: The study was altered.
+        """
+        if not self.study_path.exists():
+            raise SiteNotReadyError(
+                f"{self.path} is no coordinator's folder",
+                remedy="Name one with --dir, or make one with `cipherdag coordinator new`.",
+            )
+        study = check_study(read_file(self.study_path, SignedStudy))
+        if study.coordinator != self.identity().public:
+            raise SignatureError("the study is signed by another coordinator")
+        return study
+
+    def kit(self, party: str) -> Kit:
+        """The kit of the ``server`` or of the ``admin``."""
+        require_flare()
+        from cipherdag.protocol.engines.nvflare_kit import Kit as FlareKit
+
+        return FlareKit.load(self.path / party / "kit")
+
+    def read_request(self, path: Path) -> Request:
+        """A request that proves its key and could be approved.
+
+        Raises:
+            MalformedMessageError: It is not a request.
+            SignatureError: It does not prove its key, or the certificate is for another name.
+            ParameterError: A name in it cannot be used.
+            CohortError: Its key is that of another site.
+            PolicyRefusedError: The site was revoked, or enrolled with other keys.
+        """
+        request = read_file(path, Request)
+        check_request(request)
+        study = self.study()
+        if request.study != study.name:
+            raise SignatureError(
+                f"the request is for the study '{request.study}', this one is '{study.name}'",
+                site=request.name,
+                remedy="Have the site correct study in site.toml and send a new request.",
+            )
+        if study.engine == "flare":
+            check_certificate_request(request)
+        elif not request.datasite:
+            raise ParameterError("the request names no Datasite", site=request.name)
+        if request.name.lower() in {name.lower() for name in study.revoked}:
+            raise PolicyRefusedError(
+                "the site was revoked", site=request.name, remedy="Enrol it under another name."
+            )
+        for known in study.sites:
+            same_name = known.name.lower() == request.name.lower()
+            if same_name != (known.identity == request.identity):
+                raise CohortError(
+                    "the study knows this name with another key, or this key with another name",
+                    site=request.name,
+                    remedy="Revoke the old entry and enrol the site under a new name.",
+                )
+        return request
+
+    def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
+        """Enrol the sites of some requests; known ones renew certificates or move their Datasites.
+
+        Args:
+            paths: Request files, whose senders were checked by another way.
+            valid_days: How long the sites' certificates are valid.
+
+        Returns:
+            The approval to send, for every site of the study: all of them change with it.
+
+        Raises:
+            PrivacyError: See `read_request`; nothing changes then.
+            SiteNotReadyError: FLARE refused a certificate request.
+        """
+        requests = [self.read_request(path) for path in paths]
+        if len({request.name.lower() for request in requests}) != len(requests):
+            raise CohortError("two requests have the same name")
+        with locked(self.path / ".lock"):
+            study = self.study()
+            new = [request for request in requests if request.name not in study.pinned]
+            for request in requests:
+                if study.engine == "flare":
+                    self._certify(request, valid_days)
+                write_file(self.path / "sites" / f"{request.name}.request", request)
+            sites = (*study.sites, *(StudySite(r.name, r.identity) for r in new))
+            if new:
+                self._issue(sites=sites, revoked=study.revoked, version=study.version + 1)
+            return self._approvals()
+
+    def revoke(self, name: str) -> dict[str, Path]:
+        """Shut a site out: of the study, and of the server.
+
+        Args:
+            name: The site.
+
+        Returns:
+            The new approval to send, for every remaining site.
+
+        Raises:
+            ParameterError: There is no such site.
+            SiteUnreachableError: The server runs and did not obey; the study is changed already.
+        """
+        self.study()
+        with locked(self.path / ".lock"):
+            study = self.study()
+            if name not in study.pinned:
+                raise ParameterError(f"the study has no site '{name[:80]}'")
+            self._issue(
+                sites=tuple(site for site in study.sites if site.name != name),
+                revoked=(*study.revoked, name),
+                version=study.version + 1,
+            )
+            (self.path / "approvals" / f"{name}.approval").unlink(missing_ok=True)
+            approvals = self._approvals()
+            if study.engine == "flare":
+                self._shut_out(name)
+            return approvals
+
+    def _shut_out(self, name: str) -> None:
+        from cipherdag.protocol.engines.nvflare_admin import shut_out, write_shut_out
+
+        write_shut_out(self.path / "server" / "kit", self.study().revoked)
+        if self.running:
+            shut_out(self.kit("admin"), name)
+
+    def start(self, *, stopped: Callable[[float], bool]) -> None:
+        """Run the FLARE server until ``stopped`` says so.
+
+        Args:
+            stopped: Waits for some seconds and says whether to stop.
+
+        Raises:
+            ParameterError: The study's engine is PySyft, which has no server.
+            SiteNotReadyError: It runs already.
+            SiteUnreachableError: It ended by itself, as when its port is taken.
+        """
+        if self.study().engine == "syft":
+            raise ParameterError(
+                "a study over PySyft has no server to start",
+                remedy="Start the sites; `cipherdag coordinator run` then connects to them.",
+            )
+        from cipherdag.protocol.engines.nvflare_admin import write_shut_out
+        from cipherdag.protocol.engines.nvflare_process import KitProcess
+
+        kit = self.kit("server")
+        with locked(self.path / SERVER_LOCK):
+            write_shut_out(kit.folder, self.study().revoked)
+            with KitProcess(kit) as server:
+                while not stopped(0.2):
+                    if not server.running:
+                        raise SiteUnreachableError(
+                            "the FLARE server has ended",
+                            remedy=f"Is its port taken? See {kit.folder / 'console.log'}.",
+                        )
+
+    def _make_files(self, settings: dict[str, Any]) -> None:
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(self.path.iterdir()):
+                raise OutputError(f"{self.path} is not empty", remedy="Choose a new folder.")
+            self.path.chmod(0o700)
+            for name in ("keys", "sites", "approvals", "runs"):
+                (self.path / name).mkdir(mode=0o700)
+            lines = ["# A coordinator of a cipherdag study. A change takes effect with the next"]
+            lines.append("# `coordinator approve` or `revoke`; the address cannot be changed.")
+            lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+            write_private(self.path / "coordinator.toml", "\n".join(lines) + "\n")
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be made: {error.strerror}") from error
+        SigningIdentity.generate().save(self.identity_path)
+
+    def _settings(self) -> _Settings:
+        path = self.path / "coordinator.toml"
+        try:
+            return msgspec.convert(tomllib.loads(path.read_text("utf-8")), _Settings)
+        except (OSError, ValueError) as error:
+            raise SiteNotReadyError(f"{path} is not valid: {error}") from error
+
+    def _issue(
+        self, *, sites: tuple[StudySite, ...], revoked: tuple[str, ...], version: int
+    ) -> None:
+        settings = self._settings()
+        identity = self.identity()
+        study = Study(
+            format=FORMAT,
+            name=settings.study,
+            version=version,
+            issued=datetime.now(UTC).isoformat(timespec="seconds"),
+            host=settings.host,
+            port=settings.port,
+            coordinator=identity.public,
+            root=(self.path / "root").read_text("utf-8").strip(),
+            min_sites=settings.min_sites,
+            protections=settings.protections,
+            sites=sites,
+            revoked=revoked,
+            engine=settings.engine,
+        )
+        signed = sign_study(identity, study)
+        check_study(signed)
+        write_file(self.study_path, signed)
+
+    def _certify(self, request: Request, valid_days: int) -> None:
+        from cipherdag.protocol.engines.nvflare_kit import approve_kit
+
+        with tempfile.TemporaryDirectory(dir=self.path) as folder:
+            archive = Path(folder) / f"{request.name}.request.zip"
+            archive.write_bytes(request.certificate_request)
+            authority = self.path / "authority"
+            signed = approve_kit(authority, archive, valid_days=valid_days).read_bytes()
+        about = msgspec.json.decode(read_archive(signed)["signed.json"])
+        if (about["name"], about["cert_type"]) != (request.name, "client"):
+            raise SignatureError("FLARE signed another certificate than asked", site=request.name)
+        (self.path / "sites" / f"{request.name}.certificate.zip").write_bytes(signed)
+
+    def _approvals(self) -> dict[str, Path]:
+        signed = read_file(self.study_path, SignedStudy)
+        identity = self.identity()
+        written: dict[str, Path] = {}
+        for site in signed.study.sites:
+            archive = self.path / "sites" / f"{site.name}.certificate.zip"
+            certificate = archive.read_bytes() if signed.study.engine == "flare" else b""
+            written[site.name] = self.path / "approvals" / f"{site.name}.approval"
+            approval = approve(identity, site=site.name, signed=signed, certificate=certificate)
+            write_file(written[site.name], approval)
+        return written

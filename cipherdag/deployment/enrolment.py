@@ -1,0 +1,238 @@
+"""A site's way into a study: request, activation, start, with either engine.
+
+With NVIDIA FLARE its own provisioning does the certificates. With PySyft a request names the
+address of the site's Datasite, and the signed study the key that signs the coordinator's calls.
+
+Leaks:
+    The request: a name, an organisation, public keys, the Datasite's address, versions of packages.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from cipherdag.deployment.certificates import certificates_of, check_certificate
+from cipherdag.deployment.packages import package_versions, require_flare
+from cipherdag.errors import (
+    ReplayError,
+    SignatureError,
+    SiteNotReadyError,
+)
+from cipherdag.sites.private_files import START_LOCK, locked
+from cipherdag.sites.study.study import (
+    Approval,
+    Request,
+    SignedStudy,
+    Study,
+    check_approval,
+    new_request,
+    read_file,
+    same_fingerprint,
+    study_fingerprint,
+    write_file,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+    from cipherdag.sites.study.study import EngineName
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What an activation changed: the study, and the sites that came and went since the last."""
+
+    study: Study
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """The study's, which all its sites should find equal."""
+        return study_fingerprint(self.study)
+
+
+def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, Request]:
+    """Write the request of a site; its keys are made on the first call and kept.
+
+    Args:
+        site: The site's folder.
+        out: The file to write; ``NAME.request`` in the folder by default.
+
+    Returns:
+        The file and its content.
+
+    Raises:
+        SiteNotReadyError: The settings are not valid, or FLARE is needed and not installed.
+    """
+    settings = site.settings()
+    datasite = settings.datasite
+    request = new_request(
+        site.identity(),
+        name=settings.name,
+        organisation=settings.organisation,
+        study=settings.study,
+        certificate_request=b"" if datasite is not None else _certificate_request(site, settings),
+        versions=package_versions(),
+        datasite="" if datasite is None else datasite.url,
+    )
+    path = out or site.path / f"{settings.name}.request"
+    write_file(path, request)
+    return path, request
+
+
+def activate(
+    site: SiteFolder, path: Path, *, fingerprint: str, study_expected: str = ""
+) -> Activation:
+    """Take part in the study of an approval, or in its newer version.
+
+    Args:
+        site: The site's folder.
+        path: The approval.
+        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
+        study_expected: The study's fingerprint as another site found it; not compared if empty.
+
+    Raises:
+        SignatureError: The approval is another coordinator's, for another site or altered, or
+            its certificate is not for this site's key.
+        ReplayError: The study is older than the active one.
+        SiteNotReadyError: Settings and study contradict each other, a key is open to others, or
+            the certificate is a new one and the site is started.
+        MalformedMessageError: It is not an approval.
+    """
+    settings = site.settings()
+    site.check_keys()
+    identity = site.identity()
+    own: EngineName = "flare" if settings.datasite is None else "syft"
+    approval = read_file(path, Approval)
+    study = check_approval(
+        approval,
+        site=settings.name,
+        identity=identity.public,
+        fingerprint=fingerprint,
+        study=settings.study,
+    )
+    if study_expected and not same_fingerprint(study_expected, study_fingerprint(study)):
+        raise SignatureError(
+            "the study is not the one with this fingerprint",
+            remedy="Stop: the coordinator gave two sites different studies, or one is older.",
+        )
+    if study.engine != own:
+        raise SiteNotReadyError(
+            f"the study's engine is '{study.engine}', site.toml is made for '{own}'",
+            remedy="Make the site anew for the study's engine: with --datasite for 'syft'.",
+        )
+    if (
+        own == "flare"
+        and settings.host
+        and (settings.host, settings.port) != (study.host, study.port)
+    ):
+        raise SiteNotReadyError(
+            f"site.toml names the coordinator {settings.host}:{settings.port}, the study names "
+            f"{study.host}:{study.port}",
+            remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
+        )
+    before = _active(site, study)
+    if own == "flare" and not site.kit.exists():
+        _assemble(site, approval.certificate, study)
+    elif own == "flare" and _renews(site, approval.certificate):
+        _reassemble(site, approval.certificate, study)
+    write_file(site.study_path, approval.signed)
+    old = set(before.pinned) if before is not None else set()
+    return Activation(
+        study,
+        added=tuple(sorted(set(study.pinned) - old)),
+        removed=tuple(sorted(old - set(study.pinned))),
+    )
+
+
+def _active(site: SiteFolder, study: Study) -> Study | None:
+    """The study that was active, if the new one may follow it."""
+    if not site.study_path.exists():
+        return None
+    before = read_file(site.study_path, SignedStudy).study
+    if (before.coordinator, before.root) != (study.coordinator, study.root):
+        raise SignatureError(
+            "the site belongs to another coordinator", remedy="Make a new site for a new one."
+        )
+    if study.version < before.version:
+        raise ReplayError(
+            f"the approval holds version {study.version} of the study, version {before.version} "
+            "is active",
+            remedy="Ask the coordinator for the newest approval.",
+        )
+    if study.version == before.version and study != before:
+        raise SignatureError("the coordinator signed two different studies of one version")
+    return before
+
+
+def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:
+    """FLARE's request, whose key is made on the first call and kept."""
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
+
+    archive = site.transport / "request" / f"{settings.name}.request.zip"
+    if not archive.exists():
+        party = Party(settings.name, "client", settings.organisation)
+        request_kit(site.transport, party, project=settings.study)
+        site.transport.chmod(0o700)
+    return archive.read_bytes()
+
+
+def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Party, assemble_kit
+
+    settings = site.settings()
+    request = site.transport / "request"
+    own = _own_key(request / f"{settings.name}.key")
+    check_certificate(certificate, name=settings.name, key=own, root=study.root)
+    signed = request / f"{settings.name}.signed.zip"
+    signed.write_bytes(certificate)
+    assemble_kit(
+        site.transport,
+        Party(settings.name, "client", settings.organisation),
+        signed,
+        fingerprint=study.root,
+        site_folder=site.path,
+    )
+
+
+def _renews(site: SiteFolder, certificate: bytes) -> bool:
+    """Whether an approval's certificate is valid for longer than the one in use."""
+    given, _ = certificates_of(certificate, site.settings().name)
+    in_use = x509.load_pem_x509_certificate((site.kit / "startup" / "client.crt").read_bytes())
+    return given.not_valid_after_utc > in_use.not_valid_after_utc
+
+
+def _reassemble(site: SiteFolder, certificate: bytes, study: Study) -> None:
+    """Make the kit anew around a new certificate for the same key; the old one stays until then."""
+    before = site.transport / "kit.before"
+    with locked(site.path / START_LOCK):
+        site.kit.rename(before)
+        try:
+            _assemble(site, certificate, study)
+        except BaseException:
+            shutil.rmtree(site.kit, ignore_errors=True)
+            before.rename(site.kit)
+            raise
+        shutil.rmtree(before)
+
+
+def _own_key(path: Path) -> PublicKeyTypes:
+    try:
+        key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    except (OSError, ValueError, TypeError) as error:
+        raise SiteNotReadyError(
+            "the key of this site's request is not there",
+            remedy="Run `cipherdag site request` and send the new file.",
+        ) from error
+    return key.public_key()

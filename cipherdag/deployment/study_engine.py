@@ -1,0 +1,46 @@
+"""The engine of a study at its coordinator: what FLARE needs once, and the engine of a run.
+
+Leaks:
+    What the engine leaks: operation names, opaque message bytes and who answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from cipherdag.deployment.datasite_links import open_datasite_engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+    from cipherdag.protocol.engines.engine import Engine
+    from cipherdag.sites.study.study import Study
+
+
+@contextlib.contextmanager
+def study_engine(folder: CoordinatorFolder, study: Study, *, start_s: float) -> Iterator[Engine]:
+    """The engine that the study names, with a link to every site.
+
+    Args:
+        folder: The coordinator's folder.
+        study: Its study.
+        start_s: Seconds that a FLARE server and its sites may take to come up.
+
+    Raises:
+        SiteNotReadyError: The engine's package is not installed here.
+        SiteUnreachableError: The FLARE server does not answer.
+    """
+    if study.engine == "syft":
+        with contextlib.closing(open_datasite_engine(folder.path, study)) as datasites:
+            yield datasites
+        return
+    kit = folder.kit("admin")
+    from cipherdag.protocol.engines.nvflare import FlareEngine
+    from cipherdag.protocol.engines.nvflare_admin import end_orphans
+
+    end_orphans(kit)
+    names = [site.name for site in study.sites]
+    with FlareEngine(kit, sites=names, start_s=start_s) as engine:
+        yield engine

@@ -1,0 +1,382 @@
+"""The face for Python: put sites together, run an algorithm, get a result."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import numpy as np
+
+from cipherdag.algorithms.registry import MARK_LABELS, asking
+from cipherdag.errors import (
+    CohortError,
+    ConstantColumnError,
+    ParameterError,
+    ProtectionError,
+    SchemaError,
+)
+from cipherdag.federation.in_process import run_in_process
+from cipherdag.federation.site import Site
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.results.naming import named_result
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cipherdag.algorithms.fedcd.algorithm import FedCD
+    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.algorithms.rfcd.algorithm import RFcd
+    from cipherdag.federation.connected import ConnectedFederation
+    from cipherdag.federation.in_process import FinishedRun, Outcome
+    from cipherdag.protocol.engines.engine import Engine
+    from cipherdag.protocol.engines.local import Handler
+    from cipherdag.protocol.messages import Protection
+    from cipherdag.protocol.progress import RoundReport
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.results.feature_result import FeatureResult
+    from cipherdag.results.result import Result
+
+    Data = pd.DataFrame | str | Path
+
+PROTECTIONS: tuple[Protection, ...] = ("masking", "bfv", "none")
+PACKAGES = ("cipherdag", "torch", "numpy", "cryptography", "tenseal")
+
+Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Federation:
+    """Sites that learn together under one protection; make one with `simulate` or `split`.
+
+    Attributes:
+        sites: The sites in order.
+        protection: ``masking``, ``bfv`` or ``none``.
+        device: Where the sites compute: ``cpu``, ``cuda`` or ``auto``.
+        wire: Makes the engine from the sites' handlers; the in-process engine by default.
+    """
+
+    sites: tuple[Site, ...]
+    protection: Protection = "masking"
+    device: str = "auto"
+    wire: Wire = field(default=LocalEngine, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.protection not in PROTECTIONS:
+            raise ProtectionError(f"there is no protection named {self.protection!r}")
+        names = [site.name for site in self.sites]
+        if len(set(names)) != len(names):
+            raise CohortError("two sites have the same name")
+        if not names:
+            raise CohortError("a federation needs at least one site")
+
+    @classmethod
+    def simulate(
+        cls,
+        data: Mapping[str, Data],
+        *,
+        schema: Schema | str | Path | None = None,
+        labels: Sequence[str] = (),
+        interventions: str | None = None,
+        protection: Protection = "masking",
+        device: str = "auto",
+        policy: Policy | None = None,
+    ) -> Federation:
+        """Sites in this process from their data; privacy code and messages are the real ones.
+
+        Args:
+            data: For each site's name a DataFrame or a file: CSV, Parquet, DuckDB, or a .toml that
+                names a database.
+            schema: A schema or its file; inferred from all data together when None, which only
+                a run in one process can do.
+            labels: The labels of a multi-label study, in place of those the schema marks.
+            interventions: Column that names what was intervened on, in place of the schema's.
+            protection: ``masking``, ``bfv`` or ``none``.
+            device: ``cpu``, ``cuda`` or ``auto``.
+            policy: The sites' policy; by default the strictest that allows ``protection``.
+
+        Raises:
+            DataError: Data do not fit the schema.
+            ProtectionError: There is no such protection.
+            CohortError: Two sites have the same name, or there is none.
+        """
+        known = _schema(schema, list(data.values()), labels, interventions)
+        own = policy or _default_policy(protection)
+        sites = tuple(
+            Site(name, load_table(source, known, site=name), own) for name, source in data.items()
+        )
+        return cls(sites=sites, protection=protection, device=device)
+
+    @classmethod
+    def split(
+        cls,
+        data: Data,
+        n_sites: int,
+        *,
+        seed: int = 0,
+        schema: Schema | str | Path | None = None,
+        labels: Sequence[str] = (),
+        interventions: str | None = None,
+        deal: Literal["uneven", "horizontal", "vertical"] = "uneven",
+        protection: Protection = "masking",
+        device: str = "auto",
+        policy: Policy | None = None,
+    ) -> Federation:
+        """Sites that each hold a part of one table.
+
+        Args:
+            data: The whole table.
+            n_sites: Number of sites.
+            seed: Seed of the split.
+            schema: As for `simulate`.
+            labels: As for `simulate`.
+            interventions: As for `simulate`.
+            deal: ``uneven``: unevenly, at least n / (2 n_sites) rows each (FedPC, section 4.1.1);
+                or evenly with every regime of interventions divided (``horizontal``) or dealt out
+                whole (``vertical``; Fed-CD, section 3).
+            protection: As for `simulate`.
+            device: As for `simulate`.
+            policy: As for `simulate`.
+
+        Raises:
+            ParameterError: The seed is negative, or the rows are too few for the sites.
+        """
+        from cipherdag.federation.splitting import split_regimes, split_rows
+
+        if seed < 0:
+            raise ParameterError("the seed of a split must not be negative")
+        table = load_table(data, _schema(schema, [data], labels, interventions), site=None)
+        rng = np.random.default_rng(seed)
+        if deal == "uneven":
+            rows = split_rows(table.rows, n_sites, rng=rng)
+        elif table.interventions is None:
+            raise SchemaError(
+                "no column names the interventions that are to be dealt out",
+                remedy='Name it by --interventions, or write kind = "intervention" in schema.toml.',
+            )
+        else:
+            whole = deal == "vertical"
+            rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
+        width = len(str(n_sites))
+        own = policy or _default_policy(protection)
+        sites = tuple(
+            Site(f"site-{number:0{width}d}", table.take(part), own)
+            for number, part in enumerate(rows, start=1)
+        )
+        return cls(sites=sites, protection=protection, device=device)
+
+    @classmethod
+    def connect(
+        cls,
+        folder: str | Path,
+        *,
+        protection: Protection = "masking",
+        timeout_s: float = 600.0,
+        approval_s: float = 0.0,
+    ) -> ConnectedFederation:
+        """The real sites of a coordinator's study; the result has the same ``run``.
+
+        Args:
+            folder: The coordinator's folder, made with ``cipherdag coordinator new``.
+            protection: ``masking``, ``bfv`` or ``none``.
+            timeout_s: Seconds to wait for the slowest site in a step of a round.
+            approval_s: Seconds to wait for sites whose people approve every run.
+        """
+        from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+        from cipherdag.federation.connected import ConnectedFederation
+
+        return ConnectedFederation(
+            CoordinatorFolder(Path(folder)),
+            protection=protection,
+            timeout_s=timeout_s,
+            approval_s=approval_s,
+        )
+
+    @overload
+    def run(
+        self,
+        algorithm: FedPC | RFcd | FedCD,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Result: ...
+
+    @overload
+    def run(
+        self,
+        algorithm: FedCMFS,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> FeatureResult: ...
+
+    def run(
+        self,
+        algorithm: FedPC | FedCMFS | RFcd | FedCD,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Result | FeatureResult:
+        """Run one algorithm over all sites.
+
+        Args:
+            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
+            seed: Seed of everything that draws at random in the algorithm: Fed-CD's training and
+                the rows of FedPC's bootstrap; the others draw nothing.
+            progress: Called after every round.
+            source: What a saved ``run.toml`` says about where the data came from.
+
+        Raises:
+            SchemaError: FedCMFS, and no column is marked as a label.
+            ConstantColumnError: FedCMFS, and a label is constant at a site or a feature at every
+                site, unless the schema allows it.
+            PrivacyError: A site refused, or a message was altered.
+            SiteNotReadyError: A site failed in its own computation.
+            SiteUnreachableError: A site did not answer.
+        """
+        schema = self.sites[0].table.schema
+        if algorithm.name == "fedcmfs":
+            _check_labels(self.sites)
+        done = run_in_process(
+            self,
+            algorithm.name,
+            lambda n_variables, labels: asking(
+                algorithm,
+                n_variables=n_variables,
+                n_sites=len(self.sites),
+                labels=labels,
+                names=schema.names,
+                seed=seed,
+            ),
+            progress=progress,
+        )
+        return named_result(
+            done.outcome,
+            schema.names,
+            algorithm=algorithm.name,
+            parameters=asdict(algorithm),
+            protection=self.protection,
+            identifiers=_identifiers(schema.names),
+            sites=tuple(site.name for site in self.sites),
+            rounds=done.rounds,
+            seconds=done.seconds,
+            bytes_sent_per_site=done.bytes_sent_per_site,
+            dropouts=done.dropouts,
+            seed=seed,
+            versions=_versions(),
+            ledgers=done.ledgers,
+            heads=done.heads,
+            source=source or {},
+            schema=schema.dumps(),
+        )
+
+    def ask(
+        self,
+        name: str,
+        questions: Callable[[int, int], Generator[Question, FloatVector, Outcome]],
+        *,
+        progress: Callable[[RoundReport], None] | None = None,
+    ) -> FinishedRun[Outcome]:
+        """Run an algorithm of your own; docs/howto/write-an-algorithm.md builds one.
+
+        Args:
+            name: What it is called; every site's policy must allow it.
+            questions: Called with the number of variables and of sites. It yields questions of the
+                kinds in `cipherdag.questions.question`, receives the sum of all sites' answers to
+                each, and returns its outcome.
+            progress: Called after every round.
+
+        Returns:
+            The outcome, the rounds, and the ledgers with what left each site.
+
+        Raises:
+            PrivacyError: A site refused, or a message was altered.
+            SiteNotReadyError: A site failed in its own computation.
+            SiteUnreachableError: A site did not answer.
+
+        Leaks:
+            What the questions leak: the coordinator sees the sums that the generator receives.
+        """
+        n_sites = len(self.sites)
+        return run_in_process(
+            self, name, lambda n_variables, _: questions(n_variables, n_sites), progress=progress
+        )
+
+
+def _identifiers(names: Sequence[str]) -> dict[str, str]:
+    """Identifiers "1", "2", ... in alphabetical order (FedPC, section 3.3 and S-2)."""
+    return {name: str(number) for number, name in enumerate(names, start=1)}
+
+
+def _check_labels(sites: Sequence[Site]) -> None:
+    """What FedCMFS needs before anything is asked."""
+    variables = sites[0].table.schema.variables
+    if not any(column.label for column in variables):
+        raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
+    varies = [site.table.varies() for site in sites]
+    for position, column in enumerate(variables):
+        idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]
+        if not idle or column.allow_constant:
+            continue
+        if column.label:
+            raise ConstantColumnError(
+                "the label holds one value only", column=column.name, site=idle[0]
+            )
+        if len(idle) == len(sites):
+            raise ConstantColumnError(
+                "the feature holds one value only at every site", column=column.name
+            )
+
+
+def _schema(
+    schema: Schema | str | Path | None,
+    data: Sequence[Data],
+    labels: Sequence[str],
+    interventions: str | None,
+) -> Schema:
+    known = _known_schema(schema, data, interventions)
+    return known.with_labels(labels) if labels else known
+
+
+def _known_schema(
+    schema: Schema | str | Path | None, data: Sequence[Data], interventions: str | None
+) -> Schema:
+    if schema is None:
+        inferred = Schema.infer(data).with_interventions(interventions)
+        ignored = [column.name for column in inferred.columns if column.kind == "ignore"]
+        if ignored:
+            raise SchemaError(
+                "without a schema a column that is constant, or looks like an identifier, "
+                "is not dropped silently",
+                column=", ".join(ignored),
+                remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
+                "read it, and give it with --schema.",
+            )
+        return inferred
+    given = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    return given.with_interventions(interventions)
+
+
+def _default_policy(protection: Protection) -> Policy:
+    return replace(Policy(), allow_unprotected=protection == "none")
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = "not installed"
+    return versions

@@ -1,0 +1,79 @@
+"""What a coordinator writes down when a run starts, so that it can go on after a crash.
+
+    runs/NAME/started.json      algorithm, parameters, protection, seed
+    runs/NAME/journal.jsonl     how far it came: see `cipherdag.protocol.journal`
+
+Leaks:
+    Nothing: parameters of the run only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cipherdag.errors import OutputError, ParameterError
+from cipherdag.protocol.messages import Protection
+from cipherdag.sites.private_files import write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cipherdag.algorithms.registry import Algorithm
+
+STARTED_FILE = "started.json"
+JOURNAL_FILE = "journal.jsonl"
+
+
+class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run as it was started; ``source`` is what a saved ``run.toml`` says of it."""
+
+    algorithm: str
+    parameters: dict[str, Any]
+    protection: Protection
+    seed: int
+    source: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> StartedRun:
+        """The run of a folder under a coordinator's ``runs/``.
+
+        Raises:
+            OutputError: There is none, or it cannot be read.
+        """
+        try:
+            return msgspec.json.decode((folder / STARTED_FILE).read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError, ValueError) as error:
+            raise OutputError(
+                f"{folder} is not the folder of a run that a coordinator started",
+                remedy="Name a folder under runs/ of the coordinator's folder.",
+            ) from error
+
+    def write(self, folder: Path) -> None:
+        """Write it into the folder of the run.
+
+        Raises:
+            OutputError: The folder cannot be written.
+        """
+        text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+        try:
+            write_private(folder / STARTED_FILE, text)
+        except OSError as error:
+            raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
+
+    def make_algorithm(self) -> Algorithm:
+        """The algorithm with its parameters.
+
+        Raises:
+            OutputError: This version does not know them.
+        """
+        from cipherdag.algorithms.registry import make_algorithm
+
+        try:
+            return make_algorithm(self.algorithm, self.parameters)
+        except ParameterError as error:
+            raise OutputError(
+                f"the run was started with parameters of '{self.algorithm}' that this version "
+                "does not know"
+            ) from error

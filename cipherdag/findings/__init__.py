@@ -1,0 +1,1 @@
+"""What a run found beside its graph, as data: confidence, panels, curves."""

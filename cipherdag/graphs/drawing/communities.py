@@ -1,0 +1,106 @@
+"""A large graph in few boxes: groups of variables that have more edges inside than between.
+
+Source: Clauset, Newman and Moore, Phys. Rev. E 70, 066111 (2004): greedy modularity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.graphs.graph import CausalGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MOST_VARIABLES = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Overview:
+    """A graph whose boxes stand for one or several variables.
+
+    Attributes:
+        graph: One box per community, called like its variable with the most edges and the number
+            of the others. Two boxes are joined if any of their variables are: by an arrow if every
+            edge between them points that way, else by a plain line.
+        members: The variables of every box, the one with the most edges first.
+        inside: Number of edges that stand inside a box, by box.
+        between: Number of edges that an edge of the overview stands for, by unordered pair in
+            alphabetical order.
+    """
+
+    graph: CausalGraph
+    members: Mapping[str, tuple[str, ...]]
+    inside: Mapping[str, int]
+    between: Mapping[tuple[str, str], int]
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether any box stands for more than one variable."""
+        return any(len(own) > 1 for own in self.members.values())
+
+
+def overview(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Overview:
+    """The graph itself if it has at most ``most`` variables, else its communities.
+
+    Args:
+        graph: A graph with or without cycles.
+        most: Largest number of variables that are drawn one by one.
+    """
+    groups = [[i] for i in range(len(graph.nodes))]
+    if len(graph.nodes) > most:
+        groups = _communities(graph)
+    degree = graph.skeleton().sum(axis=1)
+    for group in groups:
+        group.sort(key=lambda i: (-int(degree[i]), graph.nodes[i]))
+    names = _names([[graph.nodes[i] for i in group] for group in groups])
+    belongs = np.zeros((len(graph.nodes), len(groups)), dtype=np.int64)
+    for number, group in enumerate(groups):
+        belongs[group, number] = 1
+    arcs = belongs.T @ graph.arcs.astype(np.int64) @ belongs
+    edges = belongs.T @ np.triu(graph.skeleton()).astype(np.int64) @ belongs
+    counts = edges + edges.T
+    joined = arcs > 0
+    np.fill_diagonal(joined, val=False)
+    return Overview(
+        graph=CausalGraph.from_arcs(names, joined),
+        members={
+            name: tuple(graph.nodes[i] for i in group)
+            for name, group in zip(names, groups, strict=True)
+        },
+        inside={name: int(edges[k, k]) for k, name in enumerate(names)},
+        between={
+            (min(names[a], names[b]), max(names[a], names[b])): int(counts[a, b])
+            for a, b in np.argwhere(np.triu(counts, k=1)).tolist()
+        },
+    )
+
+
+def _communities(graph: CausalGraph) -> list[list[int]]:
+    """Groups of positions, the largest first; variables without an edge form one group."""
+    import networkx as nx
+
+    skeleton = graph.skeleton()
+    alone = np.flatnonzero(~skeleton.any(axis=1)).tolist()
+    joined: nx.Graph[int] = nx.Graph()
+    joined.add_nodes_from(np.flatnonzero(skeleton.any(axis=1)).tolist())
+    joined.add_edges_from((int(i), int(j)) for i, j in np.argwhere(np.triu(skeleton)))
+    found = nx.community.greedy_modularity_communities(joined) if joined.number_of_edges() else []
+    groups = sorted((sorted(group) for group in found), key=lambda own: (-len(own), own[0]))
+    return [*groups, alone] if alone else groups
+
+
+def _names(groups: list[list[str]]) -> list[str]:
+    """A name per group that no other group and no variable has."""
+    taken = {name for group in groups for name in group}
+    names = []
+    for first, *rest in groups:
+        name = f"{first} + {len(rest)} more" if rest else first
+        while rest and name in taken:
+            name += "'"
+        taken.add(name)
+        names.append(name)
+    return names

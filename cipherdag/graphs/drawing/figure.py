@@ -1,0 +1,215 @@
+"""Pictures of causal graphs with matplotlib alone: no Graphviz, no other program.
+
+A directed edge is an arrow from cause to effect; an undirected edge is a plain line in another
+colour. The same graph gives the same SVG bytes under the same version of matplotlib.
+"""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.errors import OutputError
+from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, layered
+from cipherdag.pages.lettering import box_width, cut, text_width
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.path import Path as Curve
+
+    from cipherdag.graphs.drawing.communities import Overview
+    from cipherdag.graphs.drawing.layout import Layout
+    from cipherdag.graphs.graph import CausalGraph
+
+FloatArray = NDArray[np.float64]
+
+FONT_SIZE = 11.0
+MARGIN = 14.0
+NOTE, NOTE_SIZE = "plain line: direction not determined", 9.0
+COLLAPSED_NOTE = "a box: variables with many edges among them; plain line: edges both ways"
+HEAD_LENGTH, HEAD_WIDTH = 9.0, 7.5
+INK, BORDER, FILL = "#1b2a41", "#4a6fa5", "#eef4fc"
+DIRECTED, UNDIRECTED = "#34495e", "#c8590a"
+POINTS_PER_INCH = 72.0
+PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
+FORMATS = (".svg", ".png", ".pdf")
+
+
+def draw(graph: CausalGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
+    """Draw a graph into a file.
+
+    Args:
+        graph: The graph.
+        path: The file; its ending chooses the format: ``.svg``, ``.png`` or ``.pdf``.
+        most: With more variables than this, communities are drawn in place of variables.
+
+    Raises:
+        OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
+    """
+    draw_as(graph, path, Path(path).suffix.lower().removeprefix("."), most=most)
+
+
+def draw_as(graph: CausalGraph, path: str | Path, kind: str, *, most: int = MOST_VARIABLES) -> None:
+    """Draw a graph as ``svg``, ``png`` or ``pdf`` into a file with any ending; see `draw`."""
+    if f".{kind}" not in FORMATS:
+        raise OutputError(f"no picture format '.{kind}'", remedy="Use .svg, .png or .pdf.")
+    with _settings():
+        figure = _figure(graph, most)
+        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
+        longest = max(figure.get_size_inches())
+        dpi = min(PNG_DPI, MOST_PIXELS / longest) if kind == "png" else POINTS_PER_INCH
+        try:
+            figure.savefig(path, format=kind, dpi=dpi, metadata=metadata)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def plot(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Figure:
+    """The drawing as a matplotlib figure, to show in a notebook or to save.
+
+    Args:
+        graph: The graph.
+        most: With more variables than this, communities are drawn in place of variables.
+
+    Returns:
+        A figure of its own, in no window; its size fits the graph.
+
+    Raises:
+        OutputError: matplotlib is not installed.
+    """
+    with _settings():
+        return _figure(graph, most)
+
+
+@contextmanager
+def _settings() -> Iterator[None]:
+    """Settings under which every machine draws the same."""
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends import backend_agg  # noqa: F401  (fail here, not while drawing)
+    except ImportError as error:
+        raise OutputError(
+            "drawing needs matplotlib, which is not installed",
+            remedy="pip install 'cipherdag[plot]'",
+        ) from error
+    settings: dict[Any, object] = {
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+        "path.simplify": False,
+        "pdf.fonttype": 42,
+        "svg.fonttype": "none",
+        "svg.hashsalt": "cipherdag",
+        "text.usetex": False,
+    }
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # names in scripts that the font lacks: an SVG viewer has its own font for them
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from font")
+        yield
+
+
+def _figure(whole: CausalGraph, most: int) -> Figure:
+    from matplotlib.figure import Figure
+
+    shown = overview(whole, most=most)
+    graph = shown.graph
+    labels = [cut(name) for name in graph.nodes]
+    widths = [box_width(label, FONT_SIZE) for label in labels]
+    layout = layered(graph.arcs, widths)
+    note = _note(shown)
+    width = max(layout.size[0], BOX_HEIGHT, text_width(note) * NOTE_SIZE) + 2 * MARGIN
+    height = max(layout.size[1], BOX_HEIGHT) + 2 * MARGIN + (2 * NOTE_SIZE if note else 0.0)
+    figure = Figure(figsize=(width / POINTS_PER_INCH, height / POINTS_PER_INCH), facecolor="white")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    axes.set_xlim(-MARGIN, width - MARGIN)
+    axes.set_ylim(height - MARGIN, -MARGIN)
+    _add_edges(axes, graph, layout)
+    _add_boxes(axes, labels, widths, layout.centres)
+    axes.text(0.0, height - 1.5 * MARGIN, note, color=UNDIRECTED, fontsize=NOTE_SIZE)
+    return figure
+
+
+def _note(shown: Overview) -> str:
+    """What the lines and boxes mean, where that needs saying."""
+    if shown.collapsed:
+        return COLLAPSED_NOTE
+    return NOTE if shown.graph.undirected else ""
+
+
+def _add_edges(axes: Axes, graph: CausalGraph, layout: Layout) -> None:
+    from matplotlib.collections import PathCollection, PolyCollection
+
+    arrows: list[Curve] = []
+    lines: list[Curve] = []
+    heads: list[FloatArray] = []
+    for (upper, lower), points in sorted(layout.routes.items()):
+        down, up = graph.arcs[upper, lower], graph.arcs[lower, upper]
+        if down and up:
+            lines.append(_curve(points))
+        else:
+            heads.append(_head(points[-1], 1.0) if down else _head(points[0], -1.0))
+            arrows.append(_curve(_shortened(points, at_end=bool(down))))
+    for curves, colour in ((arrows, DIRECTED), (lines, UNDIRECTED)):
+        axes.add_collection(
+            PathCollection(
+                curves, facecolors="none", edgecolors=colour, linewidths=1.4, capstyle="butt"
+            ),
+            autolim=False,
+        )
+    axes.add_collection(PolyCollection(heads, facecolors=DIRECTED, linewidths=0.0), autolim=False)
+
+
+def _add_boxes(axes: Axes, labels: list[str], widths: list[float], centres: FloatArray) -> None:
+    from matplotlib.patches import FancyBboxPatch
+
+    for label, width, (x, y) in zip(labels, widths, centres, strict=True):
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - width / 2, y - BOX_HEIGHT / 2),
+                width,
+                BOX_HEIGHT,
+                boxstyle="round,pad=0,rounding_size=6",
+                facecolor=FILL,
+                edgecolor=BORDER,
+                linewidth=1.1,
+            )
+        )
+        axes.text(
+            x,
+            y,
+            label,
+            color=INK,
+            fontsize=FONT_SIZE,
+            horizontalalignment="center",
+            verticalalignment="center_baseline",
+            parse_math=False,
+        )
+
+
+def _curve(controls: FloatArray) -> Curve:
+    from matplotlib.path import Path as Curve
+
+    codes = [Curve.MOVETO] + [Curve.CURVE4] * (len(controls) - 1)
+    return Curve(controls, codes)
+
+
+def _shortened(points: FloatArray, *, at_end: bool) -> FloatArray:
+    """The course without the length that the arrowhead covers."""
+    moved = points.copy()
+    moved[-1 if at_end else 0, 1] += -0.8 * HEAD_LENGTH if at_end else 0.8 * HEAD_LENGTH
+    return moved
+
+
+def _head(tip: FloatArray, direction: float) -> FloatArray:
+    """An arrowhead that points down (1) or up (-1), shape (3, 2)."""
+    back = tip[1] - direction * HEAD_LENGTH
+    return np.array([tip, (tip[0] - HEAD_WIDTH / 2, back), (tip[0] + HEAD_WIDTH / 2, back)])

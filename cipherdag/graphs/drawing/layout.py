@@ -1,0 +1,332 @@
+"""Where the variables of a graph stand on paper: layers from causes down to effects.
+
+Source: Sugiyama, Tagawa and Toda, IEEE SMC 11 (1981): layers, barycentres to cut crossings, then
+coordinates; the coordinates are least squares under order and distance constraints. All lengths
+are in points (1/72 inch), x to the right and y downwards. No random choice anywhere.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.graphs.extension import acyclic_extension, topological_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BoolMatrix = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+Links = list[list[int]]
+
+BOX_HEIGHT = 24.0
+SIDE_GAP = 16.0
+BEND_WIDTH = 2.0
+LAYER_GAP = 34.0
+COMPONENT_GAP = 36.0
+ORDERING_SWEEPS = 24
+PLACING_SWEEPS = 60
+STEEPEST = 0.8  # sideways over down, where a course passes between two boxes
+SHAPE = 1.5  # width over height that packing aims at
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """Positions of boxes and courses of edges.
+
+    Attributes:
+        centres: Centre of every box, shape (p, 2).
+        routes: For every edge (i, j), i above j, its course from box i down to box j as cubic
+            Bezier curves: control points, shape (3 k + 1, 2). It leaves and arrives vertically.
+        size: Width and height of the drawing.
+    """
+
+    centres: FloatArray
+    routes: dict[tuple[int, int], FloatArray]
+    size: tuple[float, float]
+
+
+def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
+    """Lay a graph out; undirected edges run down like the directed ones of a DAG extension.
+
+    Args:
+        arcs: The graph, shape (p, p): True where i -> j or i - j; may have cycles.
+        widths: Width of every box.
+
+    Returns:
+        The layout; components stand side by side, the largest first, isolated variables last.
+    """
+    dag = acyclic_extension(arcs).arcs
+    parts = [_Component(dag, nodes, widths) for nodes in _components(dag)]
+    parts.sort(key=lambda part: -len(part.nodes))
+    centres = np.zeros((len(dag), 2))
+    routes: dict[tuple[int, int], FloatArray] = {}
+    shelf_width = _shelf_width(parts)
+    left = top = shelf_height = right = 0.0
+    for part in parts:
+        width, height = part.size
+        if left > 0 and left + width > shelf_width:
+            left, top, shelf_height = 0.0, top + shelf_height + COMPONENT_GAP, 0.0
+        shift = np.array([left, top])
+        centres[part.nodes] = part.centres() + shift
+        routes |= {edge: points + shift for edge, points in part.routes().items()}
+        right, shelf_height = max(right, left + width), max(shelf_height, height)
+        left += width + COMPONENT_GAP
+    return Layout(centres=centres, routes=routes, size=(right, top + shelf_height))
+
+
+def _components(dag: BoolMatrix) -> list[list[int]]:
+    """Connected components, each ascending, ordered by their first variable."""
+    adjacent = dag | dag.T
+    left = set(range(len(dag)))
+    found = []
+    while left:
+        reached = frontier = {min(left)}
+        while frontier:
+            rows = adjacent[sorted(frontier)].any(axis=0)
+            frontier = set(np.flatnonzero(rows).tolist()) - reached
+            reached = reached | frontier
+        found.append(sorted(reached))
+        left -= reached
+    return found
+
+
+def _shelf_width(parts: Sequence[_Component]) -> float:
+    area = sum((w + COMPONENT_GAP) * (h + COMPONENT_GAP) for w, h in (part.size for part in parts))
+    return max([float(np.sqrt(area * SHAPE)), *(part.size[0] for part in parts)])
+
+
+class _Component:
+    """One connected part: vertices are its variables, then a bend per layer that an edge skips."""
+
+    def __init__(self, dag: BoolMatrix, nodes: list[int], widths: Sequence[float]) -> None:
+        self.nodes = nodes
+        own = dag[np.ix_(nodes, nodes)]
+        self.rank = _ranks(own)
+        self.width = [widths[node] for node in nodes]
+        self.chains: dict[tuple[int, int], list[int]] = {}
+        for i, j in np.argwhere(own).tolist():
+            bends = range(self.rank[i] + 1, self.rank[j])
+            first = len(self.rank)
+            self.chains[i, j] = [i, *range(first, first + len(bends)), j]
+            self.rank += bends
+            self.width += [BEND_WIDTH] * len(bends)
+        self.above: Links = [[] for _ in self.rank]
+        self.below: Links = [[] for _ in self.rank]
+        for chain in self.chains.values():
+            for upper, lower in pairwise(chain):
+                self.below[upper].append(lower)
+                self.above[lower].append(upper)
+        self.layers = _ordered(self.rank, self.above, self.below)
+        self.x = self._place()
+        self.y = self._heights()
+        self.size = (
+            max(self.x[v] + self.width[v] / 2 for v in range(len(self.x))),
+            self.y[-1] + BOX_HEIGHT / 2,
+        )
+
+    def centres(self) -> FloatArray:
+        """Centres of the variables, shape (nodes, 2)."""
+        return np.array([(self.x[v], self.y[self.rank[v]]) for v in range(len(self.nodes))])
+
+    def routes(self) -> dict[tuple[int, int], FloatArray]:
+        """Course of every edge, keyed by positions in the whole graph."""
+        leaving, arriving = self._ports(self.below), self._ports(self.above)
+        found = {}
+        for (i, j), chain in self.chains.items():
+            start = (self.x[i] + leaving[i, chain[1]], self.y[self.rank[i]] + BOX_HEIGHT / 2)
+            end = (self.x[j] + arriving[j, chain[-2]], self.y[self.rank[j]] - BOX_HEIGHT / 2)
+            bends = [(self.x[bend], self.y[self.rank[bend]]) for bend in chain[1:-1]]
+            found[self.nodes[i], self.nodes[j]] = _course([start, *bends, end])
+        return found
+
+    def _ports(self, towards: Links) -> dict[tuple[int, int], float]:
+        """Where along its box an edge starts or ends, off the centre, so that arrows stay apart."""
+        ports: dict[tuple[int, int], float] = {}
+        for vertex, others in enumerate(towards):
+            around = sorted(others, key=lambda other: (self.x[other], other))
+            step = min(13.0, 0.75 * self.width[vertex] / max(1, len(around)))
+            for place, other in enumerate(around):
+                ports[vertex, other] = step * (place - (len(around) - 1) / 2)
+        return ports
+
+    def _place(self) -> list[float]:
+        """Horizontal positions: short, straight edges; chains of bends count most."""
+        x = [0.0] * len(self.rank)
+        for layer in self.layers:
+            spots = np.cumsum([0.0, *self._gaps(layer)])
+            for vertex, spot in zip(layer, spots - spots[-1] / 2, strict=True):
+                x[vertex] = float(spot)
+        for sweep in range(PLACING_SWEEPS):
+            both = sweep >= PLACING_SWEEPS // 2
+            down = sweep % 2 == 0
+            for layer in self.layers if down else reversed(self.layers):
+                wishes, weights = zip(
+                    *(self._wish(v, x, up=down or both, down=not down or both) for v in layer),
+                    strict=True,
+                )
+                for vertex, spot in zip(
+                    layer, _apart(wishes, weights, self._gaps(layer)), strict=True
+                ):
+                    x[vertex] = spot
+        left = min(x[v] - self.width[v] / 2 for v in range(len(x)))
+        return [spot - left for spot in x]
+
+    def _wish(self, vertex: int, x: list[float], *, up: bool, down: bool) -> tuple[float, float]:
+        """Where a vertex would like to stand, and how much."""
+        total = weight = 0.0
+        for other in [*(self.above[vertex] if up else ()), *(self.below[vertex] if down else ())]:
+            bends = (vertex >= len(self.nodes)) + (other >= len(self.nodes))
+            pull = (1.0, 2.0, 8.0)[bends]
+            total += pull * x[other]
+            weight += pull
+        return (total / weight, weight) if weight else (x[vertex], 0.1)
+
+    def _gaps(self, layer: list[int]) -> list[float]:
+        """Least distances between the centres of neighbours in a layer."""
+        return [(self.width[a] + self.width[b]) / 2 + SIDE_GAP for a, b in pairwise(layer)]
+
+    def _heights(self) -> list[float]:
+        """Vertical centre of every layer; wide jumps get more room."""
+        heights = [BOX_HEIGHT / 2]
+        for layer in self.layers[:-1]:
+            jump = max(abs(self.x[v] - self.x[w]) for v in layer for w in self.below[v])
+            gap = LAYER_GAP + min(60.0, 0.12 * jump)
+            heights.append(heights[-1] + BOX_HEIGHT + gap)
+        return heights
+
+
+def _course(points: list[tuple[float, float]]) -> FloatArray:
+    """A smooth course through the points, nearly straight where it passes a layer.
+
+    Slopes are harmonic means of the slopes on both sides, or 0 at a turn, so that no course swings
+    past its bends (Fritsch and Carlson, SIAM J. Numer. Anal. 17, 1980).
+    """
+    slopes = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(points)]
+    knots = [(points[0], 0.0)]
+    for (x, y), before, after in zip(points[1:-1], slopes, slopes[1:], strict=False):
+        slope = 0.0 if before * after <= 0 else 2 * before * after / (before + after)
+        slope = max(-STEEPEST, min(STEEPEST, slope))
+        knots += [((x + slope * d, y + d), slope) for d in (-BOX_HEIGHT / 2, BOX_HEIGHT / 2)]
+    knots.append((points[-1], 0.0))
+    controls = [points[0]]
+    for ((x0, y0), slope0), ((x1, y1), slope1) in pairwise(knots):
+        reach0, reach1 = ((y1 - y0) * (1 / 3 if slope else 0.45) for slope in (slope0, slope1))
+        controls += [(x0 + slope0 * reach0, y0 + reach0), (x1 - slope1 * reach1, y1 - reach1)]
+        controls.append((x1, y1))
+    return np.array(controls)
+
+
+def _ranks(dag: BoolMatrix) -> list[int]:
+    """Layers: longest path from a root, then roots and the like pulled down to their children."""
+    order = topological_order(dag)
+    rank = [0] * len(dag)
+    if order is None:
+        return rank
+    parents = [np.flatnonzero(column).tolist() for column in dag.T]
+    children = [np.flatnonzero(row).tolist() for row in dag]
+    for node in order.tolist():
+        rank[node] = max((rank[parent] + 1 for parent in parents[node]), default=0)
+    for node in order.tolist()[::-1]:
+        if len(children[node]) > len(parents[node]):
+            rank[node] = min(rank[child] for child in children[node]) - 1
+    top = min(rank)
+    return [each - top for each in rank]
+
+
+def _ordered(rank: list[int], above: Links, below: Links) -> list[list[int]]:
+    """Vertices of every layer from left to right; the best of many barycentre sweeps."""
+    layers: list[list[int]] = [[] for _ in range(max(rank) + 1)]
+    for vertex in _depth_first(rank, above, below):
+        layers[rank[vertex]].append(vertex)
+    best, fewest = [list(layer) for layer in layers], _crossings(layers, below)
+    for sweep in range(ORDERING_SWEEPS):
+        if fewest == 0:
+            break
+        down = sweep % 2 == 0
+        towards = above if down else below
+        place: dict[int, float] = {}
+        for layer in layers if down else layers[::-1]:
+            spots = {v: float(spot) for spot, v in enumerate(layer)}
+            wish = {
+                v: sum(place[w] for w in towards[v]) / len(towards[v]) if towards[v] else spots[v]
+                for v in layer
+            }
+            # ties turn round every other pass, so that sweeps do not run in a circle
+            turn = -1 if sweep % 4 > 1 else 1
+            layer.sort(key=lambda v: (wish[v], turn * spots[v]))
+            place |= {v: float(spot) for spot, v in enumerate(layer)}
+        _swap_neighbours(layers, above, below)
+        crossings = _crossings(layers, below)
+        if crossings < fewest:
+            best, fewest = [list(layer) for layer in layers], crossings
+    return best
+
+
+def _depth_first(rank: list[int], above: Links, below: Links) -> list[int]:
+    """A start in which neighbours are close: vertices as a walk along edges meets them."""
+    seen: dict[int, None] = {}
+    for root in sorted(range(len(rank)), key=lambda v: (rank[v], v)):
+        stack = [root]
+        while stack:
+            vertex = stack.pop()
+            if vertex not in seen:
+                seen[vertex] = None
+                stack += [w for w in (*above[vertex], *below[vertex]) if w not in seen][::-1]
+    return list(seen)
+
+
+def _crossings(layers: list[list[int]], below: Links) -> int:
+    """Number of crossings between neighbouring layers."""
+    total = 0
+    for upper, lower in pairwise(layers):
+        spot = {vertex: place for place, vertex in enumerate(lower)}
+        ends: list[int] = []
+        for vertex in upper:
+            own = sorted(spot[w] for w in below[vertex])
+            total += sum(len(ends) - bisect_right(ends, end) for end in own)
+            for end in own:
+                insort(ends, end)
+    return total
+
+
+def _swap_neighbours(layers: list[list[int]], above: Links, below: Links) -> None:
+    """Exchange neighbours in a layer wherever that removes crossings."""
+    for number, layer in enumerate(layers):
+        around = [
+            (links, {v: place for place, v in enumerate(layers[other])})
+            for links, other in ((above, number - 1), (below, number + 1))
+            if 0 <= other < len(layers)
+        ]
+        for place in range(len(layer) - 1):
+            a, b = layer[place], layer[place + 1]
+            gain = 0
+            for links, spot in around:
+                for u in links[a]:
+                    for w in links[b]:
+                        gain += (spot[u] > spot[w]) - (spot[u] < spot[w])
+            if gain > 0:
+                layer[place], layer[place + 1] = b, a
+
+
+def _apart(wishes: Sequence[float], weights: Sequence[float], gaps: Sequence[float]) -> list[float]:
+    """Positions nearest to the wishes, in weighted squares, that keep order and distances.
+
+    Pool adjacent violators (isotonic regression) after taking the distances off.
+    """
+    offsets = np.cumsum([0.0, *gaps])
+    pools: list[tuple[float, float, int]] = []  # mean, weight, members
+    for wish, weight, offset in zip(wishes, weights, offsets, strict=True):
+        mean, total, members = wish - offset, weight, 1
+        while pools and pools[-1][0] > mean:
+            other, other_total, other_members = pools.pop()
+            mean = (mean * total + other * other_total) / (total + other_total)
+            total, members = total + other_total, members + other_members
+        pools.append((mean, total, members))
+    means = [mean for mean, _, members in pools for _ in range(members)]
+    return [float(mean + offset) for mean, offset in zip(means, offsets, strict=True)]

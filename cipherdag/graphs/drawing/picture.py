@@ -1,0 +1,238 @@
+"""A causal graph as shapes that a page draws as SVG; lengths are in points, y downwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, layered
+from cipherdag.pages.lettering import box_width, cut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
+
+    from cipherdag.graphs.drawing.communities import Overview
+    from cipherdag.graphs.edge_evidence import EdgeEvidence
+    from cipherdag.graphs.edges import Edge
+    from cipherdag.graphs.graph import CausalGraph
+
+    FloatArray = NDArray[np.float64]
+
+FONT_SIZE = 11.0
+MARGIN = 10.0
+HEAD_LENGTH, HEAD_WIDTH = 8.0, 7.0
+THINNEST, WIDEST, PLAIN = 1.2, 3.2, 1.6
+MOST_LABELLED = 40  # edges beyond which strengths would cover one another
+SAMPLES = 9  # places along a course that are tried for a strength's label
+LABEL_ROOM = (26.0, 13.0)  # across and down
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A variable, or a community of them: its box, and what is said of it."""
+
+    name: str
+    label: str
+    x: float
+    y: float
+    width: float
+    height: float
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An edge: its course, its arrowhead, and the number of its row in the table of edges.
+
+    ``head`` is empty for an edge without a direction; ``row`` is 0 where there is no row.
+    """
+
+    source: str
+    target: str
+    directed: bool
+    path: str
+    head: str
+    width: float
+    strength: str
+    x: float
+    y: float
+    note: str
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Boxes and lines, what they show together, and whether a box stands for many variables."""
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    lines: tuple[Line, ...]
+    title: str
+    collapsed: bool = False
+
+
+def graph_picture(
+    graph: CausalGraph, evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None
+) -> Picture:
+    """Every variable and edge; the n-th line belongs to the n-th of the graph's edges.
+
+    Args:
+        graph: The graph.
+        evidence: Strengths to draw, by source and target as in `CausalGraph.edges`.
+    """
+    known = evidence or {}
+    rows = {edge: number for number, edge in enumerate(graph.edges, start=1)}
+
+    def note(edge: Edge) -> tuple[str, float, str, int]:
+        own = known.get((edge.source, edge.target))
+        words = (
+            f"{edge.source} causes {edge.target}"
+            if edge.mark == "-->"
+            else f"{edge.source} and {edge.target}, direction not determined"
+        )
+        if own is None or not own.shown:
+            return words, PLAIN, "", rows[edge]
+        width = THINNEST + (WIDEST - THINNEST) * min(1.0, max(0.0, own.strength))
+        return f"{words}; strength {own.shown}", width, own.shown, rows[edge]
+
+    directed, undirected = len(graph.directed), len(graph.undirected)
+    title = (
+        f"{len(graph.nodes)} variables, {directed} edge{'s' * (directed != 1)} with a direction "
+        f"and {undirected} without"
+    )
+    return _picture(graph, title, note, lambda name: name)
+
+
+def overview_picture(shown: Overview) -> Picture:
+    """The communities of a graph that is too large to draw variable by variable."""
+
+    def note(edge: Edge) -> tuple[str, float, str, int]:
+        count = shown.between[min(edge.source, edge.target), max(edge.source, edge.target)]
+        arrow = "all from the first to the second" if edge.mark == "-->" else "both ways"
+        words = f"{edge.source} and {edge.target}: {count} edge{'s' * (count != 1)}, {arrow}"
+        return words, min(WIDEST, THINNEST + 0.2 * count), str(count), 0
+
+    def members(name: str) -> str:
+        own = shown.members[name]
+        return f"{', '.join(own)}: {shown.inside[name]} edges among them" if own[1:] else name
+
+    boxes = len(shown.graph.nodes)
+    variables = sum(len(own) for own in shown.members.values())
+    title = f"{variables} variables in {boxes} groups with many edges among them"
+    return _picture(shown.graph, title, note, members, collapsed=shown.collapsed)
+
+
+def _picture(
+    graph: CausalGraph,
+    title: str,
+    note: Callable[[Edge], tuple[str, float, str, int]],
+    said: Callable[[str], str],
+    *,
+    collapsed: bool = False,
+) -> Picture:
+    labels = [cut(name) for name in graph.nodes]
+    widths = [box_width(label, FONT_SIZE) for label in labels]
+    layout = layered(graph.arcs, widths)
+    position = {name: index for index, name in enumerate(graph.nodes)}
+    lines: list[Line] = []
+    spots: list[tuple[float, float]] = [(float(x), float(y)) for x, y in layout.centres]
+    for edge in graph.edges:
+        a, b = position[edge.source], position[edge.target]
+        down = (a, b) in layout.routes
+        course = (layout.routes[a, b] if down else layout.routes[b, a]) + MARGIN
+        words, width, strength, row = note(edge)
+        directed = edge.mark == "-->"
+        head = _head(course[-1], 1.0) if down else _head(course[0], -1.0)
+        strength = strength if len(graph.edges) <= MOST_LABELLED else ""
+        x, y = _label_spot(course, spots) if strength else (0.0, 0.0)
+        spots += [(x - MARGIN, y - MARGIN)] if strength else []
+        lines.append(
+            Line(
+                source=edge.source,
+                target=edge.target,
+                directed=directed,
+                path=_path(_shortened(course, at_end=down) if directed else course),
+                head=" ".join(f"{x:.1f},{y:.1f}" for x, y in head) if directed else "",
+                width=round(width, 2),
+                strength=strength,
+                x=x,
+                y=y,
+                note=words,
+                row=row,
+            )
+        )
+    boxes = tuple(
+        Box(
+            name=name,
+            label=label,
+            x=round(float(x) + MARGIN, 1),
+            y=round(float(y) + MARGIN, 1),
+            width=round(width, 1),
+            height=BOX_HEIGHT,
+            note=said(name),
+        )
+        for name, label, width, (x, y) in zip(
+            graph.nodes, labels, widths, layout.centres, strict=True
+        )
+    )
+    return Picture(
+        width=round(max(layout.size[0], BOX_HEIGHT) + 2 * MARGIN, 1),
+        height=round(max(layout.size[1], BOX_HEIGHT) + 2 * MARGIN, 1),
+        boxes=boxes,
+        lines=tuple(lines),
+        title=title,
+        collapsed=collapsed,
+    )
+
+
+def _path(points: FloatArray) -> str:
+    """Control points of joined cubic Bezier curves as an SVG path."""
+    start, *rest = [f"{x:.1f},{y:.1f}" for x, y in points]
+    return f"M{start}C{' '.join(rest)}"
+
+
+def _shortened(points: FloatArray, *, at_end: bool) -> FloatArray:
+    """The course without the length that the arrowhead covers."""
+    moved = points.copy()
+    moved[-1 if at_end else 0, 1] += -0.8 * HEAD_LENGTH if at_end else 0.8 * HEAD_LENGTH
+    return moved
+
+
+def _head(tip: FloatArray, direction: float) -> list[tuple[float, float]]:
+    """An arrowhead that points down (1) or up (-1)."""
+    x, y = (float(value) for value in tip)
+    back = y - direction * HEAD_LENGTH
+    return [(x, y), (x - HEAD_WIDTH / 2, back), (x + HEAD_WIDTH / 2, back)]
+
+
+def _label_spot(course: FloatArray, taken: list[tuple[float, float]]) -> tuple[float, float]:
+    """A place on the course far from boxes and other labels, as near to its middle as can be."""
+    places = _along(course)
+    middle = (len(places) - 1) / 2
+    order = sorted(range(len(places)), key=lambda k: (abs(k - middle), k))
+
+    def room(k: int) -> float:
+        x, y = places[k] - MARGIN
+        across, down = LABEL_ROOM
+        return min((max(abs(x - u) / across, abs(y - v) / down) for u, v in taken), default=1.0)
+
+    best = next((k for k in order if room(k) >= 1.0), max(order, key=room))
+    return round(float(places[best][0]), 1), round(float(places[best][1]), 1)
+
+
+def _along(course: FloatArray) -> FloatArray:
+    """Points on a course, evenly by parameter but not at its ends, shape (SAMPLES, 2)."""
+    pieces = (len(course) - 1) // 3
+    found = []
+    for place in np.linspace(0.15, 0.85, SAMPLES) * pieces:
+        k = min(int(place), pieces - 1)
+        t, (a, b, c, d) = place - k, course[3 * k : 3 * k + 4]
+        found.append(
+            (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
+        )
+    return np.array(found)

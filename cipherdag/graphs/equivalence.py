@@ -1,0 +1,209 @@
+"""Moves between neighbouring Markov equivalence classes: the steps of greedy equivalence search.
+
+Sources: Chickering, "Optimal structure identification with greedy search", JMLR 3 (2002), theorems
+15 and 17 (insert, delete) and its algorithm that labels compelled edges (1995); Hauser and
+Buehlmann, "Characterization and greedy learning of interventional Markov equivalence classes", JMLR
+13 (2012), for the turning phase; Dor and Tarsi (1992) for the extension.
+
+Leaks:
+    Nothing: graphs only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cipherdag.graphs.dags import Dag, Family, members, submasks, topological
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Phase = Literal["insert", "delete", "turn"]
+PHASES: tuple[Phase, ...] = ("insert", "delete", "turn")
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A CPDAG: bit masks of every variable's parents, children and undirected neighbours."""
+
+    parents: tuple[int, ...]
+    children: tuple[int, ...]
+    neighbours: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    def adjacent(self, v: int) -> int:
+        """Bit mask of all that has an edge with v."""
+        return self.parents[v] | self.children[v] | self.neighbours[v]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step to a neighbouring class, about the edge from x to y.
+
+    Attributes:
+        phase: ``insert`` or ``delete`` the edge, or ``turn`` it so that x -> y.
+        x: Cause.
+        y: Effect.
+        chosen: Neighbours of y: those that become its parents too (insert, turn), or those that
+            it is directed to (delete).
+    """
+
+    phase: Phase
+    x: int
+    y: int
+    chosen: int
+
+
+def pattern_of(dag: Dag) -> Pattern:
+    """The CPDAG of a DAG."""
+    compelled = _compelled(dag)
+    p = len(dag)
+    children, neighbours = [0] * p, [0] * p
+    for v in range(p):
+        for u in members(compelled[v]):
+            children[u] |= 1 << v
+        for u in members(dag[v] & ~compelled[v]):
+            neighbours[u] |= 1 << v
+            neighbours[v] |= 1 << u
+    return Pattern(tuple(compelled), tuple(children), tuple(neighbours))
+
+
+def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
+    """All moves of a phase whose sets are cliques; `allowed` has the rest of the conditions."""
+    for y in range(len(pattern)):
+        for x in range(len(pattern)):
+            if x == y or not _concerns(pattern, phase, x, y):
+                continue
+            near, beside = pattern.neighbours[y], pattern.adjacent(x)
+            # what is free to be chosen, and what belongs to the clique in any case
+            free, fixed = near & ~(1 << x), 0
+            if phase == "insert":
+                free, fixed = near & ~beside, near & beside
+            elif phase == "delete":
+                free = near & beside
+            for chosen in submasks(free):
+                clique = free & ~chosen if phase == "delete" else fixed | chosen
+                if _clique(pattern, clique):
+                    yield Move(phase, x, y, chosen)
+
+
+def _concerns(pattern: Pattern, phase: Phase, x: int, y: int) -> bool:
+    if phase == "insert":
+        return not pattern.adjacent(x) >> y & 1
+    directed = pattern.parents if phase == "delete" else pattern.children
+    return bool((directed[y] | pattern.neighbours[y]) >> x & 1)
+
+
+def families(pattern: Pattern, move: Move) -> tuple[Family, Family]:
+    """The family that an insertion or a deletion gives y, and the one that it takes from y."""
+    x, y = move.x, move.y
+    common = pattern.neighbours[y] & pattern.adjacent(x)
+    if move.phase == "insert":
+        base = pattern.parents[y] | common | move.chosen
+        return (y, base | 1 << x), (y, base)
+    base = (pattern.parents[y] | (common & ~move.chosen)) & ~(1 << x)
+    return (y, base), (y, base | 1 << x)
+
+
+def allowed(pattern: Pattern, move: Move) -> bool:
+    """Whether an insertion closes no cycle; the other moves are judged by `applied`."""
+    if move.phase != "insert":
+        return True
+    x, y = move.x, move.y
+    blocked = (pattern.neighbours[y] & pattern.adjacent(x)) | move.chosen
+    reached, new = 1 << y, 1 << y
+    while new:
+        following = 0
+        for v in members(new):
+            following |= pattern.children[v] | pattern.neighbours[v]
+        new = following & ~reached & ~blocked
+        reached |= new
+    return not reached >> x & 1
+
+
+def applied(pattern: Pattern, move: Move) -> Dag | None:
+    """A DAG of the class that the move leads to; None where there is none."""
+    x, y = move.x, move.y
+    into = list(pattern.parents)
+    near = list(pattern.neighbours)
+
+    def direct(a: int, b: int) -> None:
+        near[a] &= ~(1 << b)
+        near[b] &= ~(1 << a)
+        into[b] |= 1 << a
+
+    near[x] &= ~(1 << y)
+    near[y] &= ~(1 << x)
+    into[x] &= ~(1 << y)
+    into[y] &= ~(1 << x)
+    if move.phase == "delete":
+        for h in members(move.chosen):
+            direct(y, h)
+            if near[x] >> h & 1:
+                direct(x, h)
+        return extension(into, near)
+    into[y] |= 1 << x
+    for t in members(move.chosen):
+        direct(t, y)
+    if move.phase == "turn":
+        for n in members(near[y]):
+            direct(y, n)
+    return extension(into, near)
+
+
+def extension(parents: list[int], neighbours: list[int]) -> Dag | None:
+    """A DAG with the directed edges and no further collider (Dor and Tarsi); None if there is none.
+
+    Args:
+        parents: Bit masks of directed edges, by effect.
+        neighbours: Bit masks of undirected edges, both ways.
+    """
+    into, near = list(parents), list(neighbours)
+    p = len(into)
+    out = [0] * p
+    for v in range(p):
+        for u in members(into[v]):
+            out[u] |= 1 << v
+    dag = list(parents)
+    left = (1 << p) - 1
+    while left:
+        for v in reversed(range(p)):
+            if left >> v & 1 and not out[v] & left and _removable(v, into, near, out, left):
+                break
+        else:
+            return None
+        dag[v] |= near[v] & left
+        left &= ~(1 << v)
+        for u in members(near[v]):
+            near[u] &= ~(1 << v)
+    return tuple(dag)
+
+
+def _removable(v: int, into: list[int], near: list[int], out: list[int], left: int) -> bool:
+    beside = (into[v] | near[v]) & left
+    return all(
+        not (beside & ~(1 << u)) & ~(into[u] | near[u] | out[u]) for u in members(near[v] & left)
+    )
+
+
+def _clique(pattern: Pattern, mask: int) -> bool:
+    return all(not mask & ~(1 << v) & ~pattern.adjacent(v) for v in members(mask))
+
+
+def _compelled(dag: Dag) -> list[int]:
+    """Bit masks of the compelled edges into every variable (Chickering 1995, label-edges)."""
+    rank = {v: place for place, v in enumerate(topological(dag))}
+    compelled = [0] * len(dag)
+    for y in rank:
+        if not dag[y]:
+            continue
+        # the edge from the latest parent decides for all that stay open
+        x = max(members(dag[y]), key=rank.__getitem__)
+        if compelled[x] & ~dag[y] or dag[y] & ~(1 << x) & ~dag[x]:
+            compelled[y] = dag[y]
+        else:
+            compelled[y] = compelled[x]
+    return compelled

@@ -1,0 +1,178 @@
+"""Graphs as networkx, GraphML, GML, DOT, dagitty and CSV, and edges back from CSV.
+
+Any name that a `CausalGraph` may have survives every format, quotation marks, commas and all.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import GraphError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import networkx as nx
+
+    from cipherdag.graphs.edges import Mark
+    from cipherdag.graphs.graph import CausalGraph
+
+MARKS: tuple[Mark, ...] = ("-->", "---")
+
+
+def to_networkx(graph: CausalGraph) -> nx.DiGraph[str]:
+    """A directed graph whose arcs carry ``mark``; an undirected edge is two arcs marked "---"."""
+    import networkx as nx
+
+    found: nx.DiGraph[str] = nx.DiGraph()
+    found.add_nodes_from(graph.nodes)
+    for edge in graph.edges:
+        found.add_edge(edge.source, edge.target, mark=edge.mark)
+        if edge.mark == "---":
+            found.add_edge(edge.target, edge.source, mark=edge.mark)
+    return found
+
+
+def to_graphml(graph: CausalGraph) -> str:
+    """GraphML with the attribute ``mark`` on every arc; an undirected edge is two arcs."""
+    import networkx as nx
+
+    body = "\n".join(nx.generate_graphml(to_networkx(graph)))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
+
+
+def to_gml(graph: CausalGraph) -> str:
+    """GML with the attribute ``mark`` on every arc; an undirected edge is two arcs.
+
+    Characters beyond ASCII and quotation marks stand as numeric entities, as GML wants it.
+    """
+    import networkx as nx
+
+    return "\n".join(nx.generate_gml(to_networkx(graph))) + "\n"
+
+
+def to_dot(graph: CausalGraph) -> str:
+    r"""Graphviz DOT; an undirected edge is one edge with ``dir=none``.
+
+    Names stand in quotation marks, with ``\"`` for a quotation mark and ``\\`` for a backslash, so
+    that Graphviz draws them as they are.
+    """
+    lines = ["digraph {", "  node [shape=box, style=rounded];"]
+    lines += [f"  {_quoted(name)};" for name in graph.nodes]
+    for edge in graph.edges:
+        plain = " [dir=none]" if edge.mark == "---" else ""
+        lines.append(f"  {_quoted(edge.source)} -> {_quoted(edge.target)}{plain};")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def to_dagitty(graph: CausalGraph) -> str:
+    r"""The text form of dagitty (dagitty.net and the R package), a ``dag`` or a ``pdag``.
+
+    Raises:
+        OutputError: A name ends in a backslash, which dagitty's grammar has no way to write.
+    """
+    lines = ["dag {" if graph.is_dag else "pdag {"]
+    lines += [_dagitty_quoted(name) for name in graph.nodes]
+    for edge in graph.edges:
+        arrow = "->" if edge.mark == "-->" else "--"
+        lines.append(f"{_dagitty_quoted(edge.source)} {arrow} {_dagitty_quoted(edge.target)}")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def to_csv(graph: CausalGraph) -> str:
+    """A CSV with the header ``from,to,mark``, one edge per line, without isolated variables."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("from", "to", "mark"))
+    writer.writerows((edge.source, edge.target, edge.mark) for edge in graph.edges)
+    return text.getvalue()
+
+
+def edges_from_csv(text: str, *, nodes: Sequence[str] | None = None) -> list[tuple[str, str, Mark]]:
+    """Edges of a CSV with the columns ``from,to,mark`` or, all directed, ``parent,child``.
+
+    Args:
+        text: The content of the file; further columns are ignored.
+        nodes: The variables, if known: a name that is none of them is tried again without
+            surrounding white space and in Unicode form C, as names are compared everywhere.
+
+    Returns:
+        (source, target, mark) of every line.
+
+    Raises:
+        GraphError: Another header, an unknown mark, or a line that is too short, by its number.
+    """
+    rows = csv.reader(io.StringIO(text.removeprefix("\ufeff"), newline=""), strict=True)
+    known = frozenset(nodes or ())
+    try:
+        columns = _columns(next(rows, []))
+        return [_edge(row, columns, rows.line_num, known) for row in rows if row]
+    except csv.Error as error:
+        raise GraphError(f"the edges are no CSV at line {rows.line_num}: {error}") from error
+
+
+def _columns(header: list[str]) -> tuple[int, ...]:
+    """Positions of source, target and, where there is one, mark."""
+    names = [name.strip().lower() for name in header]
+    for wanted in (("from", "to", "mark"), ("parent", "child")):
+        if all(name in names for name in wanted):
+            return tuple(names.index(name) for name in wanted)
+    raise GraphError("the header of a CSV of edges is from,to,mark or parent,child")
+
+
+def _edge(
+    row: list[str], columns: tuple[int, ...], line: int, known: frozenset[str]
+) -> tuple[str, str, Mark]:
+    if len(row) <= max(columns):
+        raise GraphError(f"line {line} of the edges has too few columns")
+    source, target = (_known_name(row[column], known) for column in columns[:2])
+    if len(columns) == len(MARKS):
+        return source, target, "-->"
+    for mark in MARKS:
+        if row[columns[2]].strip() == mark:
+            return source, target, mark
+    raise GraphError(f"line {line} of the edges has the mark {row[columns[2]]!r}, not --> or ---")
+
+
+def _known_name(name: str, known: frozenset[str]) -> str:
+    if not known or name in known:
+        return name
+    return unicodedata.normalize("NFC", name).strip()
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _dagitty_quoted(name: str) -> str:
+    if name.endswith("\\"):
+        raise OutputError(
+            f"dagitty cannot read the name '{name}', which ends in a backslash",
+            remedy="Rename the variable, or export to GraphML, DOT or CSV.",
+        )
+    # a backslash stands for itself in dagitty unless a quotation mark follows
+    return '"' + name.replace('"', '\\"') + '"'
+
+
+def export_graph(graph: CausalGraph, kind: str, path: Path) -> None:
+    """Write a graph as ``graphml``, ``gml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+
+    The file may have any ending.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    from cipherdag.graphs.drawing.figure import draw_as
+
+    try:
+        if kind in ("svg", "png"):
+            draw_as(graph, path, kind)
+        else:
+            text: str = getattr(graph, f"to_{kind}")()
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,255 @@
+"""Causal graphs over named variables: directed and undirected edges, as in a DAG or a CPDAG."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from cipherdag.errors import GraphError
+from cipherdag.graphs.edges import BoolMatrix, Edge, Pair
+from cipherdag.graphs.extension import checked, topological_order
+from cipherdag.graphs.orientation import cpdag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import networkx as nx
+    from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike, NDArray
+
+
+# control characters, halves of surrogate pairs and non-characters: no export format can hold them
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class CausalGraph:
+    """A graph with directed and undirected edges: a DAG, a CPDAG or anything between.
+
+    Two graphs are equal if they have the same names and the same edges, in whatever order the names
+    stand. As CPDAGs, equal graphs are the same Markov equivalence class.
+
+    Attributes:
+        nodes: Names of the p variables, all different, not empty, without control characters.
+        arcs: Read-only, shape (p, p): ``arcs[i, j]`` is True where nodes[i] --> nodes[j] or
+            nodes[i] --- nodes[j], so an undirected edge stands both ways.
+
+    Raises:
+        GraphError: A name is repeated or cannot be written, or the matrix is no graph over the
+            names.
+    """
+
+    nodes: tuple[str, ...]
+    arcs: BoolMatrix
+
+    def __post_init__(self) -> None:
+        arcs = checked(self.arcs)
+        arcs.setflags(write=False)
+        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "arcs", arcs)
+        if len(arcs) != len(self.nodes):
+            raise GraphError(f"{len(self.nodes)} names do not fit a matrix of shape {arcs.shape}")
+        if len(set(self.nodes)) != len(self.nodes):
+            repeated = sorted({name for name in self.nodes if self.nodes.count(name) > 1})
+            raise GraphError(f"a variable is named twice: {_listed(repeated)}")
+        wrong = [name for name in self.nodes if not name or _UNWRITABLE.search(name)]
+        if wrong:
+            raise GraphError(f"a name is empty or has control characters: {wrong[0]!r}")
+
+    @classmethod
+    def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
+        """A graph from its matrix, which is copied; see the class for its meaning."""
+        return cls(tuple(nodes), np.array(matrix, dtype=np.bool_))
+
+    @classmethod
+    def from_edges(
+        cls,
+        nodes: Iterable[str],
+        directed: Iterable[Pair] = (),
+        undirected: Iterable[Pair] = (),
+    ) -> Self:
+        """A graph from pairs of names.
+
+        Args:
+            nodes: All names, those without an edge included.
+            directed: (cause, effect) pairs.
+            undirected: Pairs in either order.
+
+        Raises:
+            GraphError: An edge has an unknown name, joins a variable to itself, or joins a pair
+                that already has an edge.
+        """
+        names = tuple(nodes)
+        position = {name: index for index, name in enumerate(names)}
+        arcs = np.zeros((len(names), len(names)), dtype=np.bool_)
+        both = ((directed, False), (undirected, True))
+        for (a, b), either_way in ((pair, way) for pairs, way in both for pair in pairs):
+            if missing := [name for name in (a, b) if name not in position]:
+                raise GraphError(f"an edge names a variable that is not there: {_listed(missing)}")
+            i, j = position[a], position[b]
+            if i == j:
+                raise GraphError(f"an edge joins '{a}' to itself")
+            if arcs[i, j] or arcs[j, i]:
+                raise GraphError(f"'{a}' and '{b}' are joined by two edges")
+            arcs[i, j] = True
+            arcs[j, i] = either_way
+        return cls(names, arcs)
+
+    @classmethod
+    def empty(cls, nodes: Iterable[str]) -> Self:
+        """A graph without edges."""
+        return cls.from_edges(nodes)
+
+    @classmethod
+    def from_csv(cls, text: str, *, nodes: Iterable[str] | None = None) -> Self:
+        """Read a CSV of edges; see `cipherdag.graphs.exports.from_csv`."""
+        from cipherdag.graphs.exports import edges_from_csv
+
+        known = None if nodes is None else tuple(nodes)
+        edges = edges_from_csv(text, nodes=known)
+        if known is None:
+            known = tuple(sorted({name for edge in edges for name in (edge[0], edge[1])}))
+        return cls.from_edges(
+            known,
+            directed=[(a, b) for a, b, mark in edges if mark == "-->"],
+            undirected=[(a, b) for a, b, mark in edges if mark == "---"],
+        )
+
+    @property
+    def directed(self) -> tuple[Pair, ...]:
+        """(cause, effect) of every directed edge, sorted."""
+        return tuple(sorted(self._pairs(self.arcs & ~self.arcs.T)))
+
+    @property
+    def undirected(self) -> tuple[Pair, ...]:
+        """Every undirected edge once, the name that sorts first in front, sorted."""
+        pairs = self._pairs(np.triu(self.arcs & self.arcs.T))
+        return tuple(sorted((min(a, b), max(a, b)) for a, b in pairs))
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every edge once, sorted by source, then target."""
+        directed = [Edge(a, b, "-->") for a, b in self.directed]
+        return tuple(sorted([*directed, *(Edge(a, b, "---") for a, b in self.undirected)]))
+
+    @property
+    def is_acyclic(self) -> bool:
+        """Whether the directed edges form no directed cycle."""
+        return topological_order(self.arcs & ~self.arcs.T) is not None
+
+    @property
+    def is_dag(self) -> bool:
+        """Whether every edge is directed and none lies on a cycle."""
+        return not (self.arcs & self.arcs.T).any() and self.is_acyclic
+
+    def skeleton(self) -> BoolMatrix:
+        """Symmetric adjacency, shape (p, p)."""
+        return self.arcs | self.arcs.T
+
+    def relabel(self, mapping: Mapping[str, str]) -> CausalGraph:
+        """The same graph under other names; names that the mapping lacks stay.
+
+        Raises:
+            GraphError: The mapping has a name that is not there, or two variables get one name.
+        """
+        if missing := sorted(set(mapping) - set(self.nodes)):
+            raise GraphError(f"a variable to rename is not there: {_listed(missing)}")
+        return CausalGraph(tuple(mapping.get(name, name) for name in self.nodes), self.arcs)
+
+    def to_cpdag(self) -> CausalGraph:
+        """The CPDAG of this DAG: unshielded colliders, completed by Meek's rules.
+
+        Raises:
+            GraphError: This is no DAG.
+        """
+        return CausalGraph(self.nodes, cpdag_of(self.arcs))
+
+    def to_numpy(self) -> NDArray[np.int8]:
+        """A copy of `arcs` in 0 and 1, shape (p, p).
+
+        [i, j] is 1 where nodes[i] --> nodes[j] or nodes[i] --- nodes[j]: a directed edge has one 1,
+        an undirected edge has two. Rows are causes, columns effects.
+        """
+        return self.arcs.astype(np.int8)
+
+    def to_networkx(self) -> nx.DiGraph[str]:
+        """A ``networkx.DiGraph``; an undirected edge is two arcs.
+
+        Every arc has the attribute ``mark``: "-->" for a directed edge, "---" for each of the two
+        arcs of an undirected one.
+        """
+        from cipherdag.graphs.exports import to_networkx
+
+        return to_networkx(self)
+
+    def to_graphml(self) -> str:
+        """GraphML of `to_networkx`, as text."""
+        from cipherdag.graphs.exports import to_graphml
+
+        return to_graphml(self)
+
+    def to_gml(self) -> str:
+        """GML of `to_networkx`, as text."""
+        from cipherdag.graphs.exports import to_gml
+
+        return to_gml(self)
+
+    def to_dot(self) -> str:
+        """Graphviz DOT, as text; see `cipherdag.graphs.exports.to_dot`."""
+        from cipherdag.graphs.exports import to_dot
+
+        return to_dot(self)
+
+    def to_dagitty(self) -> str:
+        """The text form of dagitty; see `cipherdag.graphs.exports.to_dagitty`."""
+        from cipherdag.graphs.exports import to_dagitty
+
+        return to_dagitty(self)
+
+    def to_csv(self) -> str:
+        """A CSV with the header ``from,to,mark``; variables without an edge are not in it."""
+        from cipherdag.graphs.exports import to_csv
+
+        return to_csv(self)
+
+    def plot(self) -> Figure:
+        """The drawing as a matplotlib figure; see `cipherdag.graphs.drawing.figure.plot`."""
+        from cipherdag.graphs.drawing.figure import plot
+
+        return plot(self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CausalGraph):
+            return NotImplemented
+        return self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def __str__(self) -> str:
+        return "\n".join(str(edge) for edge in self.edges)
+
+    def __repr__(self) -> str:
+        directed, undirected = len(self.directed), len(self.undirected)
+        size = f"{len(self.nodes)} nodes, {directed} directed and {undirected} undirected edges"
+        return f"<CausalGraph: {size}>"
+
+    def _repr_html_(self) -> str:
+        from cipherdag.graphs.drawing.notebook import notebook_html
+
+        return notebook_html(self)
+
+    def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
+        return frozenset(self.nodes), frozenset(self.edges)
+
+    def _pairs(self, matrix: BoolMatrix) -> list[Pair]:
+        return [(self.nodes[i], self.nodes[j]) for i, j in np.argwhere(matrix)]
+
+
+def _listed(names: list[str]) -> str:
+    """Up to five names in quotation marks."""
+    text = ", ".join(f"'{name}'" for name in names[:5])
+    return text if len(names) <= 5 else f"{text} and {len(names) - 5} more"  # noqa: PLR2004

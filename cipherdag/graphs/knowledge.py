@@ -1,0 +1,157 @@
+"""Background knowledge: what is known of the edges before anything is tested.
+
+Source: Meek, "Causal inference and causal explanation with background knowledge", UAI 1995.
+
+Leaks:
+    Nothing by itself; which pairs are tested and which are not says that something is known.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.errors import ParameterError
+from cipherdag.graphs.extension import topological_order
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BoolMatrix = NDArray[np.bool_]
+Arrow = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Constraints:
+    """Background knowledge by position; p variables.
+
+    Attributes:
+        forbidden: Shape (p, p): True where i is not a cause of j.
+        required: Shape (p, p): True where i is a direct cause of j; then j -> i is forbidden.
+    """
+
+    forbidden: BoolMatrix
+    required: BoolMatrix
+
+    @classmethod
+    def none(cls, n_variables: int) -> Constraints:
+        """Nothing is known."""
+        empty = np.zeros((n_variables, n_variables), dtype=bool)
+        return cls(empty, empty.copy())
+
+    @property
+    def apart(self) -> BoolMatrix:
+        """Pairs that no edge may join, shape (p, p)."""
+        return self.forbidden & self.forbidden.T
+
+    @property
+    def joined(self) -> BoolMatrix:
+        """Pairs that an edge must join, shape (p, p)."""
+        return self.required | self.required.T
+
+    def directed(self, skeleton: BoolMatrix) -> BoolMatrix:
+        """The skeleton with the directions that are known, shape (p, p)."""
+        return skeleton & ~self.forbidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """Background knowledge by name; of real sites, whose names stay there, by identifier.
+
+    Attributes:
+        forbidden: Pairs (a, b): a is not a direct cause of b.
+        required: Pairs (a, b): a is a direct cause of b.
+        tiers: Groups of variables in time: none causes a variable of an earlier group. Variables
+            in no group may stand anywhere.
+    """
+
+    forbidden: tuple[Arrow, ...] = ()
+    required: tuple[Arrow, ...] = ()
+    tiers: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def loads(cls, text: str) -> Knowledge:
+        """Read ``forbidden``, ``required`` and ``tiers``, lists of lists of names, from TOML.
+
+        Raises:
+            ParameterError: It is not TOML, has another key or other values.
+        """
+        try:
+            table = tomllib.loads(text)
+        except ValueError as error:
+            raise ParameterError(f"the knowledge is not TOML: {error}") from error
+        if unknown := set(table) - {"forbidden", "required", "tiers"}:
+            raise ParameterError(f"the knowledge has an unknown key '{min(unknown)}'")
+        return cls.from_lists(**table)
+
+    @classmethod
+    def from_lists(cls, *, forbidden: Any = (), required: Any = (), tiers: Any = ()) -> Knowledge:
+        """Knowledge from lists of lists of names, as TOML and JSON have them.
+
+        Raises:
+            ParameterError: They are none, or an edge has not two ends.
+        """
+        arrows = {"forbidden": _groups("forbidden", forbidden)}
+        arrows["required"] = _groups("required", required)
+        for key, groups in arrows.items():
+            if any(len(group) != 2 for group in groups):  # noqa: PLR2004
+                raise ParameterError(f"'{key}' of the knowledge has an edge without two ends")
+        return cls(
+            forbidden=tuple((own[0], own[1]) for own in arrows["forbidden"]),
+            required=tuple((own[0], own[1]) for own in arrows["required"]),
+            tiers=_groups("tiers", tiers),
+        )
+
+    def over(self, names: Sequence[str]) -> Constraints:
+        """The knowledge by position.
+
+        Args:
+            names: The variables in the order of their positions.
+
+        Raises:
+            ParameterError: A name is unknown, stands in two tiers or in an arrow to itself, an
+                arrow has not two ends, an edge is required and forbidden, or required edges form
+                a cycle.
+        """
+        places = {name: position for position, name in enumerate(names)}
+        named = chain(*self.forbidden, *self.required, *self.tiers)
+        if unknown := sorted(set(named) - set(places)):
+            raise ParameterError(f"the knowledge names '{unknown[0]}', which is no variable")
+        found = Constraints.none(len(names))
+        for arrows, matrix in ((self.forbidden, found.forbidden), (self.required, found.required)):
+            for arrow in arrows:
+                if len(arrow) != 2 or arrow[0] == arrow[1]:  # noqa: PLR2004
+                    raise ParameterError(f"{arrow} is not an edge between two variables")
+                matrix[places[arrow[0]], places[arrow[1]]] = True
+        tier = self._tiers(places, len(names))
+        found.forbidden[tier[:, None] > tier[None]] = True  # NaN is later than nothing
+        if (found.required & found.forbidden).any():
+            i, j = np.argwhere(found.required & found.forbidden)[0]
+            raise ParameterError(f"'{names[i]}' --> '{names[j]}' is required and forbidden")
+        if topological_order(found.required) is None:
+            raise ParameterError("the required edges form a cycle")
+        found.forbidden[found.required.T] = True
+        return found
+
+    def _tiers(self, places: dict[str, int], n_variables: int) -> NDArray[np.float64]:
+        tier = np.full(n_variables, np.nan)
+        for number, group in enumerate(self.tiers):
+            for name in group:
+                if not np.isnan(tier[places[name]]):
+                    raise ParameterError(f"'{name}' stands twice in the tiers")
+                tier[places[name]] = number
+        return tier
+
+
+def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
+    if not isinstance(value, list | tuple) or not all(
+        isinstance(group, list | tuple) and all(isinstance(name, str) for name in group)
+        for group in value
+    ):
+        raise ParameterError(f"'{key}' of the knowledge is not a list of lists of names")
+    return tuple(tuple(group) for group in value)

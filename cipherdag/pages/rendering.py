@@ -1,0 +1,70 @@
+"""Fills templates into pages that open offline: one file, its own style and script, no other."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.pages.numerals import moment, shown, size
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+
+def render(template: str, *, script: str = "page.js", **content: Any) -> str:
+    """A page; every value is escaped, and a value that is missing is an error.
+
+    Args:
+        template: File in ``templates``, such as ``run.html.j2``.
+        script: The page's own script, a file in ``templates``.
+        content: What the template shows.
+    """
+    picture, own = _asset("picture.css"), _asset(script)
+    style = picture + _asset("page.css")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=style,
+            picture_style=picture,
+            script=own,
+            style_hash=_integrity(style),
+            script_hash=_integrity(own),
+            **content,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("cipherdag.pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"size": size, "shown": shown, "moment": moment}
+    environment.tests["number"] = lambda value: (
+        isinstance(value, int | float) and not isinstance(value, bool)
+    )
+    return environment
+
+
+@cache
+def _asset(name: str) -> Markup:
+    from markupsafe import Markup
+
+    text = resources.files("cipherdag.pages").joinpath("templates", name).read_text("utf-8")
+    return Markup(text)  # noqa: S704  (our own file, the same for every page)
+
+
+def _integrity(text: str) -> str:
+    """What the page's content security policy allows: this text and no other."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,185 @@
+"""One test over all sites from numbers that add up: statistics, p-values, or z-scores.
+
+Leaks:
+    Every site and whoever carries the messages see which triplets are tested, by position. The
+    coordinator sees the sums over the sites that `CombinedEvidence` lists, per triplet.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import MAX_VARIABLES, CITestSpec, Encoding, FloatVector
+from cipherdag.questions.weighted_evidence import (
+    MAX_ROWS_LIMIT,
+    TripletRows,
+    check_triplets,
+    triplet_rows,
+)
+
+Combination = Literal["statistic", "fisher", "stouffer", "weighted_p"]
+COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
+
+STATISTIC_BITS = 24
+SCORE_BITS = 24
+LOG_BITS = 32
+P_BITS = 32
+RELIABILITY_BITS = 20
+SMALLEST_P = 1e-300
+LARGEST_Z = 38.0
+"""No p-value of at least `SMALLEST_P` is further from the middle than this many deviations."""
+LARGEST_DOF = 2.0**32
+SITE_ROWS_PER_CELL = 1.0
+"""Rows per cell below which a site leaves a test to the others.
+
+The sites that remain must reach the usual five together. Five at every site would leave most tests
+of ten small sites undone, and edges that are not there in the graph.
+"""
+
+
+class CombinedEvidence(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="combined-evidence"
+):
+    """What every site's test of x and y given S adds to one test over all sites.
+
+    A site that cannot do a test adds 0 everywhere. The answer has, for B triplets:
+
+    - ``statistic``: B statistics (G2, chi-square, or squared z), B degrees of freedom, B
+      reliabilities;
+    - ``fisher``: B times -2 ln p, B times 1, B reliabilities (Fisher, 1932);
+    - ``stouffer``: 1 if statistics have a sign, B products w z, B squares w**2, B reliabilities; z
+      is the normal score of 1 - p and w**2 the rows. A statistic with a sign (Fisher's z) is its
+      own score and w**2 = n - |S| - 3: the inverse-variance weighted mean;
+    - ``weighted_p``: B products n p, B times n (FedCMFS, Eq. 1).
+
+    The reliability of a table test is its rows per cell, at most `rows_per_cell`; that of other
+    tests is `rows_per_cell`. A test without degrees of freedom says nothing: it adds its
+    reliability only.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        test: The test of every site.
+        combination: What is added.
+        counts: How many triplets have |S| = 0, 1, 2, ...
+        members: Packed positions as in `WeightedEvidence`.
+        rows_per_cell: Reliability that the sum needs.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    n_variables: int
+    test: CITestSpec
+    combination: Combination
+    counts: tuple[int, ...]
+    members: bytes
+    rows_per_cell: float = 5.0
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_variables <= MAX_VARIABLES:
+            raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
+        if not 2 <= self.max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
+            raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
+        if not 0.0 < self.rows_per_cell < MAX_ROWS_LIMIT:
+            raise ValueError("rows_per_cell must be a finite number > 0")
+        if self.combination == "statistic" and self.test.name == "kci":
+            raise ValueError("kernel statistics do not add up")
+        check_triplets(self.counts, self.members, self.n_variables)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"{self.combination} of {sum(self.counts)} tests, |S| <= {len(self.counts) - 1}"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The segments of the class, in order.
+
+        A G2 is at most 2 n ln n and a squared z below 400 n, whatever the data; a chi-square of a
+        table with a row per cell is at most n**1.5.
+        """
+        total, rows = sum(self.counts), float(self.max_rows)
+        if self.combination == "weighted_p":
+            return (
+                Encoding(length=total, bound=rows, resolution_bits=P_BITS),
+                Encoding(length=total, bound=rows),
+            )
+        reliability = Encoding(
+            length=total, bound=self.rows_per_cell, resolution_bits=RELIABILITY_BITS
+        )
+        if self.combination == "statistic":
+            largest = rows * max(400.0, math.sqrt(rows))
+            return (
+                Encoding(length=total, bound=largest, resolution_bits=STATISTIC_BITS),
+                Encoding(length=total, bound=LARGEST_DOF),
+                reliability,
+            )
+        if self.combination == "fisher":
+            return (
+                Encoding(length=total, bound=-2.0 * math.log(SMALLEST_P), resolution_bits=LOG_BITS),
+                Encoding(length=total, bound=1.0),
+                reliability,
+            )
+        return (
+            Encoding(length=1, bound=1.0),
+            Encoding(length=total, bound=LARGEST_Z * rows, resolution_bits=SCORE_BITS),
+            Encoding(length=total, bound=rows),
+            reliability,
+        )
+
+    def rows(self) -> list[TripletRows]:
+        """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
+        return triplet_rows(self.counts, self.members)
+
+
+def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+    """How dependent x and y are over all sites, larger for stronger, shape (B,).
+
+    The summed statistic, the summed -2 ln p, or the absolute joint score; not for ``weighted_p``,
+    whose sums say nothing of it.
+    """
+    lengths = [encoding.length for encoding in question.encodings]
+    *_, amount, weight, _ = np.split(sums, np.cumsum(lengths)[:-1])
+    if question.combination != "stouffer":
+        return amount
+    score: FloatVector = np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
+    return score
+
+
+def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+    """The p-value over all sites of every triplet.
+
+    Args:
+        question: What was asked, B triplets.
+        sums: What came back, as `CombinedEvidence` lays it out.
+
+    Returns:
+        Shape (B,); NaN where the sites together were not reliable, 1 where no site's test had
+        degrees of freedom.
+    """
+    from scipy.special import erfc, gammaincc, ndtr
+
+    ends = np.cumsum([encoding.length for encoding in question.encodings])[:-1]
+    parts = np.split(sums, ends)
+    if question.combination == "weighted_p":
+        weighted, rows = parts
+        mean: FloatVector = np.divide(
+            weighted, rows, out=np.full(len(rows), np.nan), where=rows > 0
+        )
+        return mean
+    *parts, amount, weight, reliability = parts
+    informed = weight > 0
+    if question.combination == "stouffer":
+        score = amount / np.sqrt(np.where(informed, weight, 1.0))
+        p_value = erfc(np.abs(score) / math.sqrt(2.0)) if parts[0][0] > 0 else ndtr(-score)
+    else:
+        dof = weight if question.combination == "statistic" else 2.0 * weight
+        p_value = gammaincc(np.where(informed, dof, 1.0) / 2.0, np.maximum(amount, 0.0) / 2.0)
+    p_value = np.where(informed, np.clip(p_value, 0.0, 1.0), 1.0)
+    # the sum of reliabilities is rounded once per site
+    slack = 2.0 ** (8 - RELIABILITY_BITS)
+    enough = (reliability > 0) & (reliability >= question.rows_per_cell - slack)
+    return np.where(enough, p_value, np.nan)

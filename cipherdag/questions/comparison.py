@@ -1,0 +1,189 @@
+"""Comparisons over sites made of sums alone: "does any site exceed?" and the secure maximum.
+
+In a comparison each site adds a fresh uniform nonzero word where its value exceeds a threshold,
+and zero elsewhere; the sum is zero iff no site exceeds (but for a chance of 2**-64, or 1/t under
+BFV). A maximum is found by asking for ``arity - 1`` thresholds at a time.
+
+Leaks:
+    The coordinator learns whether any site exceeds each threshold it asked, so of a maximum it
+    learns just the maximum on the grid, not who attains it nor how many do. A site that colludes
+    with the coordinator can leave its own value out and learns the maximum of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+BoolVector = NDArray[np.bool_]
+Ask = Callable[[IndexArray], Question]
+AskSome = Callable[[IndexArray, IndexArray], Question]
+MOST_THRESHOLDS = 4095  # of one group in one round
+
+Asked = TypeVar("Asked", bound=Question)
+
+
+def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVector]:
+    """Ask one comparison; whether any site exceeds, shape (length,)."""
+    answer = yield question
+    return answer > 0.0
+
+
+def secure_max(
+    ask: Ask, upper: IndexArray, *, arity: int = 16
+) -> Generator[Question, FloatVector, IndexArray]:
+    """The largest value over all sites of every group, for whole numbers in 0..upper.
+
+    Args:
+        ask: Makes the question "is your value larger than each threshold?" from thresholds of
+            shape (G, arity - 1); a site's answer is 0/1 row by row.
+        upper: Largest possible value of each group, shape (G,), declared and public.
+        arity: Parts that a round cuts the remaining interval into; 16 takes 5 rounds and 75 words
+            a group for 20 bits, 2 takes 20 rounds and 20 words.
+
+    Returns:
+        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds.
+
+    Leaks:
+        The maximum of every group, nothing else of any site (see the module).
+    """
+    low = np.zeros_like(upper)
+    high = upper.copy()
+    while (low < high).any():
+        thresholds = _thresholds(low, high, arity)
+        exceeded = yield from secure_any(ask(thresholds))
+        count = exceeded.reshape(thresholds.shape).sum(axis=1)
+        # thresholds ascend, so the count of exceeded ones says which part holds the maximum
+        bounds = np.column_stack([low - 1, thresholds, high])
+        groups = np.arange(len(low))
+        low, high = bounds[groups, count] + 1, bounds[groups, count + 1]
+    return low
+
+
+def secure_min(
+    ask: Ask, upper: IndexArray, *, arity: int = 16
+) -> Generator[Question, FloatVector, IndexArray]:
+    """The smallest value over all sites of every group, for whole numbers in 0..upper.
+
+    Args:
+        ask: Makes the question "is your value below each threshold?", thresholds as above.
+        upper: Largest possible value of each group, shape (G,).
+        arity: As for `secure_max`.
+
+    Returns:
+        Minima of shape (G,).
+
+    Leaks:
+        The minimum of every group, nothing else of any site.
+    """
+    mirrored = yield from secure_max(lambda t: ask(upper[:, None] - t), upper, arity=arity)
+    return upper - mirrored
+
+
+def _thresholds(low: IndexArray, high: IndexArray, arity: int) -> IndexArray:
+    """Thresholds t with low <= t <= high - 1, ascending, cutting [low, high] into equal parts."""
+    steps = np.arange(1, arity, dtype=np.int64)
+    width = (high - low + 1)[:, None]
+    cut = low[:, None] - 1 + -(-width * steps // arity)
+    return np.clip(cut, low[:, None], np.maximum(high - 1, low)[:, None])
+
+
+def secure_lowest(
+    ask: AskSome,
+    n_groups: int,
+    *,
+    lowest: int,
+    highest: int,
+    near: int,
+    keep: int,
+    sizes: IndexArray | None = None,
+    words: int = 1 << 14,
+) -> Generator[Question, FloatVector, tuple[IndexArray, IndexArray]]:
+    """The groups with the ``keep`` smallest maxima over sites, and these maxima.
+
+    A group is dropped as soon as ``keep`` others are known to lie below it, so that most groups are
+    asked about in the first round only.
+
+    Args:
+        ask: Makes the question "is your value larger than each threshold?" about some groups, from
+            their places and thresholds of shape (groups, m), or (1, m) for all alike.
+        n_groups: Number of groups, K.
+        lowest: Smallest possible value.
+        highest: Largest value of interest; a group whose maximum is larger is dropped.
+        near: Where the smallest maxima are expected; the first thresholds lie close to it.
+        keep: How many groups are wanted; those that tie with the last of them come on top.
+        sizes: How many each group counts for, shape (K,); 1 by default.
+        words: About how many words a round may take; at least 4 thresholds a group are asked.
+
+    Returns:
+        Places of the groups kept, ascending, and their maxima.
+
+    Leaks:
+        Of every group whether its maximum lies above the thresholds asked; the thresholds follow
+        from earlier answers. So the coordinator learns a function of the K maxima: exactly those
+        of the groups kept, and a lower bound of each other one.
+    """
+    low = np.full(n_groups, lowest, dtype=np.int64)
+    high = np.full(n_groups, highest, dtype=np.int64)
+    alive = np.ones(n_groups, dtype=np.bool_)
+    counts = np.ones(n_groups, dtype=np.int64) if sizes is None else sizes
+    first = True
+    while (asked := np.flatnonzero(alive & ((low < high) | first))).size:
+        count = min(MOST_THRESHOLDS, max(4, words // asked.size))
+        if first:
+            thresholds = _around(lowest, highest, near, count)[None]
+        else:
+            arity = _arity(int((high[asked] - low[asked]).max()) + 1, count + 1)
+            thresholds = _thresholds(low[asked], high[asked], arity)
+        answers = yield from secure_any(ask(asked, thresholds))
+        exceeded = answers.reshape(asked.size, -1).sum(axis=1)
+        cuts = np.broadcast_to(thresholds, (asked.size, thresholds.shape[1]))
+        bounds = np.column_stack([low[asked] - 1, cuts, high[asked]])
+        rows = np.arange(asked.size)
+        if first:
+            # the last threshold is the largest value of interest
+            alive = exceeded < thresholds.shape[1]
+            exceeded = np.minimum(exceeded, thresholds.shape[1] - 1)
+        low[asked], high[asked] = bounds[rows, exceeded] + 1, bounds[rows, exceeded + 1]
+        alive &= low <= _enough(high[alive], counts[alive], keep)
+        first = False
+    kept = np.flatnonzero(alive)
+    return kept, low[kept]
+
+
+def _arity(values: int, most: int) -> int:
+    """The fewest parts that resolve so many values in as many rounds as ``most`` parts need."""
+    rounds = 1
+    while most**rounds < values:
+        rounds += 1
+    arity = max(2, int(values ** (1.0 / rounds)))
+    while arity**rounds < values:
+        arity += 1
+    return arity
+
+
+def _enough(high: IndexArray, counts: IndexArray, keep: int) -> int:
+    """The smallest bound that ``keep`` are known not to exceed; any where there are fewer."""
+    order = np.argsort(high, kind="stable")
+    place = int(np.searchsorted(np.cumsum(counts[order]), keep))
+    return int(high[order[place]]) if place < len(order) else np.iinfo(np.int64).max
+
+
+def _around(lowest: int, highest: int, near: int, count: int) -> IndexArray:
+    """Up to ``count`` ascending thresholds, dense at ``near``; ``highest`` is the last one."""
+    below = _offsets(near - lowest, count // 2 if near < highest else count - 1)
+    above = _offsets(highest - near, count - len(below) - 1)
+    cuts = np.concatenate([near - below, near + above, [near, highest]])
+    return np.unique(cuts[(cuts >= lowest) & (cuts <= highest)])
+
+
+def _offsets(reach: int, count: int) -> IndexArray:
+    """Up to ``count`` distances from 1 to ``reach``, growing by a constant factor."""
+    if reach <= 0 or count <= 0:
+        return np.zeros(0, dtype=np.int64)
+    return np.unique(np.rint(np.geomspace(1, reach, count)).astype(np.int64))

@@ -1,0 +1,226 @@
+"""What Fed-CD asks of the sites: their belief about every edge, and how far to trust it.
+
+Leaks:
+    Every site and whoever carries the messages see the aggregated belief of the last round and the
+    training parameters. The coordinator sees sums over the sites: of weighted beliefs, of weights
+    and of binary graphs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
+
+FloatMatrix = NDArray[np.float64]
+
+LOGIT_BOUND = 32.0
+LEAST_WEIGHT = 1e-9
+MAX_SHARPNESS = 30.0
+MAX_ROWS_LIMIT = 1 << 30
+COUNT_BITS, WEIGHT_BITS = 30, 40
+_LIMITS = {
+    "epochs": 1_000,
+    "fit_steps": 1_000_000,
+    "graph_steps": 1_000_000,
+    "batch": 65_536,
+    "graphs": 65_536,
+    "hidden": 4_096,
+}
+
+
+class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long and how large a site trains in one round.
+
+    Attributes:
+        epochs: Times that both stages are run.
+        fit_steps: Steps of distribution fitting in an epoch.
+        graph_steps: Steps of graph fitting in an epoch.
+        batch: Rows in a step.
+        graphs: Graphs drawn in a step of graph fitting.
+        hidden: Width of the networks.
+        sparsity: Price of an edge, lambda_sparse of Eq. 1.
+    """
+
+    epochs: int = 2
+    fit_steps: int = 1000
+    graph_steps: int = 100
+    batch: int = 128
+    graphs: int = 100
+    hidden: int = 64
+    sparsity: float = 0.004
+
+    def __post_init__(self) -> None:
+        for name, limit in _LIMITS.items():
+            if not 1 <= getattr(self, name) <= limit:
+                raise ValueError(f"{name} must lie in 1..{limit}")
+        if not 0.0 <= self.sparsity <= 1.0:
+            raise ValueError("sparsity must lie in 0..1")
+
+
+class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="local-beliefs"):
+    """Fed-CD, one round: what does the site believe after training on its own rows?
+
+    The answer has the segments of `encodings`: weighted beliefs, their weights, the site's binary
+    graph, and 1 to count it. All matrices are read row by row without their diagonals.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        round: Number of the federated round, from 1.
+        seed: Seed of the run; a site derives its own from it, the round and its own rows.
+        belief: Packed aggregate of the last round, as `pack_beliefs` makes it: psi (``paper``), or
+            the logits gamma and theta (``code``); empty in the first round.
+        method: Local causal discovery method.
+        reference: What is exchanged: probabilities (``paper``) or logits (``code``).
+        aggregation: ``naive``: weight by rows (Eq. 3), or equally in ``code``; ``proximity``: by
+            the reliability of every edge (Eq. 7), or by distance in ``code``.
+        start: ``paper`` only: whether training starts from psi itself (``expected``) or from a
+            draw of Ber(psi) (``sampled``).
+        training: How long and how large.
+        prior_weight: lambda_prior of Eq. 2; 0 in ``code``.
+        sharpness: beta of Eq. 7.
+        full_mass: Rows of an intervention from which on its mass is 1.
+        reach: Which pairs an intervention makes reliable: the ``edges`` that mass flows along, all
+            pairs whose ``tails`` it reaches, or also those at whose heads it starts (``ends``).
+            Before the first aggregate no pair is an edge, and every belief counts as 1.
+        decay: ``code`` only: factor of the weight per edge of distance.
+        least_weight: ``code`` only: weight where no intervention is upstream.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    n_variables: int
+    round: int
+    seed: int
+    belief: bytes = b""
+    method: Literal["enco", "sdi"] = "enco"
+    reference: Literal["paper", "code"] = "paper"
+    aggregation: Literal["naive", "proximity"] = "proximity"
+    start: Literal["expected", "sampled"] = "expected"
+    training: Training = Training()
+    prior_weight: float = 0.0
+    sharpness: float = 2.0
+    full_mass: int = 100
+    reach: Literal["edges", "tails", "ends"] = "ends"
+    decay: float = 0.5
+    least_weight: float = 1e-5
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        checks = (
+            (2 <= self.n_variables <= MAX_VARIABLES, f"n_variables must be 2..{MAX_VARIABLES}"),  # noqa: PLR2004
+            (1 <= self.round < 1 << 31, "rounds count from 1"),
+            (0 <= self.seed < 1 << 63, "the seed must be a 63-bit number"),
+            (0.0 <= self.prior_weight <= 1.0, "prior_weight must lie in 0..1"),
+            (0.0 < self.sharpness <= MAX_SHARPNESS, f"sharpness must be 0..{MAX_SHARPNESS}"),
+            (1 <= self.full_mass <= MAX_ROWS_LIMIT, "full_mass counts rows from 1"),
+            (0.0 < self.decay <= 1.0, "decay must lie in 0..1"),
+            (LEAST_WEIGHT <= self.least_weight <= 1.0, "least_weight must lie in 1e-9..1"),
+            (2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}"),  # noqa: PLR2004
+            (self.method == "enco" or self.reference == "paper", "sdi has no orientation logits"),
+        )
+        for holds, message in checks:
+            if not holds:
+                raise ValueError(message)
+        self.belief_arrays()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"beliefs of {self.method.upper()}, {self.aggregation}, round {self.round}"
+
+    @property
+    def n_pairs(self) -> int:
+        """Ordered pairs of different variables, p (p - 1)."""
+        return self.n_variables * (self.n_variables - 1)
+
+    @property
+    def n_matrices(self) -> int:
+        """Matrices exchanged: psi, or gamma and theta."""
+        return 1 if self.reference == "paper" else 2
+
+    @property
+    def n_weights(self) -> int:
+        """Weights of a site: one for each pair, or one for all."""
+        return self.n_pairs if self.aggregation == "proximity" else 1
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Weighted beliefs, weights, binary graph, and 1.
+
+        The softmax weights of Eq. 7 lie in [exp(-beta), 1] after the common offset; the grid is
+        fine enough that their smallest sum keeps a relative error below 2**-40.
+        """
+        bound = 1.0 if self.reference == "paper" else LOGIT_BOUND
+        weight, bits = 1.0, WEIGHT_BITS
+        if self.aggregation == "naive" and self.reference == "paper":
+            weight, bits = float(self.max_rows), COUNT_BITS
+        elif self.aggregation == "proximity":
+            smallest = math.exp(-self.sharpness)
+            smallest = smallest if self.reference == "paper" else self.least_weight
+            bits += math.ceil(-math.log2(smallest))
+        return (
+            Encoding(
+                length=self.n_matrices * self.n_pairs, bound=bound * weight, resolution_bits=bits
+            ),
+            Encoding(length=self.n_weights, bound=weight, resolution_bits=bits),
+            Encoding(length=self.n_pairs, bound=1.0),
+            Encoding(length=1, bound=1.0),
+        )
+
+    def belief_arrays(self) -> FloatMatrix | None:
+        """The last aggregate, shape (n_matrices, p, p); None in the first round."""
+        if not self.belief:
+            return None
+        shape = (self.n_matrices, self.n_variables, self.n_variables)
+        if len(self.belief) != 8 * math.prod(shape):
+            raise ValueError("the packed belief does not have the length n_variables implies")
+        arrays = np.frombuffer(self.belief, dtype="<f8").astype(np.float64).reshape(shape)
+        low, high = (0.0, 1.0) if self.reference == "paper" else (-LOGIT_BOUND, LOGIT_BOUND)
+        if not ((arrays >= low) & (arrays <= high)).all():  # NaN fails both
+            raise ValueError("a belief lies outside its range")
+        return arrays
+
+
+def pack_beliefs(arrays: FloatMatrix) -> bytes:
+    """Little-endian 64-bit floats, row by row, of shape (m, p, p)."""
+    return np.ascontiguousarray(arrays, dtype="<f8").tobytes()
+
+
+def off_diagonal(matrices: FloatMatrix) -> FloatVector:
+    """All entries but the diagonals of matrices of shape (..., p, p), row by row, as one vector."""
+    p = matrices.shape[-1]
+    return matrices[..., ~np.eye(p, dtype=bool)].ravel()
+
+
+def from_off_diagonal(values: FloatVector, n_variables: int) -> FloatMatrix:
+    """Inverse of `off_diagonal`: shape (m, p, p) with zero diagonals."""
+    matrices = np.zeros((len(values) // (n_variables * (n_variables - 1)), *(n_variables,) * 2))
+    matrices[:, ~np.eye(n_variables, dtype=bool)] = values.reshape(len(matrices), -1)
+    return matrices
+
+
+def edge_probability(arrays: FloatMatrix) -> FloatMatrix:
+    """Belief in every edge, shape (p, p), from psi, or from gamma and theta, (m, p, p)."""
+    if len(arrays) == 1:
+        probability: FloatMatrix = np.array(arrays[0])
+    else:
+        probability = _sigmoid(arrays[0]) * _sigmoid(arrays[1])
+    np.fill_diagonal(probability, 0.0)
+    return probability
+
+
+def binary_graph(arrays: FloatMatrix) -> NDArray[np.bool_]:
+    """Which edges are believed in, shape (p, p): psi > 0.5, or gamma > 0 and theta > 0."""
+    middle = 0.5 if len(arrays) == 1 else 0.0
+    graph: NDArray[np.bool_] = np.all(arrays > middle, axis=0)
+    np.fill_diagonal(graph, val=False)
+    return graph
+
+
+def _sigmoid(values: FloatMatrix) -> FloatMatrix:
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * values)))

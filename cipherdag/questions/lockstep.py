@@ -1,0 +1,89 @@
+"""Runs many question generators side by side so that they share their rounds.
+
+Leaks:
+    Nothing beyond what the generators' own questions leak; fewer rounds are seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from cipherdag.questions.question import Bundle, FloatVector, Question, SingleQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+Outcome = TypeVar("Outcome")
+
+
+def lockstep(
+    searches: Sequence[Generator[Question, FloatVector, Outcome]],
+    *,
+    most_values: int | None = None,
+) -> Generator[Question, FloatVector, list[Outcome]]:
+    """Advance all searches by one question each per round.
+
+    Args:
+        searches: Generators that yield questions, receive the sum of the answers and return an
+            outcome. They need not ask equally many questions.
+        most_values: Values of a round beyond which the questions are asked in several; none of
+            them is cut.
+
+    Returns:
+        The outcomes in the order of ``searches``; as many rounds as the longest search asks, or
+        more with ``most_values``.
+    """
+    outcomes: dict[int, Outcome] = {}
+    waiting: dict[int, Question] = {}
+    for number, search in enumerate(searches):
+        _advance(number, search, None, waiting, outcomes)
+    while waiting:
+        for asked in _rounds(waiting, most_values):
+            sums = yield _bundle(list(asked.values()))
+            start = 0
+            for number, question in asked.items():
+                part = sums[start : start + _length(question)]
+                start += len(part)
+                _advance(number, searches[number], part, waiting, outcomes)
+    return [outcomes[number] for number in range(len(searches))]
+
+
+def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Question]]:
+    """The waiting questions, in order, by the round that asks them."""
+    rounds: list[dict[int, Question]] = []
+    values = 0
+    for number, question in waiting.items():
+        length = _length(question)
+        if not rounds or (most is not None and values + length > most):
+            rounds.append({})
+            values = 0
+        rounds[-1][number] = question
+        values += length
+    return rounds
+
+
+def _length(question: Question) -> int:
+    return sum(encoding.length for encoding in question.encodings)
+
+
+def _bundle(questions: list[Question]) -> Question:
+    if len(questions) == 1:
+        return questions[0]
+    parts: list[SingleQuestion] = []
+    for question in questions:
+        parts.extend(question.parts if isinstance(question, Bundle) else (question,))
+    return Bundle(parts=tuple(parts))
+
+
+def _advance(
+    number: int,
+    search: Generator[Question, FloatVector, Outcome],
+    sums: FloatVector | None,
+    waiting: dict[int, Question],
+    outcomes: dict[int, Outcome],
+) -> None:
+    try:
+        waiting[number] = next(search) if sums is None else search.send(sums)
+    except StopIteration as finished:
+        waiting.pop(number, None)
+        outcomes[number] = finished.value

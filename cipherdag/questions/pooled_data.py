@@ -1,0 +1,318 @@
+"""What a coordinator asks to compute the test of the pooled data from sums: counts and moments.
+
+Leaks:
+    Every site and whoever carries the messages see which sets of variables are counted, by
+    position. Each question says which sums the coordinator learns.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector, IndexArray
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BoolVector = NDArray[np.bool_]
+
+MAX_CATEGORIES = 1 << 20
+MAX_CELLS = 1 << 24
+"""Most cells of one table that any site counts."""
+PLACE_EXPONENT = 100
+PLACE_BITS = 50
+LARGEST_PLACE = 1024.0
+SPREAD_BITS = 20
+LARGEST_SPREAD = 2048.0
+LARGEST_DEVIATION = 1 << 16
+"""Most units that a value may lie from the common centre of its column."""
+MOMENT_BITS = 66
+"""Bits below the largest product of two deviations summed over the declared rows."""
+
+
+class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="columns"):
+    """What kind of columns are there, and about where do their values lie?
+
+    The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
+    continuous one; of every continuous one a mark of its place, ``asinh(2**100 mean)``, the binary
+    logarithm of its standard deviation and 1 where that is not 0, and the same of its largest size;
+    and comparisons: whether a value of the variable is missing, for every variable, whether the
+    site restricts small counts, and if asked for, whether the variable has three or more categories
+    in an order, for every variable.
+
+    The marks only choose a common unit and origin for `Moments`; means of marks over the sites are
+    rough, and need not be more.
+
+    Leaks:
+        The coordinator learns the number of rows of all sites together, the number of categories
+        of each variable, which variables miss values at some site, whether some site restricts
+        small counts, of each continuous variable the marks averaged over the sites, and if asked
+        for, which variables have categories in an order.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        max_rows: Declared bound of a site's rows.
+        order: Whether to say which variables have categories in an order.
+    """
+
+    n_variables: int
+    max_rows: int = 1 << 20
+    order: bool = False
+
+    def __post_init__(self) -> None:
+        check_study(self.n_variables, self.max_rows)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"kinds of {self.n_variables} variables"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The segments of the class, in order."""
+        p = self.n_variables
+        spread = Encoding(length=p, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS)
+        return (
+            Encoding(length=2, bound=float(self.max_rows)),
+            Encoding(length=p, bound=float(MAX_CATEGORIES)),
+            Encoding(length=p, bound=LARGEST_PLACE, resolution_bits=PLACE_BITS),
+            spread,
+            Encoding(length=p, bound=1.0),
+            spread,
+            Encoding(length=p, bound=1.0),
+            Encoding(length=p + 1 + p * self.order, bound=1.0, comparison=True),
+        )
+
+    def read(self, sums: FloatVector) -> ColumnKinds:
+        """What the sums over the sites say."""
+        p = self.n_variables
+        header, categories, place, *marks, flags = np.split(
+            sums, np.cumsum([encoding.length for encoding in self.encodings])[:-1]
+        )
+        sites, rows = header
+        in_order = flags[p + 1 :] > 0
+        spread, size = (
+            np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+            for total, count in (marks[:2], marks[2:])
+        )
+        return ColumnKinds(
+            rows=int(rows),
+            categories=np.rint(categories / sites).astype(np.int64),
+            place=place / sites,
+            spread=spread,
+            size=size,
+            incomplete=flags[:p] > 0,
+            restricted=bool(flags[p] > 0),
+            ordered=in_order if self.order else np.zeros(self.n_variables, dtype=bool),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKinds:
+    """What `Columns` tells about the columns of all sites, arrays of shape (p,).
+
+    Attributes:
+        rows: Rows of all sites.
+        categories: Number of categories; 0 for a continuous variable.
+        place: Mean mark of place.
+        spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
+        size: Mean binary logarithm of the largest value; NaN where all are 0.
+        incomplete: Whether some site misses a value.
+        restricted: Whether some site restricts small counts.
+        ordered: Whether there are three or more categories in an order; False where not asked.
+    """
+
+    rows: int
+    categories: IndexArray
+    place: FloatVector
+    spread: FloatVector
+    size: FloatVector
+    incomplete: BoolVector
+    restricted: bool
+    ordered: BoolVector
+
+
+class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sets of variables to count.
+
+    Attributes:
+        categories: Number of categories of every variable, shape (p,).
+        counts: How many sets have 1, 2, ... variables.
+        members: Packed positions, two bytes each, ascending within a set: the sets of one
+            variable, then those of two, and so on.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    categories: tuple[int, ...]
+    counts: tuple[int, ...]
+    members: bytes
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_study(len(self.categories), self.max_rows)
+        if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
+            raise ValueError("a variable must have 0 to 2**20 categories")
+        if len(self.counts) > len(self.categories) or min(self.counts, default=0) < 0:
+            raise ValueError("counts must not be negative, nor a set larger than the study")
+        if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
+            raise ValueError("the packed sets do not have the length that counts implies")
+        for rows in self.sets():
+            if rows.size and int(rows.max()) >= len(self.categories):
+                raise ValueError("a position lies beyond the variables")
+            if (rows[:, 1:] <= rows[:, :-1]).any():
+                raise ValueError("the members of a set must ascend")
+        cells = self.cells()
+        if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
+            raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")
+
+    def sets(self) -> list[IndexArray]:
+        """The sets by size from 1: positions of shape (B_k, k)."""
+        blocks, start = [], 0
+        for size, count in enumerate(self.counts, start=1):
+            block = np.frombuffer(self.members, dtype="<u2", count=count * size, offset=2 * start)
+            blocks.append(block.astype(np.int64).reshape(count, size))
+            start += count * size
+        return blocks
+
+    def cells(self) -> FloatVector:
+        """Number of cells of every table, shape (sum of counts,)."""
+        sides = np.array(self.categories, dtype=np.float64)
+        # floating point: the product of many categories may exceed every integer type
+        return np.concatenate([np.zeros(0), *(sides[rows].prod(axis=1) for rows in self.sets())])
+
+
+class SmallCells(_VariableSets, frozen=True, tag="small-cells"):
+    """May every cell of the site's table of each set leave in a sum, by the site's policy?
+
+    The answer is a comparison per set: 1 where the table has a count that is not 0 and below the
+    site's ``min_cell_size``.
+
+    Leaks:
+        The coordinator learns of each set whether some site has such a count, not which site.
+    """
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"small counts in {sum(self.counts)} tables"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One comparison per set."""
+        return (Encoding(length=sum(self.counts), bound=1.0, comparison=True),)
+
+
+class Tables(_VariableSets, frozen=True, tag="tables"):
+    """The contingency table of each set over the site's rows that are complete in it.
+
+    The answer has the counts of every table, the last variable's categories fastest. A site
+    refuses a table with a count below its ``min_cell_size``, whatever was asked before.
+
+    Leaks:
+        The coordinator learns the tables summed over the sites: the table of the pooled data.
+    """
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"{sum(self.counts)} tables of up to {len(self.counts)} variables"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One count per cell."""
+        return (Encoding(length=int(self.cells().sum()), bound=float(self.max_rows)),)
+
+
+class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="moments"):
+    """Sums of the columns, in common units from common origins, and of their products.
+
+    The answer has the site's rows, the sums, and the products of columns i <= j row by row.
+
+    Leaks:
+        The coordinator learns the means and covariances of the pooled data.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        variables: Packed positions of the columns, ascending; no site misses a value in them.
+        origins: Packed 64-bit floats, one per column.
+        units: Packed binary exponents, one per column.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    n_variables: int
+    variables: bytes
+    origins: bytes
+    units: bytes
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_study(self.n_variables, self.max_rows)
+        if len(self.variables) % 8 or not len(self.variables) == len(self.origins) == len(
+            self.units
+        ):
+            raise ValueError("columns, origins and units must be equally many")
+        positions = self.positions()
+        if positions.size and not (
+            positions[0] >= 0
+            and positions[-1] < self.n_variables
+            and (positions[1:] > positions[:-1]).all()
+        ):
+            raise ValueError("columns must be ascending positions")
+        if not np.isfinite(self.origin_array()).all() or (abs(self.unit_array()) > 1100).any():  # noqa: PLR2004
+            raise ValueError("origins and units must be finite")
+
+    def positions(self) -> IndexArray:
+        """Positions of the columns, shape (c,)."""
+        return np.frombuffer(self.variables, dtype="<i8").astype(np.int64)
+
+    def origin_array(self) -> FloatVector:
+        """What is taken off each column, shape (c,)."""
+        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+
+    def unit_array(self) -> IndexArray:
+        """The power of two that each column is then divided by, shape (c,)."""
+        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"moments of {len(self.variables) // 8} variables"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Rows, sums, products; a grid on which 256 sites' sums still fit every protection."""
+        columns = len(self.variables) // 8
+        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
+        bound = float(self.max_rows) * LARGEST_DEVIATION**2
+        return (
+            Encoding(length=1, bound=float(self.max_rows)),
+            Encoding(length=columns, bound=bound, resolution_bits=bits),
+            Encoding(length=columns * (columns + 1) // 2, bound=bound, resolution_bits=bits),
+        )
+
+
+PooledQuestion = Columns | SmallCells | Tables | Moments
+
+
+def pack_sets(blocks: Sequence[IndexArray]) -> tuple[tuple[int, ...], bytes]:
+    """Counts and members of sets, ``blocks`` by size from 1 with ascending rows."""
+    counts = [len(block) for block in blocks]
+    while counts and counts[-1] == 0:
+        counts.pop()
+    packed = (np.ascontiguousarray(block, dtype="<u2").tobytes() for block in blocks)
+    return tuple(counts), b"".join(packed)
+
+
+def check_study(n_variables: int, max_rows: int) -> None:
+    """Raise ValueError unless a study may have so many variables and a site so many rows."""
+    if not 1 <= n_variables <= MAX_VARIABLES:
+        raise ValueError(f"a study has 1 to {MAX_VARIABLES} variables")
+    if not 2 <= max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
+        raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")

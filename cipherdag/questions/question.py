@@ -1,0 +1,162 @@
+"""Every question a coordinator may ask, and the layout of its answer.
+
+A question holds public parameters only and is the same for every site. Its ``encodings`` declare
+how many values a site answers, within which bound and on which grid; the answers of all sites add
+up, and the algorithm that asked receives nothing but that sum.
+
+Leaks:
+    Every site and whoever carries the messages see the question: the current skeleton by
+    identifier, never a name. The coordinator sees the sum of the answers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import (
+    MAX_VARIABLES,
+    CITestSpec,
+    Encoding,
+    FloatVector,
+    IndexArray,
+    pack_integers,
+    subsets,
+    unpack_integers,
+)
+from cipherdag.questions.local_beliefs import LocalBeliefs
+from cipherdag.questions.pooled_data import PooledQuestion
+from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
+from cipherdag.questions.separators import (
+    MAX_GRID_BITS,
+    BestIndexPrecedes,
+    BestScoreExceeds,
+    Candidates,
+    CandidateScores,
+    SeparatorSearch,
+)
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.weighted_evidence import WeightedEvidence
+
+__all__ = [
+    "MAX_GRID_BITS",
+    "MAX_REPLICATES",
+    "MAX_VARIABLES",
+    "BestIndexPrecedes",
+    "BestScoreExceeds",
+    "Bundle",
+    "CITestSpec",
+    "CandidateScores",
+    "Candidates",
+    "CombinedEvidence",
+    "EdgeVotes",
+    "Encoding",
+    "FamilyRegretExceeds",
+    "FamilyRegrets",
+    "FloatVector",
+    "GraphRegretExceeds",
+    "IndexArray",
+    "LocalBeliefs",
+    "PooledQuestion",
+    "Question",
+    "RegressionSteps",
+    "Resampled",
+    "ResampledQuestion",
+    "SeparatorSearch",
+    "SingleQuestion",
+    "Skeleton",
+    "WeightedEvidence",
+    "pack_integers",
+    "question_kinds",
+    "subsets",
+    "unpack_integers",
+]
+
+MAX_REPLICATES = 1000
+"""Resamples of its rows that a site draws in a run."""
+
+
+ResampledQuestion = (
+    EdgeVotes
+    | BestScoreExceeds
+    | BestIndexPrecedes
+    | CandidateScores
+    | CombinedEvidence
+    | PooledQuestion
+    | RegressionSteps
+)
+
+
+class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="resampled"):
+    """A question about rows that the site draws from its own, as many, with replacement.
+
+    Which rows it draws depends on the seed, the number of the replicate and the rows themselves,
+    so nobody but the site knows them. The answer is that of the question.
+
+    Attributes:
+        question: What is asked of the rows drawn.
+        replicate: 1 for the first.
+        seed: Seed of the run.
+    """
+
+    question: ResampledQuestion
+    replicate: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.replicate <= MAX_REPLICATES:
+            raise ValueError(f"replicate must lie in 1..{MAX_REPLICATES}")
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError("seed must be a whole number of 64 bits")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"{self.question.label}, replicate {self.replicate}"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Those of the question."""
+        return self.question.encodings
+
+
+SingleQuestion = (
+    ResampledQuestion
+    | Resampled
+    | WeightedEvidence
+    | GraphRegretExceeds
+    | FamilyRegretExceeds
+    | FamilyRegrets
+    | LocalBeliefs
+)
+
+
+class Bundle(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bundle"):
+    """Questions of many concurrent searches, asked in one round; the answers are concatenated."""
+
+    parts: tuple[SingleQuestion, ...]
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        drawn = sum(isinstance(part, Resampled) for part in self.parts)
+        if drawn and drawn == len(self.parts) - 1 and not isinstance(self.parts[0], Resampled):
+            return f"{self.parts[0].label}, {drawn} replicates"
+        return f"{len(self.parts)} questions at once"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The encodings of all parts in order."""
+        return tuple(encoding for part in self.parts for encoding in part.encodings)
+
+
+Question = SingleQuestion | Bundle
+
+
+def question_kinds(question: Question) -> str:
+    """The kinds a question is made of: its tag, or the tags of all its parts."""
+    parts: list[SingleQuestion] = []
+    for part in question.parts if isinstance(question, Bundle) else (question,):
+        parts += [part, part.question] if isinstance(part, Resampled) else [part]
+    return "+".join(sorted({str(type(part).__struct_config__.tag) for part in parts}))

@@ -1,0 +1,225 @@
+"""Regressions over all sites: sums of likelihoods, gradients and Hessians at given coefficients.
+
+Leaks:
+    Every site and whoever carries the messages see the models, by position, which categories are in
+    an order, and the coefficients so far. The coordinator sees the sums that `RegressionSteps`
+    lists.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
+from cipherdag.questions.pooled_data import (
+    LARGEST_DEVIATION,
+    MAX_CATEGORIES,
+    MOMENT_BITS,
+    check_study,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MAX_COEFFICIENTS = 4096
+FEWEST_ORDERED = 3
+"""Two categories are in an order anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """One response on some predictors, over the rows complete in them and in further variables.
+
+    Attributes:
+        response: Position.
+        predictors: Positions, in the order of the coefficients.
+        complete_in: Further positions whose missing values leave a row out.
+        ordered: Whether the response's categories are in an order.
+    """
+
+    response: int
+    predictors: tuple[int, ...]
+    complete_in: tuple[int, ...] = ()
+    ordered: bool = False
+
+
+class RegressionSteps(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="regression-steps"
+):
+    """How good are these coefficients, and which way are better ones?
+
+    A continuous response is linear in the predictors, one with c categories has c - 1 logits
+    against its category 0 (two categories: logistic regression). A model has a constant, a column
+    per continuous predictor in the common unit, and an indicator of every category but 0 of a
+    discrete one, ordered or not. A response in an order has c - 1 rising thresholds, infinite where
+    nothing lies beyond, instead of a constant, and then one coefficient per column (`thresholds`).
+    With m coefficients, output by output, a model has 1 + m + m (m + 1) / 2 values:
+
+    - discrete response: log likelihood, gradient, and minus its Hessian's upper triangle by rows;
+    - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
+
+    With ``site_effect`` every site has constants or thresholds of its own, which it takes out
+    before it answers (`sites.compute.pooled.site_effects`, ``cumulative``); those asked about
+    are not used.
+
+    Leaks:
+        The coordinator learns these sums over the sites. With indicators they contain counts of
+        single categories and of pairs, as a table of two variables does.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
+        units: Packed binary exponents that it is then divided by, shape (p,).
+        lengths: Packed 16-bit numbers of predictors and of further variables of every model.
+        members: Packed 16-bit positions of every model: response, predictors, further variables.
+        coefficients: Packed 64-bit floats of all models.
+        max_rows: Declared bound of a site's rows.
+        site_effect: Whether every site has constants of its own.
+        ordered: Positions of the variables with three or more categories in an order, ascending.
+    """
+
+    categories: tuple[int, ...]
+    origins: bytes
+    units: bytes
+    lengths: bytes
+    members: bytes
+    coefficients: bytes
+    max_rows: int = 1 << 20
+    site_effect: bool = False
+    ordered: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        p = len(self.categories)
+        check_study(p, self.max_rows)
+        if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
+            raise ValueError("a variable must have 0 to 2**20 categories")
+        if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 4:
+            raise ValueError("origins, units or lengths do not have the length of the study")
+        if not np.isfinite(self.origin_array()).all() or (abs(self.unit_array()) > 1100).any():  # noqa: PLR2004
+            raise ValueError("origins and units must be finite")
+        check_ordered(self.ordered, self.categories)
+        self._check_members()
+        models = self.models()
+        if any(too_large(model, self.categories) for model in models):
+            raise ValueError(f"a model must have at most {MAX_COEFFICIENTS} coefficients")
+        counts = self.coefficient_counts(models)
+        if len(self.coefficients) != 8 * sum(counts):
+            raise ValueError("the packed coefficients do not have the length of the models")
+        self._check_coefficients(models, counts)
+
+    def _check_coefficients(self, models: list[Regression], counts: list[int]) -> None:
+        values, start = self.coefficient_array(), 0
+        for model, count in zip(models, counts, strict=True):
+            own = values[start : start + count]
+            start += count
+            if model.ordered:
+                thresholds, own = np.split(own, [self.categories[model.response] - 1])
+                # not a number does not rise either
+                if not (thresholds[1:] >= thresholds[:-1]).all():
+                    raise ValueError("the thresholds of an ordered response must not fall")
+            if not np.isfinite(own).all():
+                raise ValueError("coefficients must be finite")
+
+    def _check_members(self) -> None:
+        sizes = np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).astype(np.int64)
+        if len(self.members) != 2 * int((1 + sizes.sum(axis=1)).sum()):
+            raise ValueError("the packed models do not have the length that lengths implies")
+        members = np.frombuffer(self.members, dtype="<u2")
+        if members.size and int(members.max()) >= len(self.categories):
+            raise ValueError("a position lies beyond the variables")
+        for model in self.models():
+            if len({model.response, *model.predictors}) != 1 + len(model.predictors):
+                raise ValueError("a model names one variable twice")
+
+    def models(self) -> list[Regression]:
+        """The models in order."""
+        members = np.frombuffer(self.members, dtype="<u2").tolist()
+        ordered = frozenset(self.ordered)
+        found, start = [], 0
+        for own, more in np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).tolist():
+            middle, end = start + 1 + own, start + 1 + own + more
+            predictors, further = members[start + 1 : middle], members[middle:end]
+            in_order = members[start] in ordered
+            found.append(Regression(members[start], tuple(predictors), tuple(further), in_order))
+            start = end
+        return found
+
+    def coefficient_counts(self, models: list[Regression]) -> list[int]:
+        """Number of coefficients of every model."""
+        return [coefficient_count(model, self.categories) for model in models]
+
+    def origin_array(self) -> FloatVector:
+        """What is taken off each column, shape (p,)."""
+        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+
+    def unit_array(self) -> IndexArray:
+        """The power of two that each column is then divided by, shape (p,)."""
+        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+
+    def coefficient_array(self) -> FloatVector:
+        """The coefficients of all models, one model after the other."""
+        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"a step of {len(self.lengths) // 4} regressions"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """All values of all models, on the grid of `Moments`."""
+        counts = self.coefficient_counts(self.models())
+        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
+        bound = float(self.max_rows) * LARGEST_DEVIATION**2
+        length = sum(step_length(count) for count in counts)
+        return (Encoding(length=length, bound=bound, resolution_bits=bits),)
+
+
+def outputs(categories: int) -> int:
+    """Linear combinations that a response of so many categories has."""
+    return max(categories - 1, 1) if categories else 1
+
+
+def coefficient_count(model: Regression, categories: Sequence[int]) -> int:
+    """Coefficients of a model: constant and columns of predictors, for every output.
+
+    For a response in an order the thresholds, and the columns of predictors once.
+    """
+    columns, count = column_count(model, categories), outputs(categories[model.response])
+    return count + columns - 1 if model.ordered else columns * count
+
+
+def too_large(model: Regression, categories: Sequence[int]) -> bool:
+    """Whether a model has more coefficients than any site fits."""
+    return coefficient_count(model, categories) > MAX_COEFFICIENTS
+
+
+def column_count(model: Regression, categories: Sequence[int]) -> int:
+    """Columns of a model's design: the constant and those of the predictors."""
+    return 1 + sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in model.predictors)
+
+
+def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:
+    """Raise ValueError unless these are ascending positions of three or more categories."""
+    rising = all(low < high for low, high in itertools.pairwise(ordered))
+    inside = all(0 <= v < len(categories) for v in ordered)
+    if not rising or not inside or any(categories[v] < FEWEST_ORDERED for v in ordered):
+        raise ValueError("ordered variables must be ascending positions of 3 categories or more")
+
+
+def step_length(count: int) -> int:
+    """Values that the answer has for a model of so many coefficients."""
+    return 1 + count + count * (count + 1) // 2
+
+
+def pack_models(models: list[Regression]) -> tuple[bytes, bytes]:
+    """Lengths and members of a `RegressionSteps`."""
+    lengths = [(len(m.predictors), len(m.complete_in)) for m in models]
+    members = [v for m in models for v in (m.response, *m.predictors, *m.complete_in)]
+    return np.array(lengths, dtype="<u2").tobytes(), np.array(members, dtype="<u2").tobytes()

@@ -1,0 +1,280 @@
+"""The questions of RFcd: how much worse than its own best graph does a site find these graphs?
+
+A site's regret of a graph is its score of the graph minus the score of the graph it learnt itself,
+both sums over families (see `dags`); smaller is better, and it may be negative where the site's own
+search missed its optimum. On the grid a regret is the nearest whole multiple of 2**-grid_bits.
+
+Leaks:
+    Every site and whoever carries the messages see the graphs asked about, by position. Of a
+    comparison the coordinator sees whether any site's regret exceeds a threshold; of
+    `FamilyRegrets` it sees sums over the sites.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import (
+    MAX_VARIABLES,
+    Encoding,
+    IndexArray,
+    unpack_integers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.graphs.dags import Dag, Family
+
+MAX_REGRET_BITS = 32  # a regret lies within 2**32 nats; a site refuses to answer beyond
+REGRET_GRID_LIMIT = 20
+
+Learner = Literal["ges", "hill-climbing", "exact"]
+
+
+class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which score the sites use, and which algorithm finds their own best graph.
+
+    Attributes:
+        score: ``bic``: of a linear Gaussian model for continuous columns, of tables for discrete
+            ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
+        learner: ``ges``: greedy equivalence search; ``hill-climbing``: over DAGs; ``exact``:
+            dynamic programming, for at most 10 variables.
+        noise: Standard deviation in nats of Gaussian noise that every site adds to the regret of a
+            graph, once and for all; 0 for none. See `noise.guarantee`.
+    """
+
+    score: Literal["bic", "mdl"] = "bic"
+    learner: Learner = "ges"
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.noise < float(1 << MAX_REGRET_BITS):
+            raise ValueError("noise must not be negative, and below the bound of a regret")
+
+
+def largest_on_grid(grid_bits: int) -> int:
+    """The largest magnitude of a regret on the grid."""
+    return 1 << (MAX_REGRET_BITS + grid_bits)
+
+
+class GraphRegretExceeds(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="graph-regret-exceeds"
+):
+    """RFcd, Algorithm 1, line 13: is the site's regret of each graph larger than each threshold?
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        spec: Score and local algorithm.
+        families: Packed families that the graphs are made of.
+        graphs: Packed graphs: how many families change from one to the next, then which ones.
+        n_graphs: Number of graphs, K.
+        thresholds: Packed whole multiples of 2**-grid_bits: m for all graphs alike, or m for each.
+        grid_bits: The grid of the regrets.
+    """
+
+    n_variables: int
+    spec: ScoreSpec
+    families: bytes
+    graphs: bytes
+    n_graphs: int
+    thresholds: bytes
+    grid_bits: int
+
+    def __post_init__(self) -> None:
+        _check_grid(self.n_variables, self.grid_bits)
+        if not 0 <= self.n_graphs <= len(self.graphs):
+            raise ValueError("n_graphs does not fit the packed graphs")
+        self.threshold_array()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"worst-case regret of {self.n_graphs} graphs"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One comparison per graph and threshold."""
+        return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
+
+    def family_list(self) -> list[Family]:
+        """The families, in the order that the graphs count."""
+        return unpack_families(self.families, self.n_variables)
+
+    def graph_rows(self) -> IndexArray:
+        """For every graph the place of each variable's family in the list, shape (K, p).
+
+        Raises:
+            ValueError: The packed graphs cannot have been made by `pack_graphs`.
+        """
+        return _unpack_graphs(self.graphs, self.n_graphs, self.family_list(), self.n_variables)
+
+    def threshold_array(self) -> IndexArray:
+        """Thresholds, shape (K, m)."""
+        return _thresholds(self.thresholds, self.n_graphs)
+
+
+class FamilyRegretExceeds(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="family-regret-exceeds"
+):
+    """Node-wise worst case (PERI): is the site's regret of each family larger than each threshold?
+
+    The regret of a family is the site's score of it minus that of the variable's family in the
+    graph that the site learnt. Attributes as for `GraphRegretExceeds`.
+    """
+
+    n_variables: int
+    spec: ScoreSpec
+    families: bytes
+    thresholds: bytes
+    grid_bits: int
+
+    def __post_init__(self) -> None:
+        _check_grid(self.n_variables, self.grid_bits)
+        self.threshold_array()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"worst-case regret of {len(self.family_list())} families"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One comparison per family and threshold."""
+        return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
+
+    def family_list(self) -> list[Family]:
+        """The families."""
+        return unpack_families(self.families, self.n_variables)
+
+    def threshold_array(self) -> IndexArray:
+        """Thresholds, shape (F, m)."""
+        return _thresholds(self.thresholds, len(self.family_list()))
+
+
+class FamilyRegrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="family-regrets"):
+    """The site's regret of each family, to be summed over the sites; attributes as above."""
+
+    n_variables: int
+    spec: ScoreSpec
+    families: bytes
+    grid_bits: int
+
+    def __post_init__(self) -> None:
+        _check_grid(self.n_variables, self.grid_bits)
+        self.family_list()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"sum of regrets of {len(self.family_list())} families"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One number per family on the grid."""
+        return (
+            Encoding(
+                length=len(self.family_list()),
+                bound=float(1 << MAX_REGRET_BITS),
+                resolution_bits=self.grid_bits,
+            ),
+        )
+
+    def family_list(self) -> list[Family]:
+        """The families."""
+        return unpack_families(self.families, self.n_variables)
+
+
+def pack_families(families: Sequence[Family], n_variables: int) -> bytes:
+    """Two bytes for the variable, then one bit per possible parent, little-endian."""
+    width = (n_variables + 7) // 8
+    return b"".join(v.to_bytes(2, "little") + own.to_bytes(width, "little") for v, own in families)
+
+
+def unpack_families(packed: bytes, n_variables: int) -> list[Family]:
+    """Inverse of `pack_families`; raises ValueError where it cannot have been made by it."""
+    width = 2 + (n_variables + 7) // 8
+    if len(packed) % width:
+        raise ValueError("packed families do not have the length that n_variables implies")
+    families = []
+    for start in range(0, len(packed), width):
+        v = int.from_bytes(packed[start : start + 2], "little")
+        parents = int.from_bytes(packed[start + 2 : start + width], "little")
+        if v >= n_variables or parents >> n_variables or parents >> v & 1:
+            raise ValueError("a family names a variable that is not there, or its own parent")
+        families.append((v, parents))
+    return families
+
+
+def pack_graphs(graphs: Sequence[Dag]) -> tuple[bytes, bytes]:
+    """Families and graphs of a `GraphRegretExceeds`."""
+    places: dict[Family, int] = {}
+    counts: list[int] = []
+    changed: list[int] = []
+    before: Dag = ()
+    for dag in graphs:
+        start = len(changed)
+        changed += [
+            places.setdefault((v, own), len(places))
+            for v, own in enumerate(dag)
+            if not before or own != before[v]
+        ]
+        counts.append(len(changed) - start)
+        before = dag
+    n_variables = len(graphs[0]) if graphs else 0
+    packed = np.array([*counts, *changed], dtype="<u4").tobytes()
+    return pack_families(list(places), n_variables), packed
+
+
+def pack_thresholds(thresholds: IndexArray) -> bytes:
+    """Thresholds of shape (1, m) for all alike, or (K, m): m in front, then the numbers."""
+    numbers = np.concatenate([[thresholds.shape[1]], thresholds.ravel()])
+    return np.ascontiguousarray(numbers, dtype="<i8").tobytes()
+
+
+def _unpack_graphs(
+    packed: bytes, n_graphs: int, families: list[Family], n_variables: int
+) -> IndexArray:
+    if len(packed) % 4 or len(packed) < 4 * n_graphs:
+        raise ValueError("packed graphs are not whole numbers, or are cut off")
+    numbers = np.frombuffer(packed, dtype="<u4").astype(np.int64)
+    counts, changed = numbers[:n_graphs], numbers[n_graphs:]
+    if counts.sum() != len(changed) or (changed >= len(families)).any():
+        raise ValueError("packed graphs end elsewhere, or have a family that is not listed")
+    variable = np.array([v for v, _ in families], dtype=np.int64)[changed]
+    graph = np.repeat(np.arange(n_graphs), counts)
+    rows = np.full((n_graphs, n_variables), -1, dtype=np.int64)
+    rows[graph, variable] = changed
+    if n_graphs and (rows[0] < 0).any():
+        raise ValueError("the first packed graph lacks a variable")
+    # where a graph has no entry, the one before it holds
+    latest = np.where(rows >= 0, np.arange(n_graphs)[:, None], 0)
+    np.maximum.accumulate(latest, axis=0, out=latest)
+    return rows[latest, np.arange(n_variables)]
+
+
+def _thresholds(packed: bytes, rows: int) -> IndexArray:
+    if len(packed) < 8 or len(packed) % 8:  # noqa: PLR2004
+        raise ValueError("packed thresholds are not whole numbers")
+    count = int(unpack_integers(packed[:8], (1,))[0])
+    numbers = (len(packed) - 8) // 8
+    if count < 1 or numbers not in (count, count * rows):
+        raise ValueError("packed thresholds are neither one row nor one row per group")
+    own = unpack_integers(packed[8:], (numbers // count, count))
+    return np.broadcast_to(own, (rows, count)) if len(own) == 1 else own
+
+
+def _check_grid(n_variables: int, grid_bits: int) -> None:
+    if not 1 <= n_variables <= MAX_VARIABLES:
+        raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
+    if not 0 <= grid_bits <= REGRET_GRID_LIMIT:
+        raise ValueError(f"grid_bits must lie in 0..{REGRET_GRID_LIMIT}")
+
+
+def in_nats(value: int, grid_bits: int) -> float:
+    """A value on the grid as a number."""
+    return math.ldexp(value, -grid_bits)

@@ -1,0 +1,240 @@
+"""What FedPC's questions are about: a skeleton, and the candidate sets of its unshielded pairs."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import (
+    MAX_VARIABLES,
+    CITestSpec,
+    Encoding,
+    IndexArray,
+    subsets,
+    unpack_integers,
+)
+from cipherdag.questions.skeleton import Skeleton
+
+MAX_GRID_BITS = 48
+
+
+class SeparatorSearch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The candidate separating sets of some non-adjacent pairs of a skeleton.
+
+    Attributes:
+        skeleton: Final skeleton of FedSkele.
+        pairs: Packed pairs (x, z), x < z; a pair is called a group below.
+        test: The test whose independence a candidate must show.
+        pool: ``either``: subsets of ne(x), then those of ne(z) (FedPC, section 3.2.2, phase 1);
+            ``union``: subsets of ne(x) and ne(z) together (the original code).
+        max_cond_size: Largest candidate; None for no limit.
+        measure: What makes a candidate good: its ``p_value``; or with ``correlation`` a small
+            absolute partial correlation where the test is Fisher-z (the original code).
+        grid_bits: Scores are compared on a grid of ``2**-grid_bits``.
+    """
+
+    skeleton: Skeleton
+    pairs: bytes
+    test: CITestSpec
+    pool: Literal["either", "union"] = "either"
+    max_cond_size: int | None = 3
+    measure: Literal["p_value", "correlation"] = "p_value"
+    grid_bits: int = 20
+
+    def __post_init__(self) -> None:
+        if len(self.pairs) % 16:
+            raise ValueError("packed pairs must be two 64-bit integers each")
+        pairs = self.pair_array()
+        if pairs.size and not (
+            (pairs >= 0).all()
+            and (pairs < self.skeleton.n_variables).all()
+            and (pairs[:, 0] < pairs[:, 1]).all()
+        ):
+            raise ValueError("pairs must be positions x < z of the skeleton")
+        if self.max_cond_size is not None and not 0 <= self.max_cond_size < MAX_VARIABLES:
+            raise ValueError("max_cond_size must not be negative")
+        if not 1 <= self.grid_bits <= MAX_GRID_BITS:
+            raise ValueError(f"grid_bits must lie in 1..{MAX_GRID_BITS}")
+
+    @property
+    def n_groups(self) -> int:
+        """Number of pairs."""
+        return len(self.pairs) // 16
+
+    @property
+    def top_score(self) -> int:
+        """Largest score on the grid; 0 means that no candidate separates the pair."""
+        return (1 << self.grid_bits) + 1
+
+    def pair_array(self) -> IndexArray:
+        """The pairs, shape (G, 2)."""
+        return unpack_integers(self.pairs, (self.n_groups, 2))
+
+    def candidates(self) -> Candidates:
+        """The candidate sets of every pair, enumerated in the order that their index counts."""
+        return Candidates(self)
+
+
+class Candidates:
+    """Enumerates candidate sets by pair and size; the index of a set counts in this order.
+
+    Sizes ascend; within one size the sets of the pool stand in lexicographic order, for the pool
+    ``either`` those of ne(x) before those of ne(z) that are not also subsets of ne(x).
+    """
+
+    def __init__(self, search: SeparatorSearch) -> None:
+        adjacency = search.skeleton.matrix()
+        self._neighbours = [np.flatnonzero(row) for row in adjacency]
+        self._pairs = search.pair_array()
+        self._union = search.pool == "union"
+        self._limit = search.max_cond_size
+        self._positions: dict[tuple[int, int], IndexArray] = {}
+
+    def sizes(self, group: int) -> range:
+        """Conditioning sizes that the pair has candidates of."""
+        largest = max((pool.size for pool in self._pools(group)), default=0)
+        return range((largest if self._limit is None else min(largest, self._limit)) + 1)
+
+    def count(self, group: int, size: int) -> int:
+        """Number of candidate sets of one size."""
+        first, *rest = self._pools(group)
+        total = math.comb(first.size, size)
+        for pool in rest:
+            common = np.intersect1d(first, pool, assume_unique=True).size
+            total += math.comb(pool.size, size) - math.comb(common, size)
+        return total
+
+    def total(self, group: int) -> int:
+        """Number of candidate sets of all sizes."""
+        return sum(self.count(group, size) for size in self.sizes(group))
+
+    def sets(self, group: int, size: int) -> IndexArray:
+        """Candidate sets of one size, shape (K, size)."""
+        first, *rest = self._pools(group)
+        chosen = first[self._choose(first.size, size)]
+        for pool in rest:
+            more = pool[self._choose(pool.size, size)]
+            seen = np.isin(pool, first)[self._choose(pool.size, size)].all(axis=1)
+            chosen = np.concatenate([chosen, more[~seen]])
+        return chosen
+
+    def at(self, group: int, index: int) -> frozenset[int]:
+        """The candidate set with this index."""
+        for size in self.sizes(group):
+            count = self.count(group, size)
+            if index < count:
+                return frozenset(int(member) for member in self.sets(group, size)[index])
+            index -= count
+        raise IndexError("no candidate set has this index")
+
+    def _pools(self, group: int) -> tuple[IndexArray, ...]:
+        x, z = self._pairs[group]
+        of_x = self._neighbours[x][self._neighbours[x] != z]
+        of_z = self._neighbours[z][self._neighbours[z] != x]
+        if self._union:
+            return (np.union1d(of_x, of_z),)
+        return (of_x, of_z)
+
+    def _choose(self, n: int, size: int) -> IndexArray:
+        if (n, size) not in self._positions:
+            self._positions[n, size] = subsets(n, size)
+        return self._positions[n, size]
+
+
+class _Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Shared by the comparisons: ``arity - 1`` thresholds for every pair, packed by rows."""
+
+    search: SeparatorSearch
+    thresholds: bytes
+
+    def __post_init__(self) -> None:
+        self.threshold_array()
+
+    def threshold_array(self) -> IndexArray:
+        """Thresholds of shape (G, m)."""
+        groups = self.search.n_groups
+        columns = len(self.thresholds) // 8 // groups if groups else 0
+        return unpack_integers(self.thresholds, (groups, columns))
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One comparison per pair and threshold."""
+        return (Encoding(length=len(self.thresholds) // 8, bound=1.0, comparison=True),)
+
+
+class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
+    """Is the site's best candidate score of each pair larger than each threshold?
+
+    A score is ``1 + floor(measure * 2**grid_bits)`` for a candidate that the site finds
+    independent, and 0 where it has none.
+    """
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"separating sets of {self.search.n_groups} pairs, best score"
+
+
+class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
+    """Among candidates that attain ``peaks``: is the site's smallest index below each threshold?
+
+    Attributes:
+        peaks: Packed best scores over all sites, shape (G,), as found before.
+    """
+
+    peaks: bytes
+
+    def __post_init__(self) -> None:
+        self.threshold_array()
+        self.peak_array()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"separating sets of {self.search.n_groups} pairs, which one"
+
+    def peak_array(self) -> IndexArray:
+        """Best scores over all sites, shape (G,)."""
+        return unpack_integers(self.peaks, (self.search.n_groups,))
+
+
+class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="scores"):
+    """Scores of a slice of all candidates, the pairs' candidates one after the other.
+
+    Attributes:
+        first: Where the slice starts.
+        count: How many candidates it has.
+        score: ``mean``: n p and n, where n is the site's rows and 0 for an unreliable test
+            (FedPC, section 5, first strategy); ``vote``: 1 where the site finds independence
+            (second strategy).
+        max_rows: Declared bound of n for ``mean``.
+    """
+
+    search: SeparatorSearch
+    first: int
+    count: int
+    score: Literal["mean", "vote"]
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if self.first < 0 or self.count < 0 or not 1 <= self.max_rows <= 1 << 40:
+            raise ValueError("a slice must not be negative, and max_rows must lie in 1..2**40")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"separating sets, {self.score} of {self.count} candidates"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """``vote``: one vote each; ``mean``: all n p on a 2**-20 grid, then all n."""
+        if self.score == "vote":
+            return (Encoding(length=self.count, bound=1.0),)
+        rows = float(self.max_rows)
+        return (
+            Encoding(length=self.count, bound=rows, resolution_bits=20),
+            Encoding(length=self.count, bound=rows),
+        )

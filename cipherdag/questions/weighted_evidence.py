@@ -1,0 +1,149 @@
+"""Weighted evidence of (x, y, S) triplets: the one thing that FedCMFS asks of the sites.
+
+Leaks:
+    Every site and whoever carries the messages see which triplets are tested, by position. The
+    coordinator sees sums over the sites: of n p, of n r for empty S, and of n.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.questions.encodings import (
+    MAX_VARIABLES,
+    CITestSpec,
+    Encoding,
+    FloatVector,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TripletRows = NDArray[np.uint16]
+
+GRID_BITS = 20
+MAX_ROWS_LIMIT = 1 << 30
+
+
+class WeightedEvidence(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="weighted-evidence"
+):
+    """FedCMFS: how dependent are x and y given S at each site? Source: section 4.2, Eq. 1 and 2.
+
+    The answer has three segments: n p of every triplet, n r of the triplets with empty S, and n of
+    every triplet. p is the site's p-value, r its strength of dependence (G2, or the absolute
+    correlation) and n the rows behind them; all three are 0 where the site's test is unreliable,
+    so that the quotients of the sums are means over the sites whose test is reliable.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        test: The test.
+        counts: How many triplets have |S| = 0, 1, 2, ...
+        members: Packed positions, two bytes each: the rows (x, y) of the triplets with empty S,
+            then the rows (x, y, s) of those with one condition, and so on.
+        part: The subroutine that asks.
+        max_rows: Declared bound of n.
+    """
+
+    n_variables: int
+    test: CITestSpec
+    counts: tuple[int, ...]
+    members: bytes
+    part: Literal["FedCFL", "FedCFR", "FedCFC"] = "FedCFL"
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_variables <= MAX_VARIABLES:
+            raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
+        if not 2 <= self.max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
+            raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
+        check_triplets(self.counts, self.members, self.n_variables)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"{self.part}, {sum(self.counts)} triplets, |S| <= {len(self.counts) - 1}"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """All n p, then n r of the triplets with empty S, then all n.
+
+        The strength is at most 2 n max(ln n, 20) whichever test it is: G2 <= 2 n ln(levels), and a
+        likelihood ratio of two numbers is at most 36.1 n in double precision.
+        """
+        rows = float(self.max_rows)
+        total = sum(self.counts)
+        return (
+            Encoding(length=total, bound=rows, resolution_bits=GRID_BITS),
+            Encoding(
+                length=self.counts[0] if self.counts else 0,
+                bound=2.0 * rows * rows * max(math.log(rows), 20.0),
+                resolution_bits=GRID_BITS,
+            ),
+            Encoding(length=total, bound=rows),
+        )
+
+    def rows(self) -> list[TripletRows]:
+        """The triplets by size of S: row (x, y, s1, ..., sl) of an array of shape (B_l, 2 + l)."""
+        return triplet_rows(self.counts, self.members)
+
+
+def check_triplets(counts: tuple[int, ...], members: bytes, n_variables: int) -> None:
+    """Raise ValueError unless these are packed triplets of distinct positions."""
+    if len(counts) >= n_variables or min(counts, default=0) < 0:
+        raise ValueError("counts must not be negative, nor S larger than the study")
+    width = sum(count * (2 + size) for size, count in enumerate(counts))
+    if len(members) != 2 * width:
+        raise ValueError("the packed triplets do not have the length that counts implies")
+    for rows in triplet_rows(counts, members):
+        if rows.size and int(rows.max()) >= n_variables:
+            raise ValueError("a position lies beyond n_variables")
+        ordered = np.sort(rows, axis=1)
+        if (ordered[:, 1:] == ordered[:, :-1]).any():
+            raise ValueError("a triplet names one variable twice")
+
+
+def triplet_rows(counts: tuple[int, ...], members: bytes) -> list[TripletRows]:
+    """Packed triplets by size of S: row (x, y, s1, ..., sl) of an array of shape (B_l, 2 + l)."""
+    blocks, start = [], 0
+    for size, count in enumerate(counts):
+        block = np.frombuffer(members, dtype="<u2", count=count * (2 + size), offset=2 * start)
+        blocks.append(block.astype(np.uint16, copy=False).reshape(count, 2 + size))
+        start += count * (2 + size)
+    return blocks
+
+
+def pack_triplets(blocks: Sequence[TripletRows]) -> tuple[tuple[int, ...], bytes]:
+    """Counts and members of a `WeightedEvidence`; ``blocks`` as its ``rows`` yields them."""
+    counts = [len(block) for block in blocks]
+    while counts and counts[-1] == 0:
+        counts.pop()
+    packed = (np.ascontiguousarray(block, dtype="<u2").tobytes() for block in blocks)
+    return tuple(counts), b"".join(packed)
+
+
+def weighted_means(
+    question: WeightedEvidence, sums: FloatVector
+) -> tuple[FloatVector, FloatVector]:
+    """Weighted p-values (Eq. 1) and strengths (Eq. 2) from the sums over the sites.
+
+    Args:
+        question: What was asked, B triplets of which M have an empty S.
+        sums: What came back, shape (2 B + M,).
+
+    Returns:
+        Mean p of every triplet, shape (B,), and mean r of those with empty S, shape (M,); NaN where
+        no site had a reliable test.
+    """
+    total = sum(question.counts)
+    marginal = question.counts[0] if question.counts else 0
+    weighted, strengths, rows = np.split(sums, [total, total + marginal])
+    mean_p = np.divide(weighted, rows, out=np.full(total, np.nan), where=rows > 0)
+    own = rows[:marginal]
+    mean_r = np.divide(strengths, own, out=np.full(marginal, np.nan), where=own > 0)
+    return mean_p, mean_r

@@ -1,0 +1,175 @@
+"""The folder of a saved run: written at its end, read and checked later."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.errors import LedgerError, OutputError
+
+if TYPE_CHECKING:
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.sites.record.ledger import LedgerHead, Release
+
+
+def write_folder(
+    folder: str | Path, texts: Mapping[str, str], ledgers: Mapping[str, tuple[str, ...]]
+) -> Path:
+    """Write a result folder: its texts by file name, and ``releases/<site>.jsonl``.
+
+    Raises:
+        OutputError: The folder cannot be written.
+    """
+    path = Path(folder)
+    try:
+        (path / "releases").mkdir(parents=True, exist_ok=True)
+        for old in (path / "releases").glob("*.jsonl"):
+            old.unlink()
+        for name, text in texts.items():
+            (path / name).write_text(text, encoding="utf-8")
+        for site, lines in ledgers.items():
+            content = "".join(line + "\n" for line in lines)
+            (path / "releases" / f"{site}.jsonl").write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+    return path
+
+
+def writable_folder(folder: Path) -> None:
+    """Make the folder before a long run, so that the run is not lost.
+
+    Raises:
+        OutputError: It cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".cipherdag-writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def read_graph(folder: Path) -> CausalGraph:
+    """The CPDAG of a saved result, isolated variables included.
+
+    Raises:
+        OutputError: The folder holds no readable result.json.
+    """
+    from cipherdag.graphs.graph import CausalGraph
+
+    report = _read_report(folder)
+    if "edges" not in report:
+        raise OutputError(
+            f"the run in {folder} selected features; it has no graph",
+            remedy="Read its features.csv.",
+        )
+    pairs = [(edge["from"], edge["to"], edge["mark"]) for edge in report["edges"]]
+    return CausalGraph.from_edges(
+        tuple(report["variables"]),
+        directed=[(a, b) for a, b, mark in pairs if mark == "-->"],
+        undirected=[(a, b) for a, b, mark in pairs if mark == "---"],
+    )
+
+
+def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
+    """The records of every ledger in a result folder, by site, unverified."""
+    from cipherdag.sites.record.ledger import read_releases
+
+    return {name: read_releases(lines) for name, lines in _ledger_lines(folder).items()}
+
+
+def verify_folder(folder: Path) -> dict[str, LedgerHead]:
+    """Check every ledger of a result folder against itself and against result.json.
+
+    Returns:
+        Where each site's ledger ends.
+
+    Raises:
+        LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
+        OutputError: The folder holds no readable result.
+    """
+    from cipherdag.sites.record.ledger import verify_ledger
+
+    expected = _read_report(folder)["ledgers"]
+    ledgers = _ledger_lines(folder)
+    heads: dict[str, LedgerHead] = {}
+    for site in sorted(set(expected) | set(ledgers)):
+        if site not in ledgers or site not in expected:
+            raise LedgerError("the ledger is missing, or no site of the run has it", site=site)
+        try:
+            head = verify_ledger(ledgers[site], identity=expected[site]["identity"])
+        except LedgerError as error:
+            error.site = site
+            raise
+        if (head.records, head.hash) != (expected[site]["records"], expected[site]["hash"]):
+            raise LedgerError(
+                f"the ledger ends after line {head.records} with another record than the site "
+                f"reported, whose line {expected[site]['records']} was the last",
+                line=head.records,
+                site=site,
+            )
+        heads[site] = head
+    return heads
+
+
+def read_run_toml(path: Path) -> dict[str, Any]:
+    """The description of a saved run.
+
+    Raises:
+        OutputError: The file is not there or not a run's description.
+    """
+    source: dict[str, Any] = _parsed(path, tomllib.loads)
+    if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
+        source
+    ):
+        raise OutputError(f"{path} does not describe a run")
+    return source
+
+
+def run_toml(source: Mapping[str, Any]) -> str:
+    """A run's description as TOML: strings, numbers, booleans, lists and one level of tables."""
+    lines = ["# Repeats this run: cipherdag repeat FOLDER", ""]
+    tables = {key: value for key, value in source.items() if isinstance(value, Mapping)}
+    lines += [f"{key} = {_toml(value)}" for key, value in source.items() if key not in tables]
+    for key, table in tables.items():
+        lines += ["", f"[{key}]"]
+        lines += [f"{name} = {_toml(value)}" for name, value in table.items() if value is not None]
+    return "\n".join(lines) + "\n"
+
+
+def _ledger_lines(folder: Path) -> dict[str, list[str]]:
+    from cipherdag.sites.record.ledger import ledger_lines
+
+    files = sorted((folder / "releases").glob("*.jsonl"))
+    if not files:
+        raise OutputError(f"{folder} holds no ledger", remedy="Name the --out folder of a run.")
+    try:
+        return {file.stem: ledger_lines(file.read_text("utf-8")) for file in files}
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"a ledger of {folder} cannot be read as text") from error
+
+
+def _read_report(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    report = _parsed(path, json.loads)
+    if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
+        raise OutputError(f"{path} is not the result of a run")
+    return report
+
+
+def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise OutputError(
+            f"{path} cannot be read", remedy="Name the --out folder of a finished run."
+        ) from error
+
+
+def _toml(value: Any) -> str:
+    # JSON strings, numbers, booleans and lists of them are valid TOML values
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,186 @@
+"""Sentences about what left a site, and about sites that left a run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Protocol
+
+from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.pages.numerals import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cipherdag.protocol.progress import DropOut
+    from cipherdag.sites.record.ledger import Release
+
+
+KINDS = {
+    "resampled": "the same of rows that the site drew from its own",
+    "edge-votes": "votes on the edges of the skeleton",
+    "best-score-exceeds": "does any site's best separating set score higher?",
+    "best-index-precedes": "does a best separating set stand earlier in the list?",
+    "scores": "scores of candidate separating sets",
+    "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
+    "combined-evidence": "statistics of conditional-independence tests that add up over sites",
+    "columns": "kinds of columns, and about where continuous ones lie",
+    "small-cells": "does any site's table have a count below its min_cell_size?",
+    "tables": "contingency tables",
+    "moments": "rows, sums and products of continuous columns",
+    "regression-steps": "likelihoods, gradients and Hessians of regressions",
+    "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
+    "family-regret-exceeds": "does any site find a variable's parents worse than this?",
+    "family-regrets": "how much worse than its own each site finds a variable's parents",
+    "local-beliefs": "beliefs of a local model in every edge, and their weights",
+    "schema-digest": "a keyed digest of the schema",
+    "label-positions": "positions of the labels among the identifiers",
+    "opened-sum": "the opened sum over all sites",
+    "mask-seeds": "the seed of this round's own mask, which the sum needs",
+    "mask-piece": "a piece of the mask of a site that left",
+}
+
+
+STEPS = {
+    "share": "before it sent its share",
+    "unmask": "before it released its mask",
+    "open": "while it opened the sum",
+    "finish": "before it said goodbye",
+}
+
+
+REASONS = {
+    "timeout": "no reply in time",
+    "unreachable": "it cannot be reached",
+    "failed": "its process gave no answer",
+    "no reply": "no reply",
+}
+
+
+PROTECTED = {
+    "masking": "masked",
+    "bfv": "encrypted",
+    "none": "IN THE CLEAR",
+}
+
+
+class Leaving(Protocol):
+    """What a sentence about something that left a site needs to know of it."""
+
+    @property
+    def kind(self) -> str:
+        """What was asked, as in `Release`."""
+
+    @property
+    def protection(self) -> str:
+        """How it was protected."""
+
+    @property
+    def sites(self) -> int:
+        """How many sites are in the sum."""
+
+    @property
+    def values(self) -> int:
+        """Number of values."""
+
+    @property
+    def bytes(self) -> int:
+        """Number of bytes."""
+
+    @property
+    def round(self) -> int:
+        """Round, 0 for the set-up."""
+
+
+def dropout_line(dropout: DropOut) -> str:
+    """What a site that left means for the result."""
+    included = "its answer is in that round's sum" if dropout.in_sum else "it is in no later sum"
+    return (
+        f"Site '{dropout.site}' left in round {dropout.round} ({dropout.step}: {dropout.reason}); "
+        f"{included}; the run went on without it."
+    )
+
+
+def dropout_lines(dropout: DropOut) -> list[str]:
+    """What, cause, effect, do, for a site that left a run which went on without it."""
+    cause = REASONS.get(dropout.reason, dropout.reason)
+    number = dropout.round
+    if dropout.step == "finish":
+        effect = "the run had ended; the head of its ledger is missing from the result"
+    elif dropout.in_sum:
+        effect = f"its answer is in the sum of round {number}, and in none from the next one on"
+    else:
+        effect = f"the others were asked round {number}'s question again; it is in no later sum"
+    return [
+        f"Site '{dropout.site}' left the run in round {number}, {STEPS[dropout.step]}.",
+        f"  cause   {cause}; {dropout.n_sites} sites remain, {dropout.fewest} are needed",
+        f"  effect  {effect}",
+        "  do      on that machine: cipherdag site check    (exit 5 if too few are left)",
+    ]
+
+
+def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
+    """What left each site, in sentences a data-protection officer reads."""
+    lines: list[str] = []
+    for site, records in releases.items():
+        lines.append(f"What left '{site}':")
+        lines += [f"  {sentence}" for sentence in site_sentences(records)]
+    return lines
+
+
+def site_sentences(records: Iterable[Leaving]) -> Iterable[str]:
+    """What left one site in one run, one sentence per kind, protection and cohort."""
+    grouped: dict[tuple[str, str, int], list[Leaving]] = defaultdict(list)
+    for record in records:
+        grouped[record.kind, record.protection, record.sites].append(record)
+    for (kind, protection, sites), group in grouped.items():
+        values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
+        what = KINDS.get(kind, " + ".join(KINDS.get(part, part) for part in kind.split("+")))
+        if values and kind != "schema-digest":
+            what = f"{values} values ({what})"
+        yield f"{_rounds(group)}: {what}, {size(sent)}{_seen(kind, protection, sites)}"
+
+
+def _rounds(group: list[Leaving]) -> str:
+    first, last = group[0].round, group[-1].round
+    if last == 0:
+        return "set-up"
+    return f"round {first}" if first == last else f"rounds {first}-{last}"
+
+
+def _seen(kind: str, protection: str, sites: int) -> str:
+    if kind == "schema-digest":
+        return ", from which no name can be read without the sites' common key"
+    if kind in ("mask-seeds", "mask-piece"):
+        return ""
+    if kind == "label-positions":
+        return ", the same at every site, seen by the coordinator"
+    if kind == "opened-sum":
+        return f", the sum over {sites} sites, seen by the coordinator and the opening site"
+    if protection == "none":
+        return ", IN THE CLEAR, seen by the coordinator"
+    return f", {PROTECTED[protection]}, seen by the coordinator only as a sum over {sites} sites"
+
+
+def release_history(records: Iterable[Release]) -> list[str]:
+    """A site's ledger run by run and record by record, in sentences."""
+    lines: list[str] = []
+    session = ""
+    for record in records:
+        if record.session != session:
+            session = record.session
+            lines.append(f"Run {session[:8]}, {record.time[:16].replace('T', ' ')} UTC:")
+        lines.append(f"  {release_sentence(record)}")
+    return lines
+
+
+def release_sentence(record: Release) -> str:
+    """What one record says left the site."""
+    algorithm = ALGORITHMS.get(record.algorithm, record.algorithm)
+    when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
+    what = KINDS.get(record.kind, "") or " + ".join(
+        KINDS.get(part, part) for part in record.kind.split("+")
+    )
+    if record.values and record.kind != "schema-digest":
+        what = f"{record.values} values ({what})"
+    seen = _seen(record.kind, record.protection, record.sites)
+    return f"{when}: {what}, {size(record.bytes)}{seen}."

@@ -1,0 +1,1 @@
+"""A site's local answers to questions."""

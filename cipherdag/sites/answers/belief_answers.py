@@ -1,0 +1,155 @@
+"""A site's answer to Fed-CD's question: it trains on its own rows and weighs what it learnt.
+
+An answer is a function of the question and the rows alone: the generator is seeded from the run's
+seed, the round and a digest of the rows, and networks are new in every round, so that a round that
+is asked again, even of a restarted site, has the same answer.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.local_beliefs import (
+    LOGIT_BOUND,
+    FloatMatrix,
+    LocalBeliefs,
+    binary_graph,
+    edge_probability,
+    off_diagonal,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    from cipherdag.questions.encodings import FloatVector
+    from cipherdag.sites.compute.beliefs.regimes import Regimes
+    from cipherdag.sites.table.site_table import SiteTable
+
+
+def table_beliefs(
+    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] | None = None
+) -> Callable[[LocalBeliefs], FloatVector]:
+    """Trains local methods on one site's table.
+
+    Args:
+        table: The site's aligned data.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        spend: Told how many training steps are about to be computed; may refuse.
+
+    Returns:
+        A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
+        raises TooFewRowsError where too few observational rows are whole.
+    """
+    prepared: list[Regimes] = []
+
+    def answer(question: LocalBeliefs) -> FloatVector:
+        from cipherdag.sites.compute.beliefs.regimes import Regimes
+        from cipherdag.sites.compute.device import resolve_device
+
+        training = question.training
+        if spend is not None:
+            spend(training.epochs * (training.fit_steps + training.graph_steps))
+        if not prepared:
+            regimes = Regimes.of(
+                table.codes,
+                table.values,
+                table.cardinalities,
+                table.interventions,
+                device=resolve_device(device),
+            )
+            prepared.append(regimes)
+        learnt = learn(question, prepared[0], site_generator(question, table))
+        return weighted_answer(question, learnt, prepared[0].counts().numpy(), table.rows)
+
+    return answer
+
+
+def site_generator(question: LocalBeliefs, table: SiteTable) -> torch.Generator:
+    """The site's generator of one round, from the run's seed, the round and the site's rows."""
+    import torch
+
+    state = hashlib.sha256(b"cipherdag local beliefs")
+    for number in (question.seed, question.round):
+        state.update(number.to_bytes(8, "big"))
+    for array in (table.codes, table.values, table.interventions):
+        content = b"" if array is None else np.ascontiguousarray(array).tobytes()
+        state.update(len(content).to_bytes(8, "big") + content)
+    seed = int.from_bytes(state.digest()[:8], "big") >> 1
+    return torch.Generator().manual_seed(seed)
+
+
+def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
+    """What the local method learns: psi, or gamma and theta, shape (m, p, p)."""
+    from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
+
+    prior = question.belief_arrays()
+    if question.reference == "code":
+        return np.clip(
+            learn_logits(regimes, prior, question.training, generator), -LOGIT_BOUND, LOGIT_BOUND
+        )
+    return learn_belief(
+        question.method,
+        regimes,
+        None if prior is None else prior[0],
+        question.training,
+        generator,
+        prior_weight=question.prior_weight,
+        sampled=question.start == "sampled",
+    )[None]
+
+
+def weighted_answer(
+    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector, rows: int
+) -> FloatVector:
+    """Weighted beliefs, weights, binary graph and 1, as `LocalBeliefs.encodings` lays them out.
+
+    Args:
+        question: The question.
+        learnt: What the site believes now, shape (m, p, p).
+        counts: Rows in which each variable was intervened on, shape (p,).
+        rows: All rows of the site.
+    """
+    weights = site_weights(question, learnt, counts, rows)
+    return np.concatenate(
+        [
+            off_diagonal(weights * learnt),
+            off_diagonal(weights) if question.aggregation == "proximity" else weights.ravel()[:1],
+            off_diagonal(binary_graph(learnt).astype(np.float64)),
+            np.ones(1),
+        ]
+    )
+
+
+def site_weights(
+    question: LocalBeliefs, learnt: FloatMatrix, counts: FloatVector, rows: int
+) -> FloatMatrix:
+    """How much the site's belief about every pair weighs, shape (p, p)."""
+    from cipherdag.sites.compute.beliefs.reliability import (
+        distance_weights,
+        reliability,
+        softmax_weights,
+    )
+
+    p = question.n_variables
+    if question.aggregation == "naive":
+        return np.full((p, p), float(rows) if question.reference == "paper" else 1.0)
+    last = question.belief_arrays()
+    if question.reference == "code":
+        graph = binary_graph(learnt if last is None else last)  # a site's own in the first round
+        return distance_weights(
+            graph, counts > 0, decay=question.decay, least=question.least_weight
+        )
+    # before the first aggregate no edge carries mass, and no site's own belief may weigh itself
+    belief = np.ones((p, p)) if last is None else edge_probability(last)
+    graph = np.zeros((p, p), dtype=bool) if last is None else binary_graph(last)
+    mass = np.minimum(counts / question.full_mass, 1.0)
+    scores = reliability(belief, graph, mass, reach=question.reach)
+    return softmax_weights(scores, belief, question.sharpness)

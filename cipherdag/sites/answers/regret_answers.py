@@ -1,0 +1,190 @@
+"""A site's regrets: how much worse a graph scores on its rows than the graph it learnt itself.
+
+Leaks:
+    Nothing: regrets stay inside the site until they are protected.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import (
+    BoundExceededError,
+    MalformedMessageError,
+    MixedTypesError,
+    PolicyRefusedError,
+)
+from cipherdag.questions.regrets import (
+    FamilyRegretExceeds,
+    FamilyRegrets,
+    GraphRegretExceeds,
+    ScoreSpec,
+    largest_on_grid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.graphs.dags import Dag, Family
+    from cipherdag.questions.question import FloatVector, IndexArray
+    from cipherdag.sites.compute.scores.scores import FamilyScore, LocalScores
+    from cipherdag.sites.table.site_table import SiteTable
+
+RegretQuestion = GraphRegretExceeds | FamilyRegretExceeds | FamilyRegrets
+
+
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    """Scores under one specification, and the graph that the site found with them."""
+
+    scores: LocalScores
+    graph: Dag
+    noise: dict[Dag, float] = field(default_factory=dict)
+
+
+class Regrets:
+    """Answers the questions of RFcd; scores and the site's own graph are kept between rounds.
+
+    Args:
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table.
+    """
+
+    def __init__(self, make_scores: Callable[[ScoreSpec], LocalScores]) -> None:
+        self._make_scores = make_scores
+        self._learnt: dict[ScoreSpec, _Learnt] = {}
+
+    def answer(self, question: RegretQuestion) -> FloatVector:
+        """0/1 per threshold, row by row, or one regret per family.
+
+        Raises:
+            MalformedMessageError: The packed graphs cannot be read.
+            MixedTypesError: The score does not fit the columns' types.
+            BoundExceededError: A regret is not a number, or beyond the declared bound.
+            PolicyRefusedError: Noise is asked for where it guarantees nothing.
+        """
+        if question.spec.noise > 0.0 and not isinstance(question, GraphRegretExceeds):
+            raise PolicyRefusedError("noise protects the regrets of whole graphs only")
+        learnt = self._of(question.spec)
+        if isinstance(question, FamilyRegrets):
+            grid = self._families(learnt, question.family_list(), question.grid_bits)
+            return np.ldexp(grid.astype(np.float64), -question.grid_bits)
+        if isinstance(question, FamilyRegretExceeds):
+            grid = self._families(learnt, question.family_list(), question.grid_bits)
+        else:
+            grid = self._graphs(learnt, question)
+        return (grid[:, None] > question.threshold_array()).astype(np.float64).ravel()
+
+    def _of(self, spec: ScoreSpec) -> _Learnt:
+        from cipherdag.sites.compute.scores.learners import best_graph
+
+        if spec not in self._learnt:
+            scores = self._make_scores(spec)
+            self._learnt[spec] = _Learnt(scores, best_graph(scores, spec.learner))
+        return self._learnt[spec]
+
+    def _graphs(self, learnt: _Learnt, question: GraphRegretExceeds) -> IndexArray:
+        """Regret of every graph on the grid, shape (K,): R_i of Eq. 2."""
+        try:
+            rows = question.graph_rows()
+        except ValueError as error:
+            raise MalformedMessageError(str(error)) from error
+        own = learnt.scores.evaluate(question.family_list())
+        totals = np.zeros(question.n_graphs)
+        # variable by variable, so that a graph's sum does not depend on the others asked with it
+        for column in rows.T:
+            totals += own[column]
+        best = 0.0
+        for family in enumerate(learnt.graph):
+            best += learnt.scores.of(family)
+        regrets = totals - best
+        if question.spec.noise > 0.0:
+            regrets += self._noise(learnt, question, rows)
+        return on_grid(regrets, question.grid_bits)
+
+    def _noise(
+        self, learnt: _Learnt, question: GraphRegretExceeds, rows: IndexArray
+    ) -> FloatVector:
+        """Each graph's noise, drawn when it is first asked about and kept: one release a graph."""
+        families = question.family_list()
+        source = secrets.SystemRandom()
+        drawn = np.empty(len(rows))
+        for number, row in enumerate(rows.tolist()):
+            dag = tuple(families[k][1] for k in row)
+            if dag not in learnt.noise:
+                learnt.noise[dag] = source.gauss(0.0, question.spec.noise)
+            drawn[number] = learnt.noise[dag]
+        return drawn
+
+    def _families(self, learnt: _Learnt, families: Sequence[Family], grid_bits: int) -> IndexArray:
+        """Regret of every family on the grid, shape (F,)."""
+        own = learnt.scores.evaluate(families)
+        best = learnt.scores.evaluate([(v, learnt.graph[v]) for v, _ in families])
+        return on_grid(own - best, grid_bits)
+
+
+def on_grid(regrets: FloatVector, grid_bits: int) -> IndexArray:
+    """The nearest whole multiples of 2**-grid_bits.
+
+    Raises:
+        BoundExceededError: One is not a number, or beyond the declared bound.
+    """
+    scaled = np.rint(np.ldexp(regrets, grid_bits))
+    if not (np.abs(scaled) <= largest_on_grid(grid_bits)).all():
+        raise BoundExceededError("a regret is not a number or beyond the bound of the question")
+    return scaled.astype(np.int64)
+
+
+def table_scores(
+    table: SiteTable, *, device: str = "auto", spend: Callable[[int], None] | None = None
+) -> Callable[[ScoreSpec], LocalScores]:
+    """Makes the scores that questions name, over one site's table.
+
+    Args:
+        table: The site's aligned data.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        spend: Told how many families are about to be scored; may refuse.
+
+    Returns:
+        A function from a specification to scores; it raises MixedTypesError where the score does
+        not fit the columns' types.
+    """
+
+    def make(spec: ScoreSpec) -> LocalScores:
+        if spec.noise > 0.0 and (table.kind != "discrete" or spec.learner != "exact"):
+            raise PolicyRefusedError(
+                "noise guarantees something for discrete columns and the exact learner only"
+            )
+        from cipherdag.sites.compute.scores.scores import LocalScores
+
+        return LocalScores(_family_score(table, spec, device), spend)
+
+    return make
+
+
+def _family_score(table: SiteTable, spec: ScoreSpec, device: str) -> FamilyScore:
+    if table.kind == "mixed":
+        raise MixedTypesError(
+            f"the score '{spec.score}' takes columns of one kind",
+            remedy="Cut the continuous columns into bins in schema.toml.",
+        )
+    if table.codes is not None:
+        if spec.score == "mdl":
+            raise MixedTypesError("the score 'mdl' takes continuous columns only")
+        from cipherdag.sites.compute.scores.scores import DiscreteBic
+
+        return DiscreteBic(table.codes, table.cardinalities, device=device)
+    values: NDArray[np.float64] | None = table.values
+    assert values is not None, "a table has codes or values"
+    if spec.score == "mdl":
+        from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
+
+        return SplineMdl(values, device=device)
+    from cipherdag.sites.compute.scores.scores import GaussianBic
+
+    return GaussianBic(values, device=device)

@@ -1,0 +1,318 @@
+"""A site's local answer to a question: it maps positions to its own columns and asks torch.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
+import numpy as np
+
+from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
+from cipherdag.questions.question import (
+    Bundle,
+    CITestSpec,
+    CombinedEvidence,
+    FamilyRegretExceeds,
+    FamilyRegrets,
+    FloatVector,
+    GraphRegretExceeds,
+    LocalBeliefs,
+    PooledQuestion,
+    Question,
+    RegressionSteps,
+    Resampled,
+    SeparatorSearch,
+    SingleQuestion,
+    WeightedEvidence,
+)
+from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.regrets import ScoreSpec
+    from cipherdag.sites.answers.resampling import Resamples
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest
+    from cipherdag.sites.compute.ci_tests.separator_scores import BestSeparators
+    from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+    from cipherdag.sites.compute.scores.scores import LocalScores
+    from cipherdag.sites.table.site_table import SiteTable
+
+    _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
+
+
+TEST_OF_KIND = {
+    "discrete": "Choose the test auto, g2 or pearson.",
+    "continuous": "Choose the test auto, fisherz or kci.",
+    "mixed": "Choose the test regression (FedPC) or likelihood-ratio (FedCMFS), or cut the "
+    "continuous columns into declared bins.",
+}
+log = logging.getLogger("cipherdag.site")
+
+
+class Respondent:
+    """Answers questions about one site's variables; tests and searches are kept between rounds.
+
+    Args:
+        n_variables: Number of aligned variables.
+        make_test: Makes the test that a question names; `table_tests` for a site's own table.
+        make_scores: Makes the scores that a question names; `table_scores` for a site's own table,
+            None for a site that scores no graphs.
+        pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
+            site that answers tests only.
+        learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
+            that does not train.
+        resamples: Answers questions about drawn rows; None for a site that draws none.
+    """
+
+    def __init__(
+        self,
+        n_variables: int,
+        make_test: Callable[[CITestSpec], CITest],
+        *,
+        make_scores: Callable[[ScoreSpec], LocalScores] | None = None,
+        pool: PoolableData | None = None,
+        learn: Callable[[LocalBeliefs], FloatVector] | None = None,
+        resamples: Resamples | None = None,
+    ) -> None:
+        self._n_variables = n_variables
+        self._make_test = make_test
+        self._regrets = None if make_scores is None else Regrets(make_scores)
+        self._pool = pool
+        self._learn = learn
+        self._resamples = resamples
+        self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
+        self._tests: dict[CITestSpec, CITest] = {}
+        self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
+        self._answers: dict[type, Callable[[Any], FloatVector]] = {
+            EdgeVotes: self._edge_votes,
+            WeightedEvidence: self._triplets,
+            CombinedEvidence: self._triplets,
+            **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
+            LocalBeliefs: self._local_beliefs,
+            Resampled: self._resampled,
+            **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
+        }
+
+    @property
+    def n_variables(self) -> int:
+        """Number of aligned variables."""
+        return self._n_variables
+
+    def answer(self, question: Question) -> FloatVector:
+        """The site's answer, shape (sum of the encodings' lengths,).
+
+        Raises:
+            MalformedMessageError: The question speaks of other variables than the study has.
+            MixedTypesError: The test does not fit the columns' types.
+        """
+        parts = question.parts if isinstance(question, Bundle) else (question,)
+        return np.concatenate([self._single(part) for part in parts])
+
+    def _single(self, question: SingleQuestion) -> FloatVector:
+        return self._answers.get(type(question), self._separators)(question)
+
+    def _separators(self, question: _SeparatorQuestion) -> FloatVector:
+        from cipherdag.sites.compute.ci_tests.separator_scores import candidate_scores
+
+        self._check_variables(question.search.skeleton.n_variables)
+        if isinstance(question, CandidateScores):
+            return candidate_scores(self._test(question.search.test), question)
+        best = self._best(question.search)
+        thresholds = question.threshold_array()
+        if isinstance(question, BestScoreExceeds):
+            exceeds = best.score[:, None] > thresholds
+        else:
+            attains = (best.score > 0) & (best.score == question.peak_array())
+            exceeds = attains[:, None] & (best.index[:, None] < thresholds)
+        return exceeds.astype(np.float64).ravel()
+
+    def _edge_votes(self, question: EdgeVotes) -> FloatVector:
+        from cipherdag.sites.compute.ci_tests.layer_votes import sequential_layer, stable_layer
+
+        self._check_variables(question.skeleton.n_variables)
+        search = stable_layer if question.order == "stable" else sequential_layer
+        kept = search(
+            self._test(question.test),
+            question.skeleton.matrix(),
+            layer=question.layer,
+            alpha=question.test.alpha,
+        )
+        edges = question.skeleton.edges()
+        return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
+
+    def _triplets(self, question: WeightedEvidence | CombinedEvidence) -> FloatVector:
+        from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
+        from cipherdag.sites.compute.ci_tests.weighted_summands import weighted_evidence
+
+        self._check_variables(question.n_variables)
+        test = self._test(question.test)
+        if isinstance(question, WeightedEvidence):
+            return weighted_evidence(test, question)
+        tables = self._pool is not None and self._pool.discrete
+        levels = self._pool.levels if self._pool is not None and tables else None
+        return combined_evidence(test, question, levels)
+
+    def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
+        if self._pool is None:
+            raise PolicyRefusedError("the site answers tests, not counts or moments")
+        return self._pool.answer(question)
+
+    def _regret(self, question: RegretQuestion) -> FloatVector:
+        if self._regrets is None:
+            raise MalformedMessageError("this site scores no graphs")
+        self._check_variables(question.n_variables)
+        return self._regrets.answer(question)
+
+    def _local_beliefs(self, question: LocalBeliefs) -> FloatVector:
+        if self._learn is None:
+            raise MalformedMessageError("this site does not train on its rows")
+        self._check_variables(question.n_variables)
+        if self._learnt is None or self._learnt[0] != question:
+            self._learnt = (question, self._learn(question))
+        return self._learnt[1]
+
+    def _resampled(self, question: Resampled) -> FloatVector:
+        if self._resamples is None:
+            raise MalformedMessageError("this site draws no rows from its own")
+        return self._resamples.answer(question)
+
+    def _best(self, search: SeparatorSearch) -> BestSeparators:
+        from cipherdag.sites.compute.ci_tests.separator_scores import best_separators
+
+        if self._searched is None or self._searched[0] != search:
+            self._searched = (search, best_separators(self._test(search.test), search))
+        return self._searched[1]
+
+    def _check_variables(self, n_variables: int) -> None:
+        if n_variables != self.n_variables:
+            raise MalformedMessageError("the question speaks of another number of variables")
+
+    def _test(self, spec: CITestSpec) -> CITest:
+        key = msgspec.structs.replace(spec, alpha=0.5)  # the outcomes do not depend on alpha
+        if key not in self._tests:
+            self._tests[key] = self._make_test(spec)
+        return self._tests[key]
+
+
+def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:
+    """Makes the tests that questions name, over one site's table.
+
+    Args:
+        table: The site's aligned data.
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Returns:
+        A function from a test's specification to the test; it raises MixedTypesError where the
+        test does not fit the columns' types.
+    """
+
+    def make(spec: CITestSpec) -> CITest:
+        name: str = spec.name
+        if name in ("auto", "by-type") and table.kind != "mixed":
+            name = "fisherz" if table.kind == "continuous" else "g2"
+        if name in ("g2", "pearson") and table.kind == "discrete":
+            return _table_test(table, spec, "g2" if name == "g2" else "pearson", device)
+        if (name == "fisherz" and table.kind == "continuous") or name == "by-type":
+            from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+
+            return FisherZTest(_numbers(table, spec), device=device)
+        if name == "likelihood-ratio":
+            from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
+
+            binary = np.array(table.cardinalities) > 0
+            return LikelihoodRatioTest(_numbers(table, spec), binary, device=device)
+        if name == "regression":
+            from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
+
+            columns = poolable(table, min_cell_size=0, device="cpu")
+            return RegressionTest(table.cardinalities, columns.column, table.ordered)
+        if name == "kci" and table.kind != "discrete":
+            return _kernel_test(table, spec, device)
+        raise MixedTypesError(
+            f"the test '{spec.name}' cannot treat {table.kind} columns",
+            remedy=TEST_OF_KIND[table.kind],
+        )
+
+    return make
+
+
+def poolable(
+    table: SiteTable,
+    *,
+    min_cell_size: int,
+    device: str = "auto",
+    spend: Callable[[int], None] | None = None,
+    within: PoolableData | None = None,
+) -> PoolableData:
+    """What pooled evidence is summed from, over one site's table.
+
+    Args:
+        table: The site's aligned data.
+        min_cell_size: Smallest count of the site that a sum may contain, but for 0.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        spend: Called with the number of tables before they are counted.
+        within: The rows that these were drawn from, if they were.
+    """
+    from cipherdag.sites.compute.pooled.poolable_data import PoolableData, free
+
+    return PoolableData(
+        table.codes,
+        table.values,
+        table.cardinalities,
+        min_cell_size=min_cell_size,
+        device=device,
+        spend=spend or free,
+        within=within,
+        ordered=table.ordered,
+    )
+
+
+def _table_test(
+    table: SiteTable, spec: CITestSpec, statistic: Literal["g2", "pearson"], device: str
+) -> CITest:
+    from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+    from cipherdag.sites.compute.ci_tests.weighted_summands import VaryingOnly
+
+    assert table.codes is not None, "a discrete table has codes"
+    test = DiscreteTest(
+        table.codes,
+        statistic=statistic,
+        dof=spec.dof,
+        min_rows_per_cell=spec.min_rows_per_cell,
+        device=device,
+    )
+    return VaryingOnly(test, table.varies()) if spec.constant == "untestable" else test
+
+
+def _kernel_test(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
+    from cipherdag.sites.compute.ci_tests.kci import KernelTest
+
+    if table.rows > spec.kernel_rows:
+        log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)
+    return KernelTest(_numbers(table, spec), max_rows=spec.kernel_rows, device=device)
+
+
+def _numbers(table: SiteTable, spec: CITestSpec) -> NDArray[np.float64]:
+    """All columns as numbers, shape (n, p): a discrete one's two categories become 0 and 1."""
+    if table.codes is None:
+        assert table.values is not None, "a table has codes or values"
+        return table.values
+    many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+    if many:
+        raise MixedTypesError(
+            f"the test '{spec.name}' takes discrete columns of two categories only",
+            column=many[0],
+        )
+    discrete = np.array(table.cardinalities) > 0
+    codes = np.where(table.codes >= 0, table.codes, np.nan)
+    return codes if table.values is None else np.where(discrete, codes, table.values)

@@ -1,0 +1,55 @@
+"""All that a site can answer from its own table, put together.
+
+Leaks:
+    Nothing: answers stay inside the site until they are protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.sites.answers.belief_answers import table_beliefs
+from cipherdag.sites.answers.regret_answers import table_scores
+from cipherdag.sites.answers.resampling import Resamples
+from cipherdag.sites.answers.respondent import Respondent, poolable, table_tests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cipherdag.questions.question import CITestSpec
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest
+    from cipherdag.sites.policy.usage import TestBudget
+    from cipherdag.sites.table.site_table import SiteTable
+
+
+def table_respondent(
+    table: SiteTable, *, min_cell_size: int, device: str = "auto", budget: TestBudget | None = None
+) -> Respondent:
+    """Answers every kind of question about a site's table.
+
+    Args:
+        table: The site's aligned data; rows with interventions train beliefs and nothing else.
+        min_cell_size: Smallest count that a pooled count may come from.
+        device: ``cpu``, ``cuda`` or ``auto``.
+        budget: Counts what is computed against the site's policy.
+    """
+    observed = table.observational()
+    spend = None if budget is None else budget.spend
+    pool = poolable(observed, min_cell_size=min_cell_size, device=device, spend=spend)
+
+    def tests(own: SiteTable) -> Callable[[CITestSpec], CITest]:
+        made = table_tests(own, device=device)
+        return made if budget is None else budget.counted(made)
+
+    def drawn(own: SiteTable) -> Respondent:
+        counts = poolable(own, min_cell_size=min_cell_size, device=device, spend=spend, within=pool)
+        return Respondent(len(own.names), tests(own), pool=counts)
+
+    return Respondent(
+        len(table.names),
+        tests(observed),
+        make_scores=table_scores(observed, device=device, spend=spend),
+        pool=pool,
+        learn=table_beliefs(table, device=device, spend=spend),
+        resamples=Resamples(observed, drawn),
+    )

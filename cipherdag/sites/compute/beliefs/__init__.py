@@ -1,0 +1,1 @@
+"""Neural local learners of Fed-CD."""

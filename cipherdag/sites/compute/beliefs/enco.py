@@ -1,0 +1,215 @@
+"""ENCO: edge and orientation logits from observational and interventional data, in torch.
+
+Two stages alternate. Distribution fitting trains every variable's network on observational rows
+under graphs drawn from the current belief. Graph fitting draws graphs, evaluates the networks on
+rows of one regime at a time, and moves the logits by score-function estimators of low variance.
+
+Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022;
+the prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
+
+Leaks:
+    Nothing: beliefs stay inside the site until they are protected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms
+
+if TYPE_CHECKING:
+    from cipherdag.questions.local_beliefs import Training
+    from cipherdag.sites.compute.beliefs.regimes import Regimes
+
+GAMMA_RATE, GAMMA_BETAS = 2e-2, (0.9, 0.9)
+THETA_RATE, THETA_BETAS = 1e-1, (0.9, 0.999)
+NEVER_INTERVENED = 0.1
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EdgeLogits:
+    """The belief of ENCO: i -> j exists with probability s(gamma_ij) s(theta_ij).
+
+    Attributes:
+        gamma: Logits of existence, shape (p, p); the diagonal does not count.
+        theta: Logits of orientation, shape (p, p), antisymmetric.
+    """
+
+    gamma: Tensor
+    theta: Tensor
+
+    def belief(self) -> Tensor:
+        """Probability of every edge, shape (p, p), 0 on the diagonal."""
+        probability = torch.sigmoid(self.gamma) * torch.sigmoid(self.theta)
+        return probability.fill_diagonal_(0.0)
+
+
+class MaskedAdam:
+    """Adam on a matrix whose entries are updated at different times, each with its own count.
+
+    Args:
+        value: What is updated in place.
+        rate: Learning rate.
+        betas: Decay of the two moments.
+    """
+
+    def __init__(self, value: Tensor, rate: float, betas: tuple[float, float]) -> None:
+        self._value = value
+        self._rate, self._betas = rate, betas
+        self._first, self._second, self._steps = (torch.zeros_like(value) for _ in range(3))
+
+    def step(self, gradient: Tensor, weight: Tensor) -> None:
+        """Move the entries whose weight is positive, by that part of a whole step."""
+        active = (weight > 0).to(gradient.dtype)
+        low, high = self._betas
+        self._steps += active
+        self._first += active * (1 - low) * (gradient - self._first)
+        self._second += active * (1 - high) * (gradient**2 - self._second)
+        count = self._steps.clamp(min=1.0)
+        mean = self._first / (1 - low**count)
+        deviation = (self._second / (1 - high**count)).sqrt()
+        self._value -= weight * self._rate * mean / (deviation + EPSILON)
+
+
+def edge_contrasts(graphs: Tensor, nll: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """How much worse variable j is explained by graphs with i -> j than by graphs without.
+
+    Args:
+        graphs: K graphs, bool of shape (K, p, p).
+        nll: Negative log-likelihoods, shape (K, p).
+        weights: Weight of every graph, shape (K,); equal for graphs drawn from the belief, or
+            their probabilities where all graphs are listed.
+
+    Returns:
+        The differences P - M, shape (p, p), 0 where an edge is in all or in none of the graphs, and
+        where they were computed.
+    """
+    edges = graphs.to(nll.dtype)
+    weighted = nll * weights[:, None]
+    with_edge = torch.einsum("k,kij->ij", weights, edges)
+    without = weights.sum() - with_edge
+    total_with = torch.einsum("kij,kj->ij", edges, weighted)
+    total_without = weighted.sum(dim=0)[None, :] - total_with
+    counts = graphs.sum(dim=0)
+    known = (counts > 0) & (counts < len(graphs))
+    ones = torch.ones_like(with_edge)
+    contrast = total_with / torch.where(known, with_edge, ones) - total_without / torch.where(
+        known, without, ones
+    )
+    return contrast * known, known
+
+
+def logit_gradients(
+    logits: EdgeLogits, contrast: Tensor, penalty: Tensor, prior: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of the graph-fitting objective in both logits.
+
+    Args:
+        logits: Where.
+        contrast: P - M, shape (p, p), averaged over what was intervened on.
+        penalty: Price of an edge, shape (p, p): the sparsity weight.
+        prior: The price that the prior belief adds, shape (p, p): the derivative of Eq. 2 of
+            Fed-CD in the edge's probability.
+
+    Returns:
+        The gradient in gamma, and that in theta where theta_ji = -theta_ij, both of shape (p, p).
+        As in ENCO the sparsity weight does not act on the orientation.
+    """
+    exists, oriented = torch.sigmoid(logits.gamma), torch.sigmoid(logits.theta)
+    gamma = exists * (1 - exists) * oriented * (contrast + penalty + prior)
+    theta = oriented * (1 - oriented) * exists * (contrast + prior)
+    return gamma.fill_diagonal_(0.0), (theta - theta.T).fill_diagonal_(0.0)
+
+
+class Enco:
+    """ENCO over one site's data.
+
+    Args:
+        regimes: The data.
+        training: Numbers of epochs, steps, graphs and so on.
+        start: Where the logits begin.
+        prior_price: Derivative of the prior term in every edge's probability, shape (p, p); zeros
+            where there is none.
+        generator: Source of randomness, on the CPU.
+    """
+
+    def __init__(
+        self,
+        regimes: Regimes,
+        training: Training,
+        *,
+        start: EdgeLogits,
+        prior_price: Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        self._regimes, self._training, self._generator = regimes, training, generator
+        self._device = regimes.amounts.device
+        self._logits = EdgeLogits(start.gamma.clone(), start.theta.clone())
+        self._prior_price = prior_price
+        self._mechanisms = Mechanisms(regimes, hidden=training.hidden, generator=generator)
+        self._gamma = MaskedAdam(self._logits.gamma, GAMMA_RATE, GAMMA_BETAS)
+        self._theta = MaskedAdam(self._logits.theta, THETA_RATE, THETA_BETAS)
+        never = ~regimes.intervened
+        self._free_pairs = (never[:, None] & never[None, :]).float().fill_diagonal_(0.0)
+
+    def learn(self) -> EdgeLogits:
+        """Run all epochs.
+
+        Returns:
+            The logits, shape (p, p) each; what was never intervened on keeps an orientation that
+            only observational asymmetry and the prior have moved.
+        """
+        training = self._training
+        for _ in range(training.epochs):
+            belief = self._logits.belief()
+            self._mechanisms.fit(belief, steps=training.fit_steps, batch=training.batch)
+            for regime in self._order(training.graph_steps):
+                self._graph_step(regime)
+        return self._logits
+
+    def _order(self, steps: int) -> list[int]:
+        """Which regime each step takes: all of them in turns, in an order shuffled every turn.
+
+        -1 stands for the observational rows, which take part where some pair of variables was
+        never intervened on: no other rows tell whether the two are adjacent.
+        """
+        kinds = list(range(len(self._regimes.rows)))
+        if not kinds or bool(self._free_pairs.any()):
+            kinds.append(-1)
+        order: list[int] = []
+        while len(order) < steps:
+            turn = torch.randperm(len(kinds), generator=self._generator)
+            order += [kinds[position] for position in turn.tolist()]
+        return order[:steps]
+
+    def _graph_step(self, regime: int) -> None:
+        regimes, training = self._regimes, self._training
+        p = regimes.n_variables
+        rows = regimes.observational if regime < 0 else regimes.rows[regime]
+        target = torch.zeros(p, dtype=torch.bool, device=self._device)
+        if regime >= 0:
+            target = regimes.targets[regime]
+        batch = regimes.draw(rows, training.batch, self._generator)
+        graphs = self._draw_graphs(training.graphs)
+        nll = self._mechanisms.nll_of_graphs(graphs, batch)
+        nll = nll.masked_fill(target, 0.0)
+        weights = torch.ones(training.graphs, device=self._device)
+        contrast, known = edge_contrasts(graphs, nll, weights)
+        penalty = training.sparsity * known
+        gamma, theta = logit_gradients(self._logits, contrast, penalty, self._prior_price)
+        self._gamma.step(gamma * ~target, torch.ones_like(gamma))
+        involved = (target[:, None] | target[None, :]).float()
+        both = target[:, None] & target[None, :]
+        weight = torch.maximum(involved, NEVER_INTERVENED * self._free_pairs)
+        self._theta.step(theta, weight.masked_fill(both, 0.0))
+
+    def _draw_graphs(self, count: int) -> Tensor:
+        """Independent graphs of the current belief, bool of shape (count, p, p)."""
+        belief = self._logits.belief()
+        uniform = torch.rand((count, *belief.shape), generator=self._generator)
+        return uniform.to(self._device) < belief

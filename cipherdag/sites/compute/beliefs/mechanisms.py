@@ -1,0 +1,161 @@
+"""The conditional distributions of all variables as one batched neural network.
+
+Variable j has a network of its own: the summed embeddings of its unmasked parents and a bias,
+LeakyReLU, a linear layer, LeakyReLU, and a linear layer to its categories, or to mean and log
+deviation. The weights of all networks stand in one tensor each, so nothing loops over variables.
+
+Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022
+(ENCO), appendix on architectures.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from cipherdag.sites.compute.beliefs.regimes import Regimes
+
+SLOPE = 0.1
+FIT_RATE = 5e-3
+CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 28}
+PACKED_BITS = 62
+
+
+class Mechanisms:
+    """The networks of p variables with H hidden units each.
+
+    Args:
+        regimes: The data.
+        hidden: H.
+        generator: Source of the initial weights and of everything drawn later; on the CPU, so that
+            every device sees the same draws.
+    """
+
+    def __init__(self, regimes: Regimes, *, hidden: int, generator: torch.Generator) -> None:
+        self._regimes = regimes
+        self._generator = generator
+        p, width, outputs = regimes.n_variables, regimes.n_features, regimes.n_outputs
+        self._device = regimes.amounts.device
+        self._first = self._normal((p, width, hidden), 2.0 / math.sqrt(p))
+        self._first_bias = self._normal((p, 1, hidden), 2.0 / math.sqrt(p))
+        gain = math.sqrt(2.0 / (1.0 + SLOPE**2))
+        self._second = self._normal((p, hidden, hidden), gain / math.sqrt(hidden))
+        self._second_bias = torch.zeros((p, 1, hidden), device=self._device)
+        self._third = self._normal((p, hidden, outputs), 1.0 / math.sqrt(hidden))
+        self._third_bias = torch.zeros((p, 1, outputs), device=self._device)
+        self._source = torch.repeat_interleave(torch.arange(p, device=self._device), regimes.widths)
+        self._optimiser = torch.optim.Adam(
+            self._weights(requires_grad=True), lr=FIT_RATE, fused=True
+        )
+
+    def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
+        """Distribution fitting: every row of a batch sees a graph of its own.
+
+        Args:
+            edge_probability: Chance that i is among the inputs of j, shape (p, p).
+            steps: Steps of Adam.
+            batch: Observational rows in each.
+        """
+        regimes = self._regimes
+        for _ in range(steps):
+            rows = regimes.draw(regimes.observational, batch, self._generator)
+            inputs = self._draw_inputs(edge_probability, batch)
+            loss = regimes.nll(self._outputs_by_row(rows, inputs), rows).mean(dim=1).sum()
+            self._optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self._optimiser.step()
+
+    @torch.no_grad()
+    def nll_of_graphs(self, graphs: Tensor, rows: Tensor) -> Tensor:
+        """Mean negative log-likelihood of every variable under each of K graphs.
+
+        The first layer is linear in the graph: the contributions of all parents are computed once
+        and every distinct parent set of a variable is a row of one matrix product.
+
+        Args:
+            graphs: ``graphs[k, i, j]`` is True where i is a parent of j, shape (K, p, p).
+            rows: Positions of the rows, shape (B,).
+
+        Returns:
+            Shape (K, p).
+        """
+        p, batch = self._regimes.n_variables, len(rows)
+        sets, which = distinct_parent_sets(graphs)
+        hidden = self._first.shape[2]
+        places, amounts = self._regimes.places[rows].T, self._regimes.amounts[rows].T
+        parts = self._first[:, places.reshape(-1)] * amounts.reshape(1, -1, 1)
+        parts = parts.view(p, p, batch * hidden)
+        # the bias is the part of a parent that everything has
+        parts = torch.cat([parts, self._first_bias.repeat(1, 1, batch)], dim=1)
+        sets = functional.pad(sets.float(), (0, 1), value=1.0)
+        size = max(1, CHUNK_ELEMENTS[self._device.type] // (p * batch * hidden))
+        means = []
+        for chunk in torch.split(sets, size, dim=1):
+            summed = torch.bmm(chunk, parts).view(p, -1, hidden)
+            outputs = self._after_first(summed)
+            means.append(self._regimes.nll(outputs, rows).view(p, -1, batch).mean(dim=2))
+        return torch.cat(means, dim=1).gather(1, which).T
+
+    def _outputs_by_row(self, rows: Tensor, inputs: Tensor) -> Tensor:
+        """Outputs of all networks, each row with its own inputs (p, B, p): shape (p, B, out)."""
+        features = self._regimes.features(rows)
+        seen = features * inputs[:, :, self._source]
+        return self._after_first(torch.baddbmm(self._first_bias, seen, self._first))
+
+    def _after_first(self, summed: Tensor) -> Tensor:
+        """The layers after the first, which is overwritten, shape (p, R, H) to (p, R, outputs)."""
+        active = functional.leaky_relu(summed, SLOPE, inplace=True)
+        second = torch.baddbmm(self._second_bias, active, self._second)
+        active = functional.leaky_relu(second, SLOPE, inplace=True)
+        return torch.baddbmm(self._third_bias, active, self._third)
+
+    def _draw_inputs(self, edge_probability: Tensor, batch: int) -> Tensor:
+        """For every variable and row which variables it sees, float32 of shape (p, B, p)."""
+        p = len(edge_probability)
+        uniform = torch.rand((p, batch, p), generator=self._generator).to(self._device)
+        return (uniform < edge_probability.T[:, None, :]).float()
+
+    def _normal(self, shape: tuple[int, ...], deviation: float) -> Tensor:
+        drawn = torch.randn(shape, generator=self._generator) * deviation
+        return drawn.to(self._device)
+
+    def _weights(self, *, requires_grad: bool) -> list[Tensor]:
+        weights = [
+            self._first,
+            self._first_bias,
+            self._second,
+            self._second_bias,
+            self._third,
+            self._third_bias,
+        ]
+        return [weight.requires_grad_(requires_grad) for weight in weights]
+
+
+def distinct_parent_sets(graphs: Tensor) -> tuple[Tensor, Tensor]:
+    """The different parent sets that each variable has in some graphs.
+
+    Args:
+        graphs: Shape (K, p, p).
+
+    Returns:
+        The sets, bool of shape (p, U, p) padded by empty sets to the largest number U of any
+        variable, and which of them each graph has, shape (p, K).
+    """
+    n_graphs, p, _ = graphs.shape
+    parents = graphs.permute(2, 0, 1)
+    if p > PACKED_BITS:
+        return parents, torch.arange(n_graphs, device=graphs.device).expand(p, n_graphs)
+    powers = 1 << torch.arange(p, device=graphs.device)
+    ordered, order = (parents * powers).sum(dim=2).sort(dim=1)
+    rank = torch.zeros_like(ordered)
+    rank[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1)
+    which = torch.empty_like(rank).scatter_(1, order, rank)
+    most = int(rank.max()) + 1
+    sets = torch.zeros((p, most, p), dtype=torch.bool, device=graphs.device)
+    sets.scatter_(1, which[..., None].expand(-1, -1, p), parents.bool())
+    return sets, which

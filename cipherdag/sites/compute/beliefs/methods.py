@@ -1,0 +1,117 @@
+"""The local causal discovery methods of Fed-CD: from data and a belief matrix to a belief matrix.
+
+Source: Abyaneh et al., "FED-CD" (2023), section 4.1 and appendix A.2.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco
+from cipherdag.sites.compute.beliefs.sdi import learn_sdi
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from cipherdag.questions.local_beliefs import Training
+    from cipherdag.sites.compute.beliefs.regimes import Regimes
+
+FloatMatrix = NDArray[np.float64]
+
+SMALLEST = 0.01
+"""Beliefs are kept this far from 0 and 1, so that a prior can be overcome by data."""
+
+
+def learn_belief(
+    method: str,
+    regimes: Regimes,
+    prior: FloatMatrix | None,
+    training: Training,
+    generator: torch.Generator,
+    *,
+    prior_weight: float,
+    sampled: bool,
+) -> FloatMatrix:
+    """One round of a local method.
+
+    Args:
+        method: ``enco`` or ``sdi``.
+        regimes: The site's data.
+        prior: psi of the last round, shape (p, p); None in the first.
+        training: How long and how large.
+        generator: Source of randomness, on the CPU.
+        prior_weight: lambda_prior of Eq. 2.
+        sampled: Start from a draw of Ber(psi), at 0.75 where it is 1 and 0.25 where it is 0, so
+            that training can turn it round, instead of from psi.
+
+    Returns:
+        The site's new psi, shape (p, p), zero on the diagonal.
+    """
+    device = regimes.amounts.device
+    p = regimes.n_variables
+    start = torch.full((p, p), 0.25)
+    price = torch.zeros((p, p))
+    if prior is not None:
+        psi = torch.from_numpy(prior).float()
+        start = 0.25 + 0.5 * torch.bernoulli(psi, generator=generator) if sampled else psi
+        price = -prior_weight * torch.logit(psi, SMALLEST)
+    start, price = start.to(device), price.fill_diagonal_(0.0).to(device)
+    if method == "sdi":
+        learnt = learn_sdi(regimes, training, start=start, prior_price=price, generator=generator)
+    else:
+        enco = Enco(
+            regimes,
+            training,
+            start=logits_of(start),
+            prior_price=price,
+            generator=generator,
+        )
+        learnt = enco.learn().belief()
+    return learnt.cpu().double().numpy()
+
+
+def learn_logits(
+    regimes: Regimes, prior: FloatMatrix | None, training: Training, generator: torch.Generator
+) -> FloatMatrix:
+    """One round of ENCO as the published program runs it: logits in, logits out.
+
+    Args:
+        regimes: The site's data.
+        prior: gamma and theta of the last round, shape (2, p, p); None in the first.
+        training: How long and how large.
+        generator: Source of randomness, on the CPU.
+
+    Returns:
+        gamma and theta, shape (2, p, p), zero on the diagonals.
+    """
+    device = regimes.amounts.device
+    p = regimes.n_variables
+    logits = torch.zeros((2, p, p)) if prior is None else torch.from_numpy(prior).float()
+    enco = Enco(
+        regimes,
+        training,
+        start=EdgeLogits(logits[0].to(device), logits[1].to(device)),
+        prior_price=torch.zeros((p, p), device=device),
+        generator=generator,
+    )
+    learnt = enco.learn()
+    both = torch.stack([learnt.gamma, learnt.theta]).cpu().double().numpy()
+    both[:, np.arange(p), np.arange(p)] = 0.0
+    return np.asarray(both)
+
+
+def logits_of(belief: Tensor) -> EdgeLogits:
+    """Logits whose belief is ``belief``, as far as an antisymmetric theta allows.
+
+    Of psi_ij and psi_ji the sum is the chance that the pair is adjacent, and their shares are those
+    of the orientation; both are kept away from 0 and 1. A sum above 1, which no logits have, is
+    cut.
+    """
+    adjacent = (belief + belief.T).clamp(SMALLEST, 1 - SMALLEST)
+    share = (belief + SMALLEST) / (belief + belief.T + 2 * SMALLEST)
+    theta = torch.logit(share.clamp(SMALLEST, 1 - SMALLEST))
+    return EdgeLogits(torch.logit(adjacent), 0.5 * (theta - theta.T))

@@ -1,0 +1,1 @@
+"""Conditional-independence tests on one site's rows, batched on torch."""

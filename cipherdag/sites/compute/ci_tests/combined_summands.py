@@ -1,0 +1,79 @@
+"""A site's half of combined evidence: what its tests add to one test over all sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.combined_evidence import LARGEST_Z, SMALLEST_P
+
+if TYPE_CHECKING:
+    from cipherdag.questions.combined_evidence import CombinedEvidence
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, FloatVector, IndexArray
+
+LARGEST_P = 1.0 - 2.0**-53
+
+
+def combined_evidence(
+    test: CITest, question: CombinedEvidence, levels: IndexArray | None
+) -> FloatVector:
+    """The answer to `CombinedEvidence`.
+
+    Args:
+        test: Test over the site's data.
+        question: Which triplets, and what is added.
+        levels: Levels of every variable at the site, shape (p,), if it tests tables.
+    """
+    parts = [_values(test, rows.astype(np.int64), question, levels) for rows in question.rows()]
+    columns = zip(*(own for own, _ in parts), strict=True)
+    joined = [np.concatenate(own) for own in columns]
+    if not joined:
+        return np.zeros(sum(encoding.length for encoding in question.encodings))
+    if question.combination == "stouffer":
+        joined.insert(0, np.array([float(any(signed for _, signed in parts))]))
+    return np.concatenate(joined)
+
+
+def _values(
+    test: CITest, rows: IndexArray, question: CombinedEvidence, levels: IndexArray | None
+) -> tuple[list[FloatVector], bool]:
+    """The site's summands of triplets (x, y, s1, ..., sl), and whether statistics have a sign."""
+    outcome = test.evaluate(rows[:, 0], rows[:, 1], rows[:, 2:])
+    done = ~np.isnan(outcome.p_value)
+    if question.combination == "weighted_p":
+        weight = np.where(done, outcome.rows, 0.0)
+        return [weight * np.nan_to_num(outcome.p_value), weight], False
+    signed = bool(done.any() and np.isnan(outcome.dof[done]).all())
+    informed = done & ~(outcome.dof == 0)
+    amount, weight = _summands(outcome, question, rows.shape[1] - 2, signed=signed)
+    reliability = np.full(len(rows), question.rows_per_cell)
+    if levels is not None:
+        # floating point: the product of many levels may exceed every integer type
+        cells = levels[rows].astype(np.float64).prod(axis=1)
+        reliability = np.minimum(outcome.rows / cells, reliability)
+    return [
+        np.where(informed, amount, 0.0),
+        np.where(informed, weight, 0.0),
+        np.where(done, reliability, 0.0),
+    ], signed
+
+
+def _summands(
+    outcome: Evidence, question: CombinedEvidence, size: int, *, signed: bool
+) -> tuple[FloatVector, FloatVector]:
+    """What is added and its weight, shape (B,) each; without meaning where not done."""
+    if question.combination == "statistic":
+        if signed:
+            return outcome.statistic**2, np.ones(len(outcome.rows))
+        return outcome.statistic, outcome.dof
+    p_value = np.clip(outcome.p_value, SMALLEST_P, LARGEST_P)
+    if question.combination == "fisher":
+        return -2.0 * np.log(p_value), np.ones(len(outcome.rows))
+    if signed:
+        weight = np.maximum(outcome.rows - size - 3.0, 0.0)
+        return np.sqrt(weight) * outcome.statistic, weight
+    from scipy.special import ndtri
+
+    score = np.clip(-ndtri(p_value), -LARGEST_Z, LARGEST_Z)
+    return np.sqrt(outcome.rows.astype(np.float64)) * score, outcome.rows.astype(np.float64)

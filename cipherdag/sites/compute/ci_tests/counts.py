@@ -1,0 +1,282 @@
+"""Contingency counts of many small sets of discrete variables at once.
+
+All counts are integers and come out the same whichever way they are taken: by one-hot matrix
+products, by packed mixed-radix codes, or by sorting where a table has far more cells than rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cipherdag.statistics.contingency import SparseTable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
+    from cipherdag.statistics.table_shapes import TableShape
+
+MISSING = -(2**28)  # below every code of a table, and far from the end of int32
+MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
+MAX_CODE = 2**31 - 1
+# on a processor few enough elements for torch to stay on one thread: threads that wait for one
+# another at every small step are slower, and many times so where several sites share a machine
+CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**27}
+BYTES_PER_CODE = 12
+BYTES_PER_WORD = 32
+BYTES_PER_LEVEL = 16  # of one row's one-hot codes
+EXACT_IN_FLOAT32 = 2**24
+WORD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """Counts of all pairs of levels of some variables, as blocks of one matrix.
+
+    Attributes:
+        matrix: Shape (K + 1, K + 1), the last row and column zero.
+        first: Where each variable's levels start, shape (p,); meaningless for the others.
+    """
+
+    matrix: torch.Tensor
+    first: torch.Tensor
+
+
+class DiscreteColumns:
+    """The codes of one data set, column by column on a device.
+
+    Args:
+        codes: Codes, shape (n, p); negative where missing.
+        device: Where to count.
+        memory_bytes: Bound on what counting needs at a time, unless one table needs more.
+        levels: Fewest levels of every variable, shape (p,).
+
+    Attributes:
+        levels: Highest code + 1 of every variable, at least 1 or what was given, shape (p,).
+        n_rows: Number of rows, n.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer],
+        device: torch.device,
+        *,
+        memory_bytes: int,
+        levels: IndexArray | None = None,
+    ) -> None:
+        self.device = device
+        self._memory = memory_bytes
+        self.n_rows = len(codes)
+        least = 1 if levels is None else np.maximum(levels, 1)
+        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, least)
+        missing = codes.T < 0
+        columns = np.array(codes.T, dtype=np.int32, order="C")
+        self._words: torch.Tensor | None = None
+        if missing.any():
+            self._words = _pack_rows(~missing).to(device)
+            columns[missing] = MISSING
+        self._columns = torch.from_numpy(columns).to(device)
+
+    def complete_rows(self, positions: IndexArray) -> IndexArray:
+        """Number of rows without a missing value among some variables, shape (B,).
+
+        Args:
+            positions: The variables of every test, shape (B, k).
+        """
+        rows = np.full(len(positions), self.n_rows)
+        if self._words is None:
+            return rows
+        chunk = self.chunk(self._words.shape[1], bytes_per_element=BYTES_PER_WORD)
+        for start in range(0, len(positions), chunk):
+            first, *rest = self._on_device(positions[start : start + chunk].T)
+            words = self._words.index_select(0, first)
+            for column in rest:
+                words &= self._words.index_select(0, column)
+            rows[start : start + chunk] = _popcount(words).sum(dim=1).cpu().numpy()
+        return rows
+
+    def tables(
+        self, x: IndexArray, y: IndexArray, given: IndexArray, shape: TableShape
+    ) -> torch.Tensor:
+        """Counts of B tables, shape (configurations, rows, columns, B).
+
+        Args:
+            x: Positions of the row variables, shape (B,).
+            y: Positions of the column variables, shape (B,).
+            given: Positions of the conditioning sets, shape (B, l).
+            shape: A shape that holds all tables.
+        """
+        # the variables in the order of their digits, and the base of each digit
+        digits = np.vstack([given.T, x, y])
+        sides = np.tile([[shape.rows], [shape.columns]], len(x))
+        bases = np.vstack([self.levels[given.T], sides])
+        counts = self._counts(digits, bases, np.full(len(x), shape.cells)).view(len(x), -1)
+        return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
+
+    def whole_tables(self, sets: IndexArray) -> torch.Tensor:
+        """Counts of the tables of C sets, one table after the other, the last variable fastest.
+
+        Args:
+            sets: Positions, shape (C, k), k at least 1.
+        """
+        bases = self.levels[sets.T]
+        return self._counts(sets.T, bases, bases.prod(axis=0))
+
+    def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+        """Counts of B tables, one after the other, shape (sum of cells,).
+
+        Args:
+            digits: The variables in the order of their digits, shape (k, B).
+            bases: Of each digit, shape (k, B).
+            cells: Of each table, shape (B,).
+        """
+        of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
+        chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
+        parts = []
+        start = 0
+        while start < len(cells):
+            # as many tables as one index can tell apart
+            fitting = int(np.searchsorted(np.cumsum(cells[start : start + chunk] + 1), MAX_CODE))
+            stop = start + max(fitting, 1)
+            part = slice(start, stop)
+            parts.append(self._count(of_digit[:, part], of_base[:, part, None], cells[part]))
+            start = stop
+        return torch.cat(parts) if parts else of_digit.new_zeros(0)
+
+    def chunk(self, elements: int, *, bytes_per_element: int) -> int:
+        """How many tests to treat at a time that need this many elements each."""
+        swift = CHUNK_ELEMENTS[self.device.type] // elements
+        return max(min(swift, self._memory // (bytes_per_element * elements)), 1)
+
+    def pair_counts(self, variables: IndexArray) -> PairCounts:
+        """Counts of all pairs of levels from one product of one-hot codes.
+
+        Args:
+            variables: Distinct positions.
+        """
+        levels = self.levels[variables]
+        total = int(levels.sum())
+        first = np.zeros(len(self.levels), dtype=np.int64)
+        first[variables] = np.cumsum(levels) - levels
+        exact = torch.float32 if self.n_rows < EXACT_IN_FLOAT32 else torch.float64
+        matrix = torch.zeros((total + 1, total + 1), dtype=exact, device=self.device)
+        block = max(self._memory // (BYTES_PER_LEVEL * (total + 1)), 1)
+        level = torch.arange(int(levels.max()), device=self.device)[:, None]
+        for start in range(0, self.n_rows, block):
+            columns = self._columns[:, start : start + block]
+            one_hot = matrix.new_empty((total + 1, columns.shape[1]))
+            one_hot[total] = 0
+            for variable, count in zip(variables.tolist(), levels.tolist(), strict=True):
+                place = first[variable]
+                one_hot[place : place + count] = columns[variable] == level[:count]
+            matrix.addmm_(one_hot, one_hot.T)
+        return PairCounts(matrix, torch.from_numpy(first).to(self.device))
+
+    def tables_of_pairs(
+        self, pairs: PairCounts, x: IndexArray, y: IndexArray, shape: TableShape
+    ) -> torch.Tensor:
+        """As `tables` for empty conditioning sets, read from `pair_counts`."""
+        side = len(pairs.matrix)
+        of_x, of_y = self._on_device(np.stack([x, y]))
+        levels = self._on_device(self.levels)
+
+        def places(variables: torch.Tensor, padded: int) -> torch.Tensor:
+            level = torch.arange(padded, device=self.device)[:, None]
+            inside = level < levels.index_select(0, variables)
+            return torch.where(inside, pairs.first.index_select(0, variables) + level, side - 1)
+
+        index = places(of_x, shape.rows)[:, None] * side + places(of_y, shape.columns)
+        counts = pairs.matrix.view(-1).index_select(0, index.view(-1)).long()
+        return counts.view(1, shape.rows, shape.columns, len(x))
+
+    def sparse_table(self, x: int, y: int, given: IndexArray) -> SparseTable:
+        """The non-empty cells of one table, by sorting: for tables with many more cells than rows.
+
+        Args:
+            x: Position.
+            y: Position.
+            given: Positions, shape (l,).
+        """
+        columns = self._columns[torch.from_numpy(np.array([x, y, *given])).to(self.device)].long()
+        of_x, of_y, *of_given = columns[:, (columns >= 0).all(dim=0)]
+        config = torch.zeros_like(of_x)
+        for position, column in zip(given.tolist(), of_given, strict=True):
+            packed = config * int(self.levels[position]) + column
+            config = torch.unique(packed, return_inverse=True)[1]
+        slice_totals = torch.bincount(config)
+        in_x, x_config, x_margins = _margin(config, of_x, int(self.levels[x]))
+        in_y, y_config, y_margins = _margin(config, of_y, int(self.levels[y]))
+        cells, counts = torch.unique(in_x * len(y_margins) + in_y, return_counts=True)
+        cell_x, cell_y = cells // len(y_margins), cells % len(y_margins)
+        return SparseTable(
+            cells=counts,
+            x_margin=x_margins[cell_x],
+            y_margin=y_margins[cell_y],
+            slice_total=slice_totals[x_config[cell_x]],
+            x_margins=x_margins,
+            y_margins=y_margins,
+            slice_totals=slice_totals,
+            x_levels=torch.bincount(x_config),
+            y_levels=torch.bincount(y_config),
+        )
+
+    def _count(
+        self, digits: torch.Tensor, radices: torch.Tensor, cells: IndexArray
+    ) -> torch.Tensor:
+        """As `_counts`, at once, from mixed-radix codes of all rows; radices int32, (k, B, 1)."""
+        first, *rest = digits.unbind()
+        code = self._mark_missing(self._columns.index_select(0, first))
+        for digit, radix in zip(rest, radices.unbind()[1:], strict=True):
+            column = self._columns.index_select(0, digit)
+            code = self._mark_missing(column.addcmul_(code, radix))
+        # incomplete rows carry the code -1 and go to one more cell in front of each table
+        extra = 0 if self._words is None else 1
+        widths = cells + extra
+        ends = np.cumsum(widths)
+        starts = self._on_device((ends - cells).astype(np.int32))
+        code.add_(starts[:, None])
+        counts = torch.bincount(code.view(-1), minlength=int(ends[-1]))
+        if not extra:
+            return counts
+        kept = torch.ones_like(counts, dtype=torch.bool)
+        kept[starts.long() - 1] = False
+        return counts[kept]
+
+    def _mark_missing(self, code: torch.Tensor) -> torch.Tensor:
+        """Bring the codes of incomplete rows to -1, where later digits keep them negative."""
+        return code if self._words is None else code.clamp_(min=-1)
+
+    def _on_device(self, positions: IndexArray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(positions)).to(self.device)
+
+
+def _margin(
+    config: torch.Tensor, column: torch.Tensor, levels: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Each row's (column, S) margin, each margin's configuration, and each margin's count."""
+    values, margin, counts = torch.unique(
+        config * levels + column, return_inverse=True, return_counts=True
+    )
+    return margin, values // levels, counts
+
+
+def _pack_rows(observed: NDArray[np.bool_]) -> torch.Tensor:
+    """Bits of the rows in which each variable is observed, int64 of shape (p, words)."""
+    packed = np.packbits(observed, axis=1)
+    padded = np.zeros((len(packed), -(-observed.shape[1] // WORD) * 8), dtype=np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return torch.from_numpy(padded.view(np.int64))
+
+
+def _popcount(words: torch.Tensor) -> torch.Tensor:
+    """Number of set bits of 64-bit words (Warren, Hacker's Delight, section 5-1)."""
+    words = (words & 0x5555555555555555) + ((words >> 1) & 0x5555555555555555)
+    words = (words & 0x3333333333333333) + ((words >> 2) & 0x3333333333333333)
+    words = (words + (words >> 4)) & 0x0F0F0F0F0F0F0F0F
+    for shift in (8, 16, 32):
+        words = words + (words >> shift)
+    return words & 0x7F

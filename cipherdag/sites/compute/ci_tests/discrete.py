@@ -1,0 +1,233 @@
+"""The G2 and Pearson chi-square tests of conditional independence on discrete data.
+
+Statistics are summed as fixed-point integers. Integer sums do not depend on their order, so an
+outcome is the same to the last bit whichever tests share its batch, however much memory there is,
+and with x and y or the conditioning set in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from cipherdag.errors import ParameterError
+from cipherdag.sites.compute.ci_tests.cache import (
+    DEFAULT_MEMORY,
+    N_COLUMNS,
+    EvidenceCache,
+    FloatMatrix,
+    TestBatch,
+    canonical,
+)
+from cipherdag.sites.compute.ci_tests.counts import (
+    MAX_CELLS,
+    MAX_CODE,
+    DiscreteColumns,
+    PairCounts,
+)
+from cipherdag.sites.compute.device import resolve_device
+from cipherdag.statistics.contingency import (
+    GSquared,
+    Margins,
+    PearsonChiSquare,
+    TableStatistic,
+    chi_square_tail,
+)
+from cipherdag.statistics.table_shapes import buckets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+
+Statistic = Literal["g2", "pearson"]
+DegreesOfFreedom = Literal["adjusted", "plain"]
+
+# measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
+# and starting it as much as a million rows
+PRODUCT_LEVELS_PER_TABLE = 64
+PRODUCT_START_ROWS = 1_000_000
+# beyond this many cells per row sorting the rows is faster than a table
+SPARSE_CELLS_PER_ROW = 32
+BYTES_PER_CELL = 64
+BYTES_PER_LEVEL_PAIR = 16
+
+
+class DiscreteTest:
+    """G2 or Pearson chi-square test over one site's discrete data.
+
+    The statistic of a table is summed over the configurations of the conditioning set. A test is
+    done only if rows / (levels of x, y and the conditioning set multiplied) reaches
+    ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The adjusted
+    degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting rows
+    and columns of that configuration's table that are not empty. Without degrees of freedom the
+    p-value is 1. Rows with a missing value in one of a test's variables are left out of that test.
+
+    Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
+    Agresti, Categorical Data Analysis, section 3.2, for the statistics.
+
+    Args:
+        codes: Integer codes, shape (n, p); -1 (or any negative code) where missing. A variable
+            has as many levels as its highest code in these rows + 1.
+        statistic: ``g2`` or ``pearson``.
+        dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
+        min_rows_per_cell: Rows that a test needs per cell of its table.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
+            the other half bounds the cache of outcomes.
+
+    Raises:
+        ParameterError: Codes are not an integer matrix with a row and a column, a code is larger
+            than 2**31 - 2, or another parameter is out of its range.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer],
+        *,
+        statistic: Statistic = "g2",
+        dof: DegreesOfFreedom = "adjusted",
+        min_rows_per_cell: float = 5.0,
+        device: str = "cpu",
+        memory_bytes: int = DEFAULT_MEMORY,
+    ) -> None:
+        _check(codes, statistic, dof, min_rows_per_cell, memory_bytes)
+        self._memory = memory_bytes // 2
+        self._columns = DiscreteColumns(codes, resolve_device(device), memory_bytes=self._memory)
+        self._adjusted = dof == "adjusted"
+        self._min_rows_per_cell = min_rows_per_cell
+        self._cache = EvidenceCache(memory_bytes=self._memory)
+        n_rows = self._columns.n_rows
+        self._statistic: TableStatistic = (
+            GSquared(n_rows, self._columns.device)
+            if statistic == "g2"
+            else PearsonChiSquare(n_rows, int(self._columns.levels.max()))
+        )
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return len(self._columns.levels)
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """Test x[b] against y[b] given the variables given[b], for every b.
+
+        Args:
+            x: Positions, shape (B,).
+            y: Positions, shape (B,).
+            given: Positions, shape (B, l).
+
+        Returns:
+            Evidence whose dependence is the statistic.
+
+        Raises:
+            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
+                occurs twice in one test.
+        """
+        tests = canonical(x, y, given, n_variables=self.n_variables)
+        return self._cache.evaluate(tests, self._compute)
+
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
+        if tests.key is None:
+            return self._outcomes(tests)
+        _, first, inverse = np.unique(tests.key, return_index=True, return_inverse=True)
+        return self._outcomes(tests.take(first))[inverse]
+
+    def _outcomes(self, tests: TestBatch) -> FloatMatrix:
+        """Outcomes of distinct tests, shape (B, N_COLUMNS)."""
+        positions = np.column_stack([tests.x, tests.y, tests.given])
+        rows = self._columns.complete_rows(positions)
+        # floating point: the product of many levels may exceed every integer type
+        levels = self._columns.levels[positions].astype(np.float64)
+        done = np.flatnonzero((rows > 0) & (rows / levels.prod(axis=1) >= self._min_rows_per_cell))
+        outcomes = np.full((len(tests), N_COLUMNS), np.nan)
+        outcomes[:, 4] = rows
+        if done.size == 0:
+            return outcomes
+        statistic, dof = self._statistics(tests.take(done), levels[done])
+        if not self._adjusted:
+            dof = (levels[done, 0] - 1) * (levels[done, 1] - 1) * levels[done, 2:].prod(axis=1)
+        outcomes[done, 0] = chi_square_tail(statistic, dof)
+        outcomes[done, 1] = outcomes[done, 3] = statistic
+        outcomes[done, 2] = dof
+        return outcomes
+
+    def _statistics(self, tests: TestBatch, levels: FloatMatrix) -> tuple[FloatVector, FloatVector]:
+        """Statistic and adjusted degrees of freedom of every test, shape (B,) each."""
+        fixed = np.zeros(len(tests), dtype=np.int64)
+        dof = np.zeros(len(tests), dtype=np.int64)
+        cells = levels.prod(axis=1)
+        affordable = min(self._memory // BYTES_PER_CELL, MAX_CELLS)
+        sparse = cells > min(SPARSE_CELLS_PER_ROW * self._columns.n_rows, affordable)
+        for test in np.flatnonzero(sparse).tolist():
+            table = self._columns.sparse_table(
+                int(tests.x[test]), int(tests.y[test]), tests.given[test]
+            )
+            fixed[test] = self._statistic.sparse(table)
+            dof[test] = table.dof()
+        for index, tables in self._dense_tables(tests, levels, np.flatnonzero(~sparse)):
+            margins = Margins.of(tables)
+            fixed[index] = self._statistic.dense(tables, margins).cpu().numpy()
+            dof[index] = margins.dof().cpu().numpy()
+        return np.maximum(fixed / self._statistic.scale, 0.0), dof.astype(np.float64)
+
+    def _dense_tables(
+        self, tests: TestBatch, levels: FloatMatrix, dense: IndexArray
+    ) -> Iterator[tuple[IndexArray, torch.Tensor]]:
+        """The tables of the dense tests in chunks of one shape, and which tests they are."""
+        if dense.size == 0:
+            return
+        # the variable with more levels gives the rows, so that fewer shapes occur
+        flip = levels[:, 0] < levels[:, 1]
+        x, y = np.where(flip, tests.y, tests.x), np.where(flip, tests.x, tests.y)
+        sides = np.column_stack(
+            [levels[:, 2:].prod(axis=1), levels[:, :2].max(axis=1), levels[:, :2].min(axis=1)]
+        )
+        pairs = self._pair_counts(tests, dense)
+        for bucket, shape in buckets(sides[dense].astype(np.int64)):
+            chunk = self._columns.chunk(shape.cells, bytes_per_element=BYTES_PER_CELL)
+            for start in range(0, len(bucket), chunk):
+                index = dense[bucket[start : start + chunk]]
+                if pairs is None:
+                    tables = self._columns.tables(x[index], y[index], tests.given[index], shape)
+                else:
+                    tables = self._columns.tables_of_pairs(pairs, x[index], y[index], shape)
+                yield index, tables
+
+    def _pair_counts(self, tests: TestBatch, dense: IndexArray) -> PairCounts | None:
+        """All counts by one product, if the tests are marginal and that is cheaper."""
+        if tests.given.shape[1]:
+            return None
+        variables = np.union1d(tests.x[dense], tests.y[dense])
+        total = int(self._columns.levels[variables].sum())
+        rows = self._columns.n_rows
+        product = rows * total * total / PRODUCT_LEVELS_PER_TABLE + PRODUCT_START_ROWS
+        if product > rows * dense.size or BYTES_PER_LEVEL_PAIR * total * total > self._memory:
+            return None
+        return self._columns.pair_counts(variables)
+
+
+def _check(
+    codes: NDArray[np.integer],
+    statistic: str,
+    dof: str,
+    min_rows_per_cell: float,
+    memory_bytes: int,
+) -> None:
+    if codes.ndim != 2 or 0 in codes.shape or codes.dtype.kind not in "iu":  # noqa: PLR2004
+        raise ParameterError("codes must be an integer matrix with at least one row and column")
+    if codes.max() > MAX_CODE - 1:
+        raise ParameterError("a code is larger than 2**31 - 2")
+    if statistic not in get_args(Statistic):
+        raise ParameterError("statistic must be 'g2' or 'pearson'")
+    if dof not in get_args(DegreesOfFreedom):
+        raise ParameterError("dof must be 'adjusted' or 'plain'")
+    if not 0.0 <= min_rows_per_cell < math.inf:
+        raise ParameterError("min_rows_per_cell must be a finite number >= 0")
+    if memory_bytes <= 0:
+        raise ParameterError("memory_bytes must be positive")

@@ -1,0 +1,266 @@
+"""Fisher's z test of zero partial correlation on continuous data, in batches.
+
+The conditioning variables are eliminated one after the other from every test's correlation
+matrix, by elementwise operations over the whole batch. An outcome therefore does not depend on
+the other tests of its batch or on how much memory there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cipherdag.errors import ParameterError
+from cipherdag.sites.compute.ci_tests.cache import (
+    DEFAULT_MEMORY,
+    N_COLUMNS,
+    BoolVector,
+    EvidenceCache,
+    FloatMatrix,
+    TestBatch,
+    canonical,
+    evidence_of,
+    pack,
+)
+from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
+from cipherdag.sites.compute.device import resolve_device
+from cipherdag.statistics.partial_correlation import (
+    correlation_matrices,
+    fisher_z,
+    partial_correlation,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+
+# A column is constant if its deviation is within this many roundings of its largest value.
+LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
+BYTES_PER_ELEMENT = 40
+ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memory there is
+# on a processor few enough elements for torch to stay on one thread: threads that wait for one
+# another at every small step are slower, and many times so where several sites share a machine
+CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
+
+
+class FisherZTest:
+    """Fisher's z test over one site's continuous data.
+
+    The statistic is sqrt(n - |S| - 3) atanh(r), r the partial correlation of x and y given S, and
+    its p-value is two-sided under the normal distribution. A test is not done, so that its
+    p-value is NaN and counts as dependent, if n - |S| - 3 <= 0, if x, y or a variable of S is
+    constant in the rows used, or if x, y or a variable of S is a linear combination of the
+    others of S. If x and y determine each other given S, r is +1 or -1 within rounding; it is
+    taken as the largest number below 1, so that the statistic stays finite (about 18.7 sqrt(n -
+    |S| - 3)) and the p-value is practically 0. Rows with a missing value in one of a test's
+    variables are left out of that test.
+
+    Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
+
+    Args:
+        values: Numbers, float64 of shape (n, p); NaN where missing.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
+            the other half bounds the cache of outcomes. The p x p correlations come on top.
+
+    Raises:
+        ParameterError: Values are not a float64 matrix with a row and a column, or another
+            parameter is out of its range.
+        NotNumericError: A value is infinite.
+    """
+
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        *,
+        device: str = "cpu",
+        memory_bytes: int = DEFAULT_MEMORY,
+    ) -> None:
+        check_numbers(values)
+        if memory_bytes <= 0:
+            raise ParameterError("memory_bytes must be positive")
+        self._device = resolve_device(device)
+        self._memory = memory_bytes // 2
+        self._n_rows, self._n_variables = len(values), len(values.T)
+        self._cache = EvidenceCache(memory_bytes=self._memory)
+        missing = np.isnan(values)
+        self._incomplete: BoolVector = np.any(missing, axis=0)
+        self._complete = not self._incomplete.any()
+        scale, origin = _scale_and_origin(values, missing)
+        self._correlations = self._over_all_rows(values, scale, origin)
+        if not self._complete:
+            standard = (values / scale - origin).T
+            self._columns = torch.from_numpy(np.nan_to_num(standard, copy=False)).to(self._device)
+            self._observed = torch.from_numpy(~missing.T).to(self._device)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return self._n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """Test x[b] against y[b] given the variables given[b], for every b.
+
+        Args:
+            x: Positions, shape (B,).
+            y: Positions, shape (B,).
+            given: Positions, shape (B, l).
+
+        Returns:
+            Evidence whose dependence is the absolute partial correlation and whose degrees of
+            freedom are NaN.
+
+        Raises:
+            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
+                occurs twice in one test.
+        """
+        tests = canonical(x, y, given, n_variables=self._n_variables)
+        if self._complete:
+            # a correlation matrix in memory answers as fast as the cache would
+            return evidence_of(self._compute(tests))
+        return self._cache.evaluate(tests, self._compute)
+
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
+        # the conditioning set first, which is eliminated from the front
+        order = np.column_stack([tests.given, tests.x, tests.y])
+        rows = np.full(len(tests), self._n_rows)
+        incomplete = self._incomplete[order].any(axis=1)
+        if not incomplete.any():
+            return _outcomes(self._from_all_rows(order), rows, tests.given.shape[1])
+        correlation = np.empty(len(tests))
+        correlation[~incomplete] = self._from_all_rows(order[~incomplete])
+        correlation[incomplete], rows[incomplete] = self._from_complete_rows(order[incomplete])
+        return _outcomes(correlation, rows, tests.given.shape[1])
+
+    def _over_all_rows(
+        self, values: NDArray[np.float64], scale: FloatVector, origin: FloatVector
+    ) -> torch.Tensor:
+        """Correlations of the columns without missing values, the others 0, flat p x p."""
+        whole = torch.zeros((self._n_variables,) * 2, dtype=torch.float64, device=self._device)
+        kept = np.flatnonzero(~self._incomplete)
+        moments = torch.zeros((len(kept),) * 2, dtype=torch.float64, device=self._device)
+        mean = np.zeros(len(kept))
+        blocks = range(0, self._n_rows, ROW_BLOCK)
+        for start in blocks:
+            block = values[start : start + ROW_BLOCK, kept] / scale[kept] - origin[kept]
+            mean += block.sum(axis=0) / self._n_rows
+        for start in blocks:
+            block = values[start : start + ROW_BLOCK, kept] / scale[kept] - origin[kept] - mean
+            centred = torch.from_numpy(block).to(self._device)
+            moments += centred.T @ centred
+        rows = torch.full((1,), self._n_rows, device=self._device)
+        places = torch.from_numpy(kept).to(self._device)
+        whole[places[:, None], places] = correlation_matrices(
+            moments[None], rows, least_deviation=LEAST_DEVIATION
+        )[0]
+        return whole.view(-1)
+
+    def _from_all_rows(self, order: IndexArray) -> FloatVector:
+        """Partial correlations of tests of complete columns, shape (B,)."""
+        base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
+        return self._partial(self._correlations, base, self._n_variables, order)
+
+    def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
+        """Partial correlations and rows of every test, from the rows complete in its columns."""
+        size = order.shape[1]
+        place = np.argsort(order, axis=1)
+        sets = np.take_along_axis(order, place, axis=1)
+        rank = np.argsort(place, axis=1)
+        key = pack(tuple(sets.T), self._n_variables)
+        if key is None:
+            first = which = np.arange(len(order))
+        else:
+            _, first, which = np.unique(key, return_index=True, return_inverse=True)
+        correlation = np.empty(len(order))
+        rows = np.empty(len(order), dtype=np.int64)
+        by_set = np.argsort(which, kind="stable")
+        chunk = self._chunk(size**2)
+        for start in range(0, len(first), chunk):
+            moments, counts = self._moments(sets[first[start : start + chunk]])
+            begin, end = np.searchsorted(which[by_set], [start, start + chunk])
+            tests = by_set[begin:end]
+            group = torch.from_numpy(which[tests] - start).to(self._device)
+            matrices = correlation_matrices(moments, counts, least_deviation=LEAST_DEVIATION).view(
+                -1
+            )
+            correlation[tests] = self._partial(matrices, group * size**2, size, rank[tests])
+            rows[tests] = counts.index_select(0, group).cpu().numpy()
+        return correlation, rows
+
+    def _moments(self, sets: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """Centred second moments (G, k, k) over the complete rows of sets of columns, and rows."""
+        places = torch.from_numpy(sets).to(self._device)
+        parts = [
+            self._moments_of_part(part)
+            for part in torch.split(places, self._chunk(sets.shape[1] * self._n_rows))
+        ]
+        moments, rows = zip(*parts, strict=True)
+        return torch.cat(moments), torch.cat(rows)
+
+    def _moments_of_part(self, places: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        first, *rest = places.unbind(dim=1)
+        complete = self._observed.index_select(0, first)
+        for column in rest:
+            complete.logical_and_(self._observed.index_select(0, column))
+        rows = complete.sum(dim=1)
+        weight = complete.double()[:, None]
+        block = self._columns.index_select(0, places.view(-1))
+        block = block.view(*places.shape, self._n_rows).mul_(weight)
+        mean = block.sum(dim=2, keepdim=True).div_(rows[:, None, None])
+        block.sub_(mean * weight)
+        # row by row: a matrix product may sum in another order when other sets share the block
+        products = [(block * block[:, row, None]).sum(dim=2) for row in range(places.shape[1])]
+        return torch.stack(products, dim=1), rows
+
+    def _partial(
+        self, correlations: torch.Tensor, base: torch.Tensor, side: int, order: IndexArray
+    ) -> FloatVector:
+        """Partial correlations of the last two variables of every test given the others.
+
+        Args:
+            correlations: Matrices of ``side`` rows, flat.
+            base: Where each test's matrix starts, shape (B,).
+            side: Rows of a matrix.
+            order: Rows of that matrix which the test uses, shape (B, k).
+        """
+        size = order.shape[1]
+        result = np.empty(len(order))
+        chunk = self._chunk(size**2)
+        for start in range(0, len(order), chunk):
+            place = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
+            index = place[:, None] * side + (place + base[start : start + chunk])
+            entries = correlations.index_select(0, index.view(-1)).view(size, size, -1)
+            result[start : start + chunk] = partial_correlation(entries).cpu().numpy()
+        return result
+
+    def _chunk(self, elements: int) -> int:
+        """How many tests to treat at a time that need this many numbers each."""
+        swift = CHUNK_ELEMENTS[self._device.type] // elements
+        return max(min(self._memory // (BYTES_PER_ELEMENT * elements), swift), 1)
+
+
+def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMatrix:
+    """Outcomes of tests with conditioning sets of one size, shape (B, N_COLUMNS)."""
+    tested = fisher_z(correlation, rows, size)
+    outcomes = np.full((len(rows), N_COLUMNS), np.nan)
+    outcomes[:, 0] = tested.p_value
+    outcomes[:, 1] = tested.statistic
+    outcomes[:, 3] = np.abs(tested.correlation)
+    outcomes[:, 4] = rows
+    return outcomes
+
+
+def _scale_and_origin(
+    values: NDArray[np.float64], missing: NDArray[np.bool_]
+) -> tuple[FloatVector, FloatVector]:
+    """The largest magnitude of every column, and its first observed value in that unit.
+
+    Taking off a value of its own makes a constant column exactly 0.
+    """
+    scale = np.fmax(np.fmax.reduce(values, axis=0), -np.fmin.reduce(values, axis=0))
+    scale = np.where(scale > 0, scale, 1.0)
+    first = values[np.argmin(missing, axis=0), np.arange(values.shape[1])]
+    return scale, np.nan_to_num(first) / scale

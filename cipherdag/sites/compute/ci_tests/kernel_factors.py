@@ -1,0 +1,179 @@
+"""Moments of kernel tests on a processor, from factors of kernel matrices.
+
+The kernel matrix K_y of one variable is L L^T up to rounding, with L of few columns, and what a
+regression leaves of it is F F^T, with F what it leaves of L (`kernel_regression`). Without Z both
+sides are such factors: the statistic is the sum of the squares of L_x^T L_y, and no matrix of n^2
+numbers is multiplied. Given Z, the matrices of a set are made once for each x and each y, and the
+sums over the elementwise products of all pairs are one matrix product.
+
+Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from cipherdag.sites.compute.ci_tests.kernel_regression import centred_factor, regression_on
+from cipherdag.sites.compute.ci_tests.kernels import SHARE_OF_Z, inverse_square_width, tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.kernel_regression import Regression
+
+LEFT_OUT = 1e-13
+"""What a decomposition may leave of the diagonal of one variable's kernel matrix, of ones."""
+KEPT = 32 * 2**20
+SHARE_OF_KEPT = 0.25
+"""Most bytes, and most of the memory, for what later batches may need again."""
+WORKING_MATRICES = 4
+MOST_OF_A_SIDE = 64
+FACTORS_OF_TILE = 16
+
+
+class FactoredKernels:
+    """Kernel tests over the columns of one table.
+
+    Args:
+        columns: Standardised, shape (k, n).
+        memory_bytes: Bounds the matrices of a batch, unless one test needs more.
+    """
+
+    def __init__(self, columns: FloatMatrix, *, memory_bytes: int) -> None:
+        self._columns = columns
+        self._n_rows = columns.shape[1]
+        kept = min(int(memory_bytes * SHARE_OF_KEPT), KEPT)
+        self._factors: Recent[tuple[int, float], FloatMatrix] = Recent(kept // 2)
+        self._regressions: Recent[tuple[int, ...], Regression] = Recent(kept // 2)
+        matrices = (memory_bytes - kept) // (8 * max(self._n_rows, 1) ** 2)
+        self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
+
+    def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
+        """Statistics, means and variances of tests (x, y, z1, ..., zl), shape (B, 2 + l)."""
+        moments = np.empty((3, len(order)))
+        sets, of_set = np.unique(order[:, 2:], axis=0, return_inverse=True)
+        by_set = np.argsort(of_set.ravel(), kind="stable")
+        ends = np.cumsum(np.bincount(of_set.ravel()))[:-1]
+        for members, tests in zip(sets, np.split(by_set, ends), strict=True):
+            pairs = order[tests, :2]
+            moments[:, tests] = self._given(pairs, members) if members.size else self._alone(pairs)
+        return moments[0], moments[1], moments[2]
+
+    def _alone(self, pairs: IndexArray) -> FloatMatrix:
+        """Moments of pairs (x, y) without Z, shape (3, B)."""
+        scale = inverse_square_width("marginal", self._n_rows)
+        moments = np.empty((3, len(pairs)))
+        for tile in tiles(pairs, FACTORS_OF_TILE):
+            known = {own: self._factor(own, scale) for own in np.unique(pairs[tile]).tolist()}
+            inner = {own: factor.T @ factor for own, factor in known.items()}
+            trace = {own: np.trace(product) for own, product in inner.items()}
+            squares = {own: np.vdot(product, product) for own, product in inner.items()}
+            for test in tile.tolist():
+                x, y = pairs[test].tolist()
+                product = known[x].T @ known[y]
+                moments[:, test] = (
+                    np.vdot(product, product),
+                    trace[x] * trace[y] / self._n_rows,
+                    2.0 * squares[x] * squares[y] / self._n_rows**2,
+                )
+        return moments
+
+    def _given(self, pairs: IndexArray, members: IndexArray) -> FloatMatrix:
+        """Moments of pairs (x, y) given the variables of one set, shape (3, B)."""
+        from scipy.linalg.blas import dsyrk
+
+        n_rows = self._n_rows
+        scale = inverse_square_width("conditional", n_rows) / len(members)
+        squares = np.zeros((n_rows, n_rows))
+        for own in self._columns[members]:
+            squares += _squares(own, scale)
+        regression = self._regressions.get(tuple(members.tolist()), lambda: regression_on(-squares))
+        shared = -(SHARE_OF_Z**2) * squares
+        moments = np.empty((3, len(pairs)))
+        for tile in tiles(pairs, self._side):
+            (x, at_x), (y, at_y) = (np.unique(own, return_inverse=True) for own in pairs[tile].T)
+            first, second = np.empty((len(x), n_rows, n_rows)), np.zeros((len(y), n_rows, n_rows))
+            for variable, matrix in zip(x, first, strict=True):
+                np.subtract(shared, _squares(self._columns[variable], scale), out=matrix)
+                regression.regress(np.exp(matrix, out=matrix))
+            for variable, matrix in zip(y.tolist(), second, strict=True):
+                left = regression.left_of(self._factor(variable, scale))
+                dsyrk(1.0, left.T, c=matrix.T, trans=1, lower=1, overwrite_c=1)
+            moments[:, tile] = _pairwise(first, second)[:, at_x, at_y]
+        return moments
+
+    def _factor(self, variable: int, scale: float) -> FloatMatrix:
+        """The centred factor of one variable's kernel matrix, shape (n, r)."""
+        own = self._columns[variable]
+        return self._factors.get(
+            (variable, scale), lambda: centred_factor(np.exp(-_squares(own, scale)), LEFT_OUT)
+        )
+
+
+class Sized(Protocol):
+    """What takes memory."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes."""
+
+
+K = TypeVar("K")
+V = TypeVar("V", bound=Sized)
+
+
+class Recent(Generic[K, V]):
+    """The values used last, as many as the memory holds.
+
+    Args:
+        memory_bytes: Bound on them.
+    """
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory = memory_bytes
+        self._bytes = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of this key, made if it is not among them."""
+        if key in self._values:
+            self._values.move_to_end(key)
+            return self._values[key]
+        made = self._values[key] = make()
+        self._bytes += made.nbytes
+        while self._bytes > self._memory:
+            self._bytes -= self._values.popitem(last=False)[1].nbytes
+        return made
+
+
+def _squares(column: FloatVector, scale: float) -> FloatMatrix:
+    """Half the scaled squared distances of all rows in one variable, shape (n, n)."""
+    scaled = column * np.sqrt(0.5 * scale)
+    squares: FloatMatrix = scaled[:, None] - scaled
+    squares *= squares
+    return squares
+
+
+def _pairwise(first: FloatMatrix, second: FloatMatrix) -> FloatMatrix:
+    """Moments of all pairs of X and Y symmetric matrices, shape (3, X, Y), in their memory.
+
+    Only the upper triangles are looked at; the lower ones of ``second`` are 0.
+    """
+    products, diagonals = _sums(first, second)
+    for own in (first, second):
+        np.square(own, out=own)
+    squares, _ = _sums(first, second)
+    return np.stack([products, diagonals, 2.0 * squares])
+
+
+def _sums(first: FloatMatrix, second: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix]:
+    """Sums of the elementwise products of all pairs, and of their diagonals, shape (X, Y) each."""
+    x, y = (own.diagonal(axis1=1, axis2=2) for own in (first, second))
+    diagonals = x @ y.T
+    by_row = first.transpose(1, 0, 2) @ second.transpose(1, 2, 0)  # faster than one long product
+    return 2.0 * by_row.sum(axis=0) - diagonals, diagonals

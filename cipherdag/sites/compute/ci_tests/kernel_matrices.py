@@ -1,0 +1,176 @@
+"""Moments of kernel tests from whole kernel matrices, in batches: for accelerators.
+
+A regressed matrix R K R belongs to a variable and a conditioning set, so all tests of a batch that
+share both share it. Products of many matrices at a time keep an accelerator busy; on a processor
+the factors of `kernel_factors` take a fraction of the steps, with the same outcomes.
+
+Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SHARE_OF_Z, inverse_square_width, tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+
+PARTS_PER_MATRIX = 4  # a kernel matrix, and what is alive while it is made and multiplied
+
+
+class WholeKernels:
+    """Kernel tests over the columns of one table.
+
+    Args:
+        columns: Standardised, shape (k, n).
+        memory_bytes: Bounds the matrices of a batch, unless one test needs more.
+    """
+
+    def __init__(self, columns: torch.Tensor, *, memory_bytes: int) -> None:
+        self._columns = columns
+        bytes_each = 8 * PARTS_PER_MATRIX * max(columns.shape[1], 1) ** 2
+        self._matrices = max(memory_bytes // bytes_each, 3)
+
+    def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
+        """Statistics, means and variances of tests (x, y, z1, ..., zl), shape (B, 2 + l)."""
+        moments = _marginal if order.shape[1] == 2 else _conditional  # noqa: PLR2004
+        return moments(self._columns, order, self._matrices)
+
+
+def _marginal(
+    columns: torch.Tensor, order: IndexArray, matrices: int
+) -> tuple[FloatVector, FloatVector, FloatVector]:
+    """Statistic, mean and variance of tests without Z, of which as many matrices fit."""
+    n_rows = columns.shape[1]
+    scale = inverse_square_width("marginal", n_rows)
+    moments = np.empty((3, len(order)))
+    for tile in tiles(order, matrices // 2):
+        (x, at_x), (y, at_y) = (np.unique(own, return_inverse=True) for own in order[tile].T)
+        first, second = (
+            _centred(_kernel(_squares(columns, own[:, None]), scale)).flatten(1) for own in (x, y)
+        )
+        traces = [own[:, :: n_rows + 1].sum(1) for own in (first, second)]
+        products = (
+            first @ second.T,
+            torch.outer(*traces) / n_rows,
+            2.0 * torch.outer(first.square().sum(1), second.square().sum(1)) / n_rows**2,
+        )
+        moments[:, tile] = torch.stack(products).cpu().numpy()[:, at_x, at_y]
+    return moments[0], moments[1], moments[2]
+
+
+def _conditional(
+    columns: torch.Tensor, order: IndexArray, matrices: int
+) -> tuple[FloatVector, FloatVector, FloatVector]:
+    """Statistic, mean and variance of tests given Z, of which as many matrices fit."""
+    moments = np.empty((3, len(order)))
+    for part in _parts(order, matrices):
+        own = order[part]
+        sets, of_set = np.unique(own[:, 2:], axis=0, return_inverse=True)
+        (x, at_x), (y, at_y) = (
+            np.unique(np.column_stack([own[:, side], of_set.ravel()]), axis=0, return_inverse=True)
+            for side in (0, 1)
+        )
+        first, second = _regressed(columns, sets, x, y)
+        at = (torch.from_numpy(place.ravel()).to(columns.device) for place in (at_x, at_y))
+        found = [
+            _moments(first[i], second[j])
+            for i, j in zip(
+                *(torch.split(place, max(matrices // 3, 1)) for place in at), strict=True
+            )
+        ]
+        moments[:, part] = torch.cat(found, dim=1).cpu().numpy()
+    return moments[0], moments[1], moments[2]
+
+
+def _regressed(
+    columns: torch.Tensor, sets: IndexArray, x: IndexArray, y: IndexArray
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The regressed matrices of all (variable, set) of the x side and of the y side.
+
+    Args:
+        columns: Shape (p, m).
+        sets: Conditioning sets, shape (G, l).
+        x: Rows (variable, number of its set), shape (X, 2).
+        y: The same for the other side, shape (Y, 2).
+
+    Returns:
+        Shapes (X, m, m) and (Y, m, m).
+    """
+    n_rows = columns.shape[1]
+    scale = inverse_square_width("conditional", n_rows) / sets.shape[1]
+    distances = _squares(columns, sets)
+    ridge = RIDGE * torch.eye(n_rows, dtype=columns.dtype, device=columns.device)
+    factor = torch.linalg.cholesky(_centred(_kernel(distances.clone(), scale)) + ridge)
+    residual = RIDGE * torch.cholesky_inverse(factor)
+    del factor
+    sides = []
+    for rows, share in ((x, SHARE_OF_Z**2), (y, 0.0)):
+        of_set = torch.from_numpy(rows[:, 1]).to(columns.device)
+        squares = _squares(columns, rows[:, :1])
+        if share:
+            squares += share * distances[of_set]
+        own = residual[of_set]
+        sides.append(own @ _centred(_kernel(squares, scale)) @ own)
+    return sides[0], sides[1]
+
+
+def _moments(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Statistic, mean and variance of B pairs of matrices, shape (3, B)."""
+    product = first * second
+    trace = product.diagonal(dim1=1, dim2=2).sum(1)
+    return torch.stack([product.sum((1, 2)), trace, 2.0 * product.square().sum((1, 2))])
+
+
+def _squares(columns: torch.Tensor, variables: IndexArray) -> torch.Tensor:
+    """Squared distances of all rows in some variables, (G, l) of them, shape (G, m, m)."""
+    places = torch.from_numpy(variables).to(columns.device)
+    total: torch.Tensor | None = None
+    for place in places.unbind(dim=1):
+        own = columns[place]
+        square = (own[:, :, None] - own[:, None, :]).square_()
+        total = square if total is None else total.add_(square)
+    assert total is not None, "there is at least one variable"
+    return total
+
+
+def _kernel(squares: torch.Tensor, scale: float) -> torch.Tensor:
+    """Gaussian kernels from squared distances, in their place."""
+    return squares.mul_(-0.5 * scale).exp_()
+
+
+def _centred(kernel: torch.Tensor) -> torch.Tensor:
+    """Symmetric matrices (G, m, m) with the means of rows and columns taken off, in their place."""
+    mean = kernel.mean(dim=2)
+    kernel -= mean[:, None, :]
+    kernel -= mean[:, :, None]
+    kernel += mean.mean(dim=1)[:, None, None]
+    return kernel
+
+
+def _parts(order: IndexArray, matrices: int) -> Iterator[IndexArray]:
+    """Tests in parts that need no more matrices than this; one test needs three.
+
+    Tests with the same conditioning set stand together, and of those the ones with the same x and
+    y, in blocks, so that few matrices are made twice.
+    """
+    side = max(matrices // 3, 1)
+    blocks = [order[:, 1], order[:, 0], order[:, 1] // side, order[:, 0] // side]
+    waiting: list[int] = []
+    made: set[tuple[int, ...]] = set()
+    for test in np.lexsort([*blocks, *order[:, 2:].T]).tolist():
+        x, y, *members = order[test].tolist()
+        needed = {tuple(members), (0, x, *members), (1, y, *members)}
+        if waiting and len(made | needed) > matrices:
+            yield np.array(waiting)
+            waiting, made = [], set()
+        waiting.append(test)
+        made |= needed
+    if waiting:
+        yield np.array(waiting)

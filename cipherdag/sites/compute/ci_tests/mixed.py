@@ -1,0 +1,331 @@
+"""The likelihood-ratio test of conditional independence on numbers and 0/1 columns together.
+
+Sums over rows are taken test by test, so an outcome does not depend on the other tests of its
+batch or on how much memory there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cipherdag.errors import ParameterError
+from cipherdag.sites.compute.ci_tests.cache import (
+    DEFAULT_MEMORY,
+    N_COLUMNS,
+    EvidenceCache,
+    FloatMatrix,
+    TestBatch,
+    canonical,
+)
+from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
+from cipherdag.sites.compute.device import resolve_device
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, IndexArray
+
+FEWEST_PER_COEFFICIENT = 5
+LARGEST_LOGIT = 30.0
+ITERATIONS = 50
+CONVERGED = 1e-7  # a Newton step that gains so little leaves about its square
+RIDGE = 1e-9
+# of a variable the rest of which is a smaller share of it than this nothing can be said
+LEAST_REST = 1e-9
+HALVINGS = 12
+BYTES_PER_ELEMENT = 48
+# few enough numbers at a time for torch to stay on one thread of a processor
+CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
+
+
+class LikelihoodRatioTest:
+    """Likelihood-ratio test of nested regressions over one site's numbers and 0/1 columns.
+
+    Of the two variables of a test, one is regressed on the conditioning set and once more with the
+    other variable added: the one that is 0/1 by a logistic model (the one with the smaller position
+    if both are), by a linear Gaussian model if neither is. Twice the gain in log likelihood is
+    chi-square with one degree of freedom under independence. With two 0/1 variables and no
+    condition it is G2; with two numbers it is -n ln(1 - r**2), r the partial correlation.
+
+    A test is not done, so that its p-value is NaN, if there are fewer than 5 rows (for a logistic
+    model: rows of the rarer value) per coefficient, or if either variable is a linear combination
+    of the conditioning set, such as a constant. Rows with a missing value in one of a test's
+    variables are left out of that test.
+
+    Source: Agresti, Categorical Data Analysis, section 5.4; Vittinghoff and McCulloch, American
+    Journal of Epidemiology 165 (2007) 710-718, for the rows per coefficient.
+
+    Args:
+        values: Numbers, float64 of shape (n, p); NaN where missing.
+        binary: Which columns hold 0 and 1 only, shape (p,).
+        device: ``auto``, ``cpu`` or ``cuda``.
+        memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
+            the other half bounds the cache of outcomes.
+
+    Raises:
+        ParameterError: The shapes or types do not fit, or a binary column holds other numbers.
+    """
+
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        binary: NDArray[np.bool_],
+        *,
+        device: str = "cpu",
+        memory_bytes: int = DEFAULT_MEMORY,
+    ) -> None:
+        check_numbers(values)
+        if binary.shape != (values.shape[1],):
+            raise ParameterError("binary must say of every column whether it is 0/1")
+        missing = np.isnan(values)
+        if not (missing | (values == 0) | (values == 1))[:, binary].all():
+            raise ParameterError("a binary column holds other numbers than 0 and 1")
+        self._device = resolve_device(device)
+        self._memory = memory_bytes // 2
+        self._cache = EvidenceCache(memory_bytes=self._memory)
+        self._binary = binary
+        self._complete = not missing.any()
+        self._n_rows, self._n_variables = len(values), len(values.T)
+        self._columns = torch.from_numpy(_standard(values, missing, binary)).to(self._device)
+        self._observed = torch.from_numpy((~missing).T.astype(np.float64)).to(self._device)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return self._n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """Test x[b] against y[b] given the variables given[b], for every b.
+
+        Args:
+            x: Positions, shape (B,).
+            y: Positions, shape (B,).
+            given: Positions, shape (B, l).
+
+        Returns:
+            Evidence whose statistic and dependence are the likelihood ratio, with one degree of
+            freedom.
+
+        Raises:
+            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
+                occurs twice in one test.
+        """
+        tests = canonical(x, y, given, n_variables=self._n_variables)
+        return self._cache.evaluate(tests, self._compute)
+
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
+        # the response is x unless only y is binary
+        flip = ~self._binary[tests.x] & self._binary[tests.y]
+        response = np.where(flip, tests.y, tests.x)
+        added = np.where(flip, tests.x, tests.y)
+        outcomes = np.full((len(tests), N_COLUMNS), np.nan)
+        chunk = self._chunk(tests.given.shape[1])
+        for logistic in (False, True):
+            index = np.flatnonzero(self._binary[response] == logistic)
+            # tests of one response and condition side by side share the smaller model
+            models = np.column_stack([tests.given[index], response[index]])
+            index = index[np.lexsort(models.T)]
+            for start in range(0, index.size, chunk):
+                part = index[start : start + chunk]
+                outcomes[part] = self._outcomes(
+                    response[part], added[part], tests.given[part], logistic=logistic
+                )
+        return outcomes
+
+    def _outcomes(
+        self, response: IndexArray, added: IndexArray, given: IndexArray, *, logistic: bool
+    ) -> FloatMatrix:
+        from scipy.special import erfc
+
+        target, other, *conditions = (
+            torch.from_numpy(np.ascontiguousarray(column)).to(self._device)
+            for column in (response, added, *given.T)
+        )
+        weight = self._observed[target] * self._observed[other]
+        for condition in conditions:
+            weight = weight * self._observed[condition]
+        ones = torch.ones_like(weight)
+        columns = [ones, *(self._columns[c] for c in conditions), self._columns[other]]
+        large, y = torch.stack(columns, dim=1), self._columns[target]
+        small = large[:, :-1].contiguous()
+        rows = weight.sum(dim=1)
+        scarce = rows
+        if logistic:
+            positive = (weight * y).sum(dim=1)
+            scarce = torch.minimum(positive, rows - positive)
+        done = scarce >= FEWEST_PER_COEFFICIENT * len(columns)
+        done &= _rest(small, columns[-1], weight) > LEAST_REST
+        first, which = self._shared(response, given)
+        smaller = small[first], y[first], weight[first]
+        done &= (_rest(*smaller) > LEAST_REST)[which]
+        if logistic:
+            before, logits = _logistic_loss(*smaller, torch.zeros_like(smaller[1]))
+            # nearly fitted already: what is added seldom says much
+            after, _ = _logistic_loss(large, y, weight, logits[which])
+        else:
+            before, after = _linear_loss(*smaller), _linear_loss(large, y, weight)
+        ratio = (before[which] - after).clamp_(min=0.0)
+        statistic = torch.where(done, ratio, torch.nan).cpu().numpy()
+        outcomes = np.full((len(response), N_COLUMNS), np.nan)
+        outcomes[:, 0] = erfc(np.sqrt(statistic / 2.0))
+        outcomes[:, 1] = outcomes[:, 3] = statistic
+        outcomes[:, 2] = np.where(np.isnan(statistic), np.nan, 1.0)
+        outcomes[:, 4] = rows.cpu().numpy()
+        return outcomes
+
+    def _shared(self, response: IndexArray, given: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
+        """One test for every distinct smaller model, and which of them is each test's."""
+        first = which = np.arange(len(response))
+        if self._complete:
+            models = np.column_stack([response, given])
+            _, first, which = np.unique(models, axis=0, return_index=True, return_inverse=True)
+        return (
+            torch.from_numpy(first).to(self._device),
+            torch.from_numpy(which.reshape(-1)).to(self._device),
+        )
+
+    def _chunk(self, conditions: int) -> int:
+        """How many tests of so many conditions to treat at a time."""
+        elements = self._n_rows * (conditions + 4)
+        swift = CHUNK_ELEMENTS[self._device.type] // elements
+        return max(min(self._memory // (BYTES_PER_ELEMENT * elements), swift), 1)
+
+
+def _standard(
+    values: NDArray[np.float64], missing: NDArray[np.bool_], binary: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Columns of mean 0 and deviation 1, 0 where missing, shape (p, n); 0/1 columns as they are."""
+    filled = np.where(missing, 0.0, values)
+    rows = np.maximum((~missing).sum(axis=0), 1)
+    mean = np.where(binary, 0.0, filled.sum(axis=0) / rows)
+    centred = np.where(missing, 0.0, values - mean)
+    deviation = np.sqrt((centred**2).sum(axis=0) / rows)
+    scale = np.where(binary | (deviation == 0.0), 1.0, deviation)
+    return np.ascontiguousarray((centred / scale).T)
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Products of matrices one by one, (B, i, j) by (B, j, k)."""
+    if left.device.type == "cuda":
+        return left @ right
+    # one product per test: a product of many tests may sum in another order than one test's
+    return torch.from_numpy(left.numpy() @ right.numpy())
+
+
+def _solve(design: torch.Tensor, weight: torch.Tensor, moments: torch.Tensor) -> torch.Tensor:
+    """Solve (D W D') b = D m for every test.
+
+    Args:
+        design: D, shape (B, k, n).
+        weight: Diagonal of W, shape (B, n).
+        moments: m, shape (B, n).
+
+    Returns:
+        b, shape (B, k).
+    """
+    gram = _product(design * weight[:, None], design.transpose(1, 2))
+    size = gram.diagonal(dim1=1, dim2=2)
+    size += RIDGE * size.amax(dim=1, keepdim=True) + torch.finfo(size.dtype).tiny
+    solution: torch.Tensor = torch.linalg.solve(gram, _product(design, moments[:, :, None]))
+    return solution[:, :, 0]
+
+
+def _combine(coefficients: torch.Tensor, design: torch.Tensor) -> torch.Tensor:
+    """The linear combination of the design's rows for every test, shape (B, n)."""
+    return _product(coefficients[:, None], design)[:, 0]
+
+
+def _linear_residual(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Sum of squared residuals of every test, shape (B,)."""
+    rest = y - _combine(_solve(design, weight, weight * y), design)
+    return (weight * rest * rest).sum(dim=1)
+
+
+def _rest(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Share of the squares of y that the design leaves, shape (B,)."""
+    squares = (weight * y * y).sum(dim=1)
+    return _linear_residual(design, y, weight) / squares.clamp(min=torch.finfo(y.dtype).tiny)
+
+
+def _linear_loss(design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """Twice the negative log likelihood of a linear Gaussian model, up to a constant."""
+    squares = (weight * y * y).sum(dim=1)
+    # of a perfect fit rounding is left
+    least = torch.finfo(squares.dtype).eps * squares
+    residual = torch.maximum(_linear_residual(design, y, weight), least)
+    return weight.sum(dim=1) * torch.log(residual.clamp_(min=torch.finfo(y.dtype).tiny))
+
+
+def _logistic_loss(
+    design: torch.Tensor, y: torch.Tensor, weight: torch.Tensor, logits: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Twice the negative log likelihood of a logistic model at its maximum, and the logits there.
+
+    Newton's method; a step is halved for those tests where it does not gain. Where the design
+    separates the two values the coefficients have no maximum, but the likelihood tends to 1.
+
+    Args:
+        design: Shape (B, k, n).
+        y: 0 or 1, shape (B, n).
+        weight: Shape (B, n).
+        logits: Where to start, a combination of the design's rows, shape (B, n).
+
+    Returns:
+        Loss, shape (B,), and logits, shape (B, n).
+    """
+    sign = 2.0 * y - 1.0
+    loss, error = _deviance(logits, sign, weight)
+    least, best = loss.clone(), logits.clone()
+    place, going = torch.arange(len(y), device=y.device), torch.ones_like(loss, dtype=torch.bool)
+    for _ in range(ITERATIONS):
+        proposed, new, missed = _newton_step(design, sign, weight, logits, loss, error)
+        # what has finished takes no further step, whichever other tests go on beside it
+        gained = going & (new < loss)
+        least[place[gained]], best[place[gained]] = new[gained], proposed[gained]
+        going &= loss - new > CONVERGED * (1.0 + loss)
+        if not going.any():
+            break
+        logits, loss, error = proposed, new, missed
+        if 2 * int(going.sum()) < len(going):
+            place, logits, loss, error = place[going], logits[going], loss[going], error[going]
+            design, sign, weight = design[going], sign[going], weight[going]
+            going = going[going]
+    return least, best
+
+
+def _newton_step(
+    design: torch.Tensor,
+    sign: torch.Tensor,
+    weight: torch.Tensor,
+    logits: torch.Tensor,
+    loss: torch.Tensor,
+    error: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The next logits, shape (B, n), with their loss, shape (B,), and errors, shape (B, n)."""
+    weighted = weight * error
+    move = _combine(_solve(design, weighted * (1.0 - error), sign * weighted), design)
+    share = torch.ones_like(loss)
+    for _ in range(HALVINGS):
+        proposed = (logits + share[:, None] * move).clamp_(-LARGEST_LOGIT, LARGEST_LOGIT)
+        new, missed = _deviance(proposed, sign, weight)
+        # at the maximum rounding decides whether a step gains
+        worse = new - loss > CONVERGED * (1.0 + loss)
+        if not worse.any():
+            break
+        share = torch.where(worse, share / 2.0, share)
+    return proposed, new, missed
+
+
+def _deviance(
+    logits: torch.Tensor, sign: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss, shape (B,), and the probability given to the wrong value, shape (B, n).
+
+    The sign is 1 where the value is 1, and -1 where it is 0; logits are at most 30 in magnitude.
+    """
+    odds = (sign * logits).neg_().exp_()
+    loss = 2.0 * (weight * torch.log1p(odds)).sum(dim=1)
+    return loss, odds.div_(1.0 + odds)

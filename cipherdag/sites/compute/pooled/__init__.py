@@ -1,0 +1,1 @@
+"""Counts, moments and regression steps that sites add up."""

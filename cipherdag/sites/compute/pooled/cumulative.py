@@ -1,0 +1,168 @@
+"""Regressions of a response whose categories are in an order: the proportional-odds model.
+
+The chance of category k or below is the logistic function of a threshold less one linear
+combination of the predictors. With constants of each site's own the thresholds are the site's: it
+maximises over them and answers the profile likelihood, as `site_effects` does for other responses.
+Sites may then differ in how often they give a category, or never tell two of them apart.
+
+Source: McCullagh, JRSS B 42 (1980) 109-142; Murphy and van der Vaart, JASA 95 (2000) 449-465.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.sites.compute.pooled.multinomial import LARGEST_LOGIT, bounded_logits
+from cipherdag.sites.compute.pooled.own_constants import best_constants
+from cipherdag.statistics.regression_fits import pack_step
+from cipherdag.statistics.thresholds import equal_thresholds, largest_share, marginal_thresholds
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.own_constants import Derivatives
+
+    FloatMatrix = NDArray[np.float64]
+
+LEAST_WIDTH = 2.0**-24
+"""Between two thresholds; what a hostile question asks about a row between closer ones is cut."""
+MOST_WIDTH = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Derivatives:
+    """Log likelihood, its gradient and minus its second derivatives, for t thresholds, d columns.
+
+    Attributes:
+        value: The log likelihood.
+        by_thresholds: Shape (t,).
+        by_slopes: Shape (d,).
+        among_thresholds: Shape (t, t).
+        across: Thresholds by slopes, shape (t, d).
+        among_slopes: Shape (d, d).
+    """
+
+    value: float
+    by_thresholds: FloatVector
+    by_slopes: FloatVector
+    among_thresholds: FloatMatrix
+    across: FloatMatrix
+    among_slopes: FloatMatrix
+
+
+def cumulative_step(
+    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+) -> FloatVector:
+    """Log likelihood, gradient and minus the Hessian's upper triangle.
+
+    Args:
+        design: Columns, a constant first that the thresholds stand for, shape (n, 1 + d).
+        response: Codes 0..categories-1, shape (n,).
+        coefficients: Thresholds, then one per column, shape (categories - 1 + d,).
+        categories: Categories of the response.
+    """
+    own = coefficients[: categories - 1], design[:, 1:] @ coefficients[categories - 1 :]
+    found = _derivatives(design[:, 1:], response.astype(np.int64), *own)
+    hessian = np.block([
+        [found.among_thresholds, found.across],
+        [found.across.T, found.among_slopes],
+    ])  # fmt: skip
+    gradient = np.concatenate([found.by_thresholds, found.by_slopes])
+    return pack_step(found.value, gradient, hessian)
+
+
+def own_thresholds_step(
+    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+) -> FloatVector:
+    """The same of the profile likelihood, at the site's own best thresholds.
+
+    Args:
+        design: As for `cumulative_step`.
+        response: As for `cumulative_step`.
+        coefficients: As for `cumulative_step`; the thresholds are not used.
+        categories: Categories of the response.
+
+    Returns:
+        As `cumulative_step`. In the places of thresholds, which have no derivative here, stand
+        those of a model without predictors in which all categories are equally likely: they count
+        the response's categories.
+    """
+    count, columns = categories - 1, design[:, 1:]
+    codes, offsets = response.astype(np.int64), bounded_logits(columns @ coefficients[count:])
+    nothing = np.zeros((len(codes), 0))
+    equal = _derivatives(nothing, codes, equal_thresholds(categories), np.zeros(len(codes)))
+    gradient = np.concatenate([equal.by_thresholds, np.zeros(columns.shape[1])])
+    hessian = np.zeros((len(gradient), len(gradient)))
+    hessian[:count, :count] = np.diag(equal.among_thresholds.diagonal())
+    seen, present = np.unique(codes, return_inverse=True)
+    if len(seen) <= 1:
+        return pack_step(0.0, gradient, hessian)
+    best = _derivatives(columns, present, _best_thresholds(present, offsets), offsets)
+    gradient[count:] = best.by_slopes
+    inner = np.linalg.pinv(best.among_thresholds, hermitian=True)
+    hessian[count:, count:] = best.among_slopes - best.across.T @ inner @ best.across
+    return pack_step(best.value, gradient, hessian)
+
+
+def _best_thresholds(codes: IndexArray, offsets: FloatVector) -> FloatVector:
+    """The thresholds of highest likelihood; every code occurs."""
+    nothing, middle = np.zeros((len(codes), 0)), float(offsets.mean())
+
+    def derivatives(rest: FloatVector) -> Derivatives:
+        def at(thresholds: FloatVector) -> tuple[float, FloatVector, FloatMatrix]:
+            found = _derivatives(nothing, codes, thresholds, rest)
+            return found.value, found.by_thresholds, found.among_thresholds
+
+        return at
+
+    start = marginal_thresholds(np.bincount(codes).astype(np.float64))
+    return middle + best_constants(offsets - middle, start, derivatives, largest_share)
+
+
+def _derivatives(
+    columns: FloatMatrix, codes: IndexArray, thresholds: FloatVector, offsets: FloatVector
+) -> _Derivatives:
+    """At thresholds that do not fall; infinite ones leave categories beyond them no chance."""
+    categories = len(thresholds) + 1
+    bounds = np.concatenate([[-np.inf], thresholds, [np.inf]])
+    lower, upper = bounds[codes], bounds[codes + 1]
+    below = np.clip(lower - offsets, -LARGEST_LOGIT, LARGEST_LOGIT)
+    above = np.clip(upper - offsets, -LARGEST_LOGIT, LARGEST_LOGIT)
+    below[lower == -np.inf], above[upper == np.inf] = -np.inf, np.inf
+    not_above, not_below = np.logaddexp(0.0, -above), np.logaddexp(0.0, below)
+    over, under = np.exp(-above - not_above), np.exp(below - not_below)
+    at_lower, at_upper = under * (1.0 - under), over * (1.0 - over)
+    # a category's chance is one below its upper bound, above its lower one, and of its width
+    width = _widths(bounds)
+    seen = (codes[:, None] == np.arange(categories)).astype(np.float64)
+    rows, odds = seen.sum(axis=0), 1.0 / np.expm1(width)
+    curve = rows * odds * (1.0 + odds)
+    value = rows @ np.log(-np.expm1(-width)) - not_below.sum() - not_above.sum()
+    up, low = over @ seen + rows * odds, under @ seen + rows * odds
+    square = np.diag((at_upper @ seen + curve)[:-1] + (at_lower @ seen + curve)[1:])
+    square -= np.diag(curve[1:-1], k=1) + np.diag(curve[1:-1], k=-1)
+    return _Derivatives(
+        value=float(value),
+        by_thresholds=up[:-1] - low[1:],
+        by_slopes=(under - over) @ columns,
+        among_thresholds=square,
+        across=-(
+            (seen * at_upper[:, None])[:, :-1].T @ columns
+            + (seen * at_lower[:, None])[:, 1:].T @ columns
+        ),
+        among_slopes=(columns * (at_lower + at_upper)[:, None]).T @ columns,
+    )
+
+
+def _widths(bounds: FloatVector) -> FloatVector:
+    """Of every category between its bounds, shape (c,)."""
+    apart = bounds[1:] > bounds[:-1]  # two infinite bounds have no difference
+    width = np.subtract(bounds[1:], bounds[:-1], out=np.zeros(len(apart)), where=apart)
+    return np.clip(width, LEAST_WIDTH, MOST_WIDTH)

@@ -1,0 +1,265 @@
+"""A site's half of pooled evidence: its own tables and moments, which leave only in a sum.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.pooled_data import (
+    PLACE_EXPONENT,
+    Columns,
+    Moments,
+    SmallCells,
+    Tables,
+)
+from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
+from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.device import resolve_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.pooled_data import PooledQuestion
+    from cipherdag.questions.regression_steps import Regression
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+
+LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
+LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
+ROW_BLOCK = 8192
+PIECE_CELLS = 2**22  # counted before they are looked at
+
+
+def free(_tests: int) -> None:
+    """Spends of no budget."""
+
+
+class PoolableData:
+    """One site's codes and values, and the smallest count that may leave in a sum.
+
+    Args:
+        codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
+            no variable is discrete.
+        values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
+            variable is continuous.
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        min_cell_size: Smallest count of this site that a sum may contain, but for 0.
+        device: ``auto``, ``cpu`` or ``cuda``.
+        spend: Called with the number of tables before they are counted.
+        within: The rows that these were drawn from, if they were: what is withheld of those is
+            withheld of these.
+        ordered: Variables with three or more categories in an order, ascending.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64] | None,
+        categories: tuple[int, ...],
+        *,
+        min_cell_size: int = 0,
+        device: str = "cpu",
+        spend: Callable[[int], None] = free,
+        within: PoolableData | None = None,
+        ordered: tuple[int, ...] = (),
+    ) -> None:
+        self._within = within
+        self._ordered = ordered
+        self._codes, self._values = codes, values
+        self._categories = np.array(categories, dtype=np.int64)
+        self._min_cell_size = min_cell_size
+        self._spend = spend
+        self._device = resolve_device(device)
+        self._counted: DiscreteColumns | None = None
+
+    @property
+    def levels(self) -> IndexArray:
+        """Highest code + 1 of every variable, at least 1, shape (p,); 1 for a continuous one."""
+        if self._codes is None:
+            return np.ones(len(self._categories), dtype=np.int64)
+        highest: IndexArray = self._codes.max(axis=0).astype(np.int64)
+        return np.maximum(highest + 1, 1)
+
+    @property
+    def discrete(self) -> bool:
+        """Whether all variables are discrete."""
+        return self._values is None
+
+    def answer(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
+        """The site's answer, before it is protected.
+
+        Raises:
+            PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``.
+            MalformedMessageError: The question is about other columns than the site has.
+        """
+        if isinstance(question, Columns):
+            return self._kinds(order=question.order)
+        if isinstance(question, Moments):
+            return self._moments(question)
+        if isinstance(question, RegressionSteps):
+            return self._regressions(question)
+        return self._tables(question)
+
+    def _kinds(self, *, order: bool) -> FloatVector:
+        p, rows = len(self._categories), self._rows
+        place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
+        missing = np.zeros(p, dtype=bool)
+        for variable in range(p):
+            present = self._present(variable)
+            missing[variable] = len(present) < rows
+            if self._categories[variable] == 0 and len(present):
+                marks = _marks(present.astype(np.float64))
+                place[variable], spread[:, variable], size[:, variable] = marks
+        restricts = self._min_cell_size > 1
+        header = [1.0, float(rows)]
+        flags = np.append(missing, restricts)
+        if order:
+            flags = np.append(flags, np.isin(np.arange(p), self._ordered))
+        parts = (header, self._categories, place, *spread, *size, flags)
+        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+
+    def _present(self, variable: int) -> NDArray[np.integer] | FloatVector:
+        if self._categories[variable] == 0:
+            assert self._values is not None, "a continuous variable has values"
+            own: FloatVector = self._values[:, variable]
+            return own[~np.isnan(own)]
+        assert self._codes is not None, "a discrete variable has codes"
+        codes: NDArray[np.integer] = self._codes[:, variable]
+        return codes[codes >= 0]
+
+    @property
+    def _rows(self) -> int:
+        array = self._values if self._codes is None else self._codes
+        assert array is not None, "a table has codes or values"
+        return len(array)
+
+    def _moments(self, question: Moments) -> FloatVector:
+        positions = question.positions()
+        if question.n_variables != len(self._categories) or self._categories[positions].any():
+            raise MalformedMessageError("moments of columns that are not continuous at the site")
+        if self._rows < self._min_cell_size:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        assert self._values is not None, "a continuous variable has values"
+        self._spend(len(positions) * (len(positions) + 1) // 2)
+        sums = np.zeros(len(positions))
+        products = np.zeros((len(positions),) * 2)
+        for start in range(0, self._rows, ROW_BLOCK):
+            block = self._values[start : start + ROW_BLOCK, positions] - question.origin_array()
+            block = np.ldexp(block, -question.unit_array())
+            if np.isnan(block).any():
+                raise MalformedMessageError("moments of a column in which the site misses values")
+            sums += block.sum(axis=0)
+            products += block.T @ block
+        upper = products[np.triu_indices(len(positions))]
+        return np.concatenate([[float(self._rows)], sums, upper])
+
+    def _regressions(self, question: RegressionSteps) -> FloatVector:
+        from cipherdag.sites.compute.pooled.site_regressions import regression_steps
+
+        own = tuple(self._categories.tolist()), self._ordered
+        if (question.categories, question.ordered) != own:
+            raise MalformedMessageError("regressions of other columns than the site's schema has")
+        if self._rows < self._min_cell_size:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        models = question.models()
+        self._spend(len(models))
+        if self._min_cell_size > 1:
+            self._check_models(models)
+        return regression_steps(question, self.column)
+
+    def _check_models(self, models: list[Regression]) -> None:
+        """Refuse models whose discrete variables have a table with small counts."""
+        named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
+        sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}
+        for size in {len(own) for own in sets}:
+            block = np.array([own for own in sets if len(own) == size], dtype=np.int64)
+            if self._withheld(block).any():
+                raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
+
+    def _small(self, sets: IndexArray, counts: IndexArray) -> NDArray[np.bool_]:
+        """Which sets' tables have a count that may not leave, shape (C,)."""
+        if self._min_cell_size <= 1:
+            return np.zeros(len(sets), dtype=bool)
+        cells = self._categories[sets].prod(axis=1)
+        kept_back = (counts > 0) & (counts < self._min_cell_size)
+        found: NDArray[np.bool_] = np.logical_or.reduceat(kept_back, np.cumsum(cells) - cells)
+        return found
+
+    def _withheld(self, sets: IndexArray) -> NDArray[np.bool_]:
+        """Of which sets of variables the table may not leave, shape (C,)."""
+        found: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
+        if self._min_cell_size <= 1:
+            return found
+        for piece, counts in self._counts(sets):
+            found[piece] = self._small(sets[piece], counts)
+        return found if self._within is None else found | self._within._withheld(sets)  # noqa: SLF001
+
+    def column(self, variable: int) -> FloatVector:
+        """Codes or values of all rows, NaN where missing."""
+        if self._categories[variable]:
+            assert self._codes is not None, "a discrete variable has codes"
+            codes = self._codes[:, variable]
+            return np.where(codes >= 0, codes, np.nan).astype(np.float64)
+        assert self._values is not None, "a continuous variable has values"
+        own: FloatVector = self._values[:, variable]
+        return own
+
+    def _tables(self, question: SmallCells | Tables) -> FloatVector:
+        if question.categories != tuple(self._categories.tolist()) or self._codes is None:
+            raise MalformedMessageError("tables of other categories than the site's schema has")
+        self._spend(sum(question.counts))
+        small: list[NDArray[np.bool_]] = []
+        answers: list[FloatVector] = []
+        for sets in question.sets():
+            places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
+            if self._within is not None:
+                places |= self._within._withheld(sets)  # noqa: SLF001
+            for piece, counts in self._counts(sets):
+                places[piece] |= self._small(sets[piece], counts)
+                if isinstance(question, Tables):
+                    answers.append(counts.astype(np.float64))
+            small.append(places)
+        withheld = np.concatenate([np.zeros(0, dtype=bool), *small])
+        if isinstance(question, SmallCells):
+            return withheld.astype(np.float64)
+        if withheld.any():
+            raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
+        return np.concatenate([np.zeros(0), *answers])
+
+    def _counts(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
+        """Pieces of the sets, shape (C, k), and the counts of their tables, one after the other."""
+        if self._counted is None:
+            assert self._codes is not None, "only discrete columns are counted"
+            self._counted = DiscreteColumns(
+                self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
+            )
+        piece_of = np.cumsum(self._categories[sets].prod(axis=1)) // PIECE_CELLS
+        starts = np.flatnonzero(np.diff(piece_of, prepend=-1))
+        for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
+            piece = slice(start, stop)
+            yield piece, self._counted.whole_tables(sets[piece]).cpu().numpy()
+
+
+def _marks(present: FloatVector) -> tuple[float, tuple[float, float], tuple[float, float]]:
+    """Marks of place, of spread and of size; the latter two with 1, or 0 and 0 for none."""
+    largest = float(np.abs(present).max())
+    if largest == 0.0:
+        return 0.0, (0.0, 0.0), (0.0, 0.0)
+    shrunk = present / largest
+    mean, deviation = float(shrunk.mean()), float(shrunk.std())
+    within = max(-LARGEST_PLACE, min(mean * largest, LARGEST_PLACE))
+    place = math.asinh(math.ldexp(within, PLACE_EXPONENT))
+    size = (math.log2(largest), 1.0)
+    if deviation <= LEAST_SPREAD:
+        return place, (0.0, 0.0), size
+    return place, (math.log2(deviation) + math.log2(largest), 1.0), size

@@ -1,0 +1,228 @@
+"""A site's half of regressions over all sites, and the same test over its own rows alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.regression_steps import coefficient_count, outputs, too_large
+from cipherdag.sites.compute.ci_tests.cache import (
+    DEFAULT_MEMORY,
+    N_COLUMNS,
+    EvidenceCache,
+    canonical,
+)
+from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
+from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
+from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
+from cipherdag.statistics.contingency import chi_square_tail
+from cipherdag.statistics.regression_fits import (
+    first_fit,
+    likelihood_ratio,
+    nested_models,
+    pack_step,
+    step_parts,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.regression_steps import Regression, RegressionSteps
+    from cipherdag.sites.compute.ci_tests.cache import TestBatch
+    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+    from cipherdag.statistics.regression_fits import Fit
+
+    FloatMatrix = NDArray[np.float64]
+
+
+def regression_steps(
+    question: RegressionSteps, column: Callable[[int], NDArray[np.float64]]
+) -> FloatVector:
+    """The answer to `RegressionSteps`.
+
+    Args:
+        question: Models and coefficients.
+        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
+    """
+    models = question.models()
+    coefficients = question.coefficient_array()
+    expand = _Expansion(question.categories, question.origin_array(), question.unit_array(), column)
+    answers, start = [], 0
+    for model, count in zip(models, question.coefficient_counts(models), strict=True):
+        own = coefficients[start : start + count]
+        start += count
+        design, response = expand.rows(model)
+        categories = question.categories[model.response]
+        if question.site_effect and categories:
+            step = own_thresholds_step if model.ordered else profile_step
+            answers.append(step(design, response, own, categories))
+        else:
+            rows = centred(design, response) if question.site_effect else (design, response)
+            answers.append(_step(*rows, own, categories, ordered=model.ordered))
+    return np.concatenate([np.zeros(0), *answers])
+
+
+class _Expansion:
+    """Columns of predictors as a model has them; each is made once."""
+
+    def __init__(
+        self,
+        categories: tuple[int, ...],
+        origins: FloatVector,
+        units: IndexArray,
+        column: Callable[[int], NDArray[np.float64]],
+    ) -> None:
+        self._categories = categories
+        self._origins, self._units = origins, units
+        self._column = column
+        self._known: dict[int, tuple[FloatMatrix, FloatVector]] = {}
+        self._gaps: dict[int, NDArray[np.bool_] | None] = {}
+
+    def rows(self, model: Regression) -> tuple[FloatMatrix, FloatVector]:
+        """Design (n', columns) and response (n',) over the rows that are complete."""
+        parts = [self._expanded(v) for v in model.predictors]
+        _, response = self._expanded(model.response)
+        constant = np.ones((len(response), 1))
+        design = np.column_stack([constant, *(columns for columns, _ in parts)])
+        used = (model.response, *model.predictors, *model.complete_in)
+        missing = [own for own in map(self._missing, used) if own is not None]
+        if not missing:
+            return design, response
+        complete = ~np.logical_or.reduce(missing)
+        return design[complete], response[complete]
+
+    def _missing(self, variable: int) -> NDArray[np.bool_] | None:
+        """Where a variable is missing, shape (n,); None if nowhere."""
+        if variable not in self._gaps:
+            own = np.isnan(self._expanded(variable)[1])
+            self._gaps[variable] = own if own.any() else None
+        return self._gaps[variable]
+
+    def _expanded(self, variable: int) -> tuple[FloatMatrix, FloatVector]:
+        """Columns of a predictor, and the variable itself: codes, or values in the common unit."""
+        if variable not in self._known:
+            own = self._column(variable)
+            if self._categories[variable]:
+                levels = np.arange(1, self._categories[variable])
+                self._known[variable] = ((own[:, None] == levels).astype(np.float64), own)
+            else:
+                scaled = np.ldexp(own - self._origins[variable], -self._units[variable])
+                self._known[variable] = (scaled[:, None], scaled)
+        return self._known[variable]
+
+
+class RegressionTest:
+    """Likelihood-ratio test of nested regressions over one site's columns of any type.
+
+    As `likelihood_ratio` says, with the statistic as dependence. Rows with a missing value in one
+    of a test's variables are left out of that test. One with more than 4096 coefficients is not
+    done: it has no row.
+
+    Args:
+        categories: Number of categories of every variable, 0 for a continuous one.
+        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
+        ordered: Variables with three or more categories in an order.
+    """
+
+    def __init__(
+        self,
+        categories: tuple[int, ...],
+        column: Callable[[int], NDArray[np.float64]],
+        ordered: tuple[int, ...] = (),
+    ) -> None:
+        self._categories, self._ordered = categories, frozenset(ordered)
+        origins = np.zeros(len(categories))
+        units = np.zeros(len(categories), dtype=np.int64)
+        self._incomplete = np.zeros(len(categories), dtype=bool)
+        for variable, count in enumerate(categories):
+            own = column(variable)
+            present = own[~np.isnan(own)]
+            self._incomplete[variable] = len(present) < len(own)
+            if count == 0 and len(present):
+                origins[variable] = present[0]
+                largest = float(np.abs(present - present[0]).max())
+                units[variable] = np.frexp(largest)[1]
+        self._expand = _Expansion(categories, origins, units, column)
+        self._fits: dict[Regression, tuple[Fit, int]] = {}
+        self._cache = EvidenceCache(memory_bytes=DEFAULT_MEMORY // 2)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, addressed by position 0..n_variables-1."""
+        return len(self._categories)
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        """See `CITest.evaluate`."""
+        tests = canonical(x, y, given, n_variables=self.n_variables)
+        return self._cache.evaluate(tests, self._compute)
+
+    def _compute(self, tests: TestBatch) -> FloatMatrix:
+        outcomes = np.full((len(tests), N_COLUMNS), np.nan)
+        for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
+            left_out = bool(self._incomplete[row].any())
+            small, large = nested_models(
+                row, self._categories, left_out=left_out, ordered=self._ordered
+            )
+            if too_large(large, self._categories):
+                outcomes[test, 4] = 0
+                continue
+            (before, _), (after, rows) = self._fit(small), self._fit(large)
+            ratio, dof = likelihood_ratio(before, after, self._categories)
+            outcomes[test, 1] = outcomes[test, 3] = ratio
+            outcomes[test, 2], outcomes[test, 4] = dof, rows
+        done = ~np.isnan(outcomes[:, 1])
+        outcomes[done, 0] = chi_square_tail(outcomes[done, 1], outcomes[done, 2])
+        return outcomes
+
+    def _fit(self, model: Regression) -> tuple[Fit, int]:
+        """The regression at its maximum, and its rows; kept, as tests share smaller models."""
+        if model not in self._fits:
+            design, response = self._expand.rows(model)
+            categories = self._categories[model.response]
+            count = coefficient_count(model, self._categories)
+            fit = first_fit(model, self._categories)
+            while not fit.finished:
+                step = _step(design, response, fit.proposed, categories, ordered=model.ordered)
+                fit.hear(*step_parts(step, count), outputs(categories))
+            self._fits[model] = fit, len(response)
+        return self._fits[model]
+
+
+def _step(
+    design: FloatMatrix,
+    response: FloatVector,
+    coefficients: FloatVector,
+    categories: int,
+    *,
+    ordered: bool,
+) -> FloatVector:
+    """Value, gradient and upper triangle as `RegressionSteps` lays them out."""
+    if ordered:
+        return cumulative_step(design, response, coefficients, categories)
+    if categories:
+        return _logits(design, response, coefficients, categories)
+    return _moments(design, response)
+
+
+def _moments(design: FloatMatrix, response: FloatVector) -> FloatVector:
+    return pack_step(float(response @ response), design.T @ response, design.T @ design)
+
+
+def _logits(
+    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+) -> FloatVector:
+    """Log likelihood, gradient and minus the Hessian of a multinomial logistic model."""
+    count, columns = outputs(categories), design.shape[1]
+    logits = bounded_logits(design @ coefficients.reshape(count, columns).T)
+    largest = np.maximum(logits.max(axis=1, initial=0.0), 0.0)
+    weights = np.exp(logits - largest[:, None])
+    total = weights.sum(axis=1) + np.exp(-largest)
+    chance = weights / total[:, None]
+    seen = (response[:, None] == np.arange(1, count + 1)).astype(np.float64)
+    likelihood = (seen * logits).sum() - (largest + np.log(total)).sum()
+    gradient = ((seen - chance).T @ design).ravel()
+    square = information(design, chance).reshape(count * columns, -1)
+    return pack_step(likelihood, gradient, square)

@@ -1,0 +1,1 @@
+"""Scores of graphs, and the local learners that use them."""

@@ -1,0 +1,246 @@
+"""Decomposable scores of graphs on a site's own rows: one number per family, smaller is better.
+
+A score is minus a penalised log likelihood, L(X; G) of the RFcd paper (section 3.3), as a sum over
+the families of G. Constants of a variable alone are left out: they cancel in every regret.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from cipherdag.errors import TooFewRowsError
+from cipherdag.graphs.dags import Dag, Family, members
+from cipherdag.sites.compute.device import resolve_device
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+FloatVector = NDArray[np.float64]
+IndexArray = NDArray[np.int64]
+
+SMALLEST_VARIANCE = 1e-12  # of a standardised variable; below, a variable counts as determined
+CHUNK_ELEMENTS = 1 << 22
+LARGEST_TABLE = 1 << 12  # cells; a larger one is renumbered by what occurs
+
+
+class FamilyScore(Protocol):
+    """Scores of families, whatever the model."""
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, p."""
+        ...
+
+    def evaluate(self, families: Sequence[Family]) -> FloatVector:
+        """Score of every family, shape (F,)."""
+        ...
+
+
+class LocalScores:
+    """A family score that computes every family once.
+
+    Args:
+        score: Computes what is not known yet, in one batch.
+        spend: Told how many families are about to be computed; may refuse.
+    """
+
+    def __init__(self, score: FamilyScore, spend: Callable[[int], None] | None = None) -> None:
+        self._score = score
+        self._spend = spend
+        self._known: dict[Family, float] = {}
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, p."""
+        return self._score.n_variables
+
+    def evaluate(self, families: Sequence[Family]) -> FloatVector:
+        """Score of every family, shape (F,); the same family has the same bits ever after."""
+        self.prepare(families)
+        known = self._known
+        return np.array([known[family] for family in families], dtype=np.float64)
+
+    def prepare(self, families: Iterable[Family]) -> None:
+        """Compute what is not known yet, in one batch."""
+        new = [family for family in dict.fromkeys(families) if family not in self._known]
+        if not new:
+            return
+        if self._spend is not None:
+            self._spend(len(new))
+        self._known |= zip(new, self._score.evaluate(new).tolist(), strict=True)
+
+    def of(self, family: Family) -> float:
+        """Score of one family."""
+        if family not in self._known:
+            self.prepare([family])
+        return self._known[family]
+
+    def total(self, dag: Dag) -> float:
+        """Score of a graph: the sum over its families."""
+        self.prepare(enumerate(dag))
+        return math.fsum(self._known[family] for family in enumerate(dag))
+
+
+class GaussianBic:
+    """BIC of linear Gaussian models: (n/2) ln s2(x | parents) + (ln n / 2) |parents|, in nats.
+
+    s2 is the residual variance over the variable's own variance, so standardising the data changes
+    nothing; it does not fall below 1e-12. A constant variable has s2 = 1 and explains nothing.
+
+    Args:
+        values: Shape (n, p); rows with a NaN are left out.
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Raises:
+        TooFewRowsError: Fewer than two complete rows.
+    """
+
+    def __init__(self, values: NDArray[np.float64], *, device: str = "auto") -> None:
+        complete = values[~np.isnan(values).any(axis=1)]
+        if len(complete) < 2:  # noqa: PLR2004
+            raise TooFewRowsError("a score needs two rows without a missing value")
+        self._rows = len(complete)
+        self._device = resolve_device(device)
+        own = torch.from_numpy(standardised(complete)).to(self._device)
+        self._correlation = own.T @ own / self._rows
+        self._correlation.fill_diagonal_(1.0)
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, p."""
+        return len(self._correlation)
+
+    def evaluate(self, families: Sequence[Family]) -> FloatVector:
+        """Score of every family, shape (F,)."""
+        scores = np.empty(len(families))
+        for size, places, order in by_size(families):
+            variance = np.empty(len(places))
+            chunk = max(1, CHUNK_ELEMENTS // (size + 1) ** 2)
+            for start in range(0, len(places), chunk):
+                part = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
+                entries = self._correlation[part[:, None], part[None]]
+                variance[start : start + chunk] = _last_variance(entries).cpu().numpy()
+            penalty = 0.5 * math.log(self._rows) * size
+            scores[places] = 0.5 * self._rows * np.log(variance) + penalty
+        return scores
+
+
+class DiscreteBic:
+    """BIC of tables: -sum n_jk ln(n_jk / n_j) + (ln n / 2) (levels - 1) configurations, in nats.
+
+    Configurations are all combinations of the parents' declared levels, seen or not.
+
+    Args:
+        codes: Shape (n, p), from 0; rows with a -1 are left out.
+        levels: Declared number of categories of every variable, shape (p,).
+        device: ``cpu``, ``cuda`` or ``auto``.
+
+    Raises:
+        TooFewRowsError: Fewer than two complete rows.
+    """
+
+    def __init__(
+        self, codes: NDArray[np.int32], levels: Sequence[int], *, device: str = "auto"
+    ) -> None:
+        complete = codes[(codes >= 0).all(axis=1)]
+        if len(complete) < 2:  # noqa: PLR2004
+            raise TooFewRowsError("a score needs two rows without a missing value")
+        self._rows = len(complete)
+        self._device = resolve_device(device)
+        self._columns = torch.from_numpy(complete.T.astype(np.int64)).to(self._device)
+        self._levels = [int(own) for own in levels]
+
+    @property
+    def n_variables(self) -> int:
+        """Number of variables, p."""
+        return len(self._levels)
+
+    def evaluate(self, families: Sequence[Family]) -> FloatVector:
+        """Score of every family, shape (F,)."""
+        scores = np.empty(len(families))
+        for _, places, order in by_size(families):
+            chunk = max(1, CHUNK_ELEMENTS // max(self._rows, LARGEST_TABLE))
+            for start in range(0, len(places), chunk):
+                part = order[start : start + chunk]
+                scores[places[start : start + chunk]] = self._likelihoods(part) + self._costs(part)
+        return scores
+
+    def _likelihoods(self, order: IndexArray) -> FloatVector:
+        """Minus the log likelihood of every family; parents first, the variable last."""
+        configuration = torch.zeros((len(order), self._rows), dtype=torch.int64)
+        configuration = configuration.to(self._device)
+        size = torch.ones(len(order), dtype=torch.int64, device=self._device)
+        for column in range(order.shape[1] - 1):
+            configuration, size = self._joined(configuration, size, order[:, column])
+        cells, n_cells = self._joined(configuration, size, order[:, -1])
+        both = _log_counts(configuration, size) - _log_counts(cells, n_cells)
+        return both.cpu().numpy()
+
+    def _joined(
+        self, cells: torch.Tensor, size: torch.Tensor, variables: IndexArray
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cells of a table with one variable more; renumbered by what occurs where it is large."""
+        place = torch.from_numpy(variables).to(self._device)
+        levels = torch.tensor([self._levels[v] for v in variables], device=self._device)
+        joined = cells * levels[:, None] + self._columns.index_select(0, place)
+        size = size * levels
+        for row in torch.nonzero(size > LARGEST_TABLE).ravel().tolist():
+            seen, joined[row] = torch.unique(joined[row], return_inverse=True)
+            size[row] = len(seen)
+        return joined, size
+
+    def _costs(self, order: IndexArray) -> FloatVector:
+        free = [
+            (self._levels[row[-1]] - 1) * math.prod(self._levels[v] for v in row[:-1])
+            for row in order.tolist()
+        ]
+        return 0.5 * math.log(self._rows) * np.array(free, dtype=np.float64)
+
+
+def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Columns of mean 0 and variance 1, shape (n, p); a constant column becomes 0."""
+    centred = values - values.mean(axis=0)
+    deviation = np.sqrt(np.mean(centred**2, axis=0))
+    constant = deviation <= SMALLEST_VARIANCE * np.abs(values).max(axis=0)
+    scaled: NDArray[np.float64] = np.where(
+        constant, 0.0, centred / np.where(constant, 1.0, deviation)
+    )
+    return scaled
+
+
+def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, IndexArray]]:
+    """Families by number of parents: that number, their places, and rows (parents..., variable)."""
+    sizes = np.array([own.bit_count() for _, own in families], dtype=np.int64)
+    for size in np.unique(sizes).tolist():
+        places = np.flatnonzero(sizes == size)
+        rows = [(*members(families[k][1]), families[k][0]) for k in places.tolist()]
+        yield size, places, np.array(rows, dtype=np.int64).reshape(len(places), size + 1)
+
+
+def _last_variance(entries: torch.Tensor) -> torch.Tensor:
+    """Residual variance of the last variable given the others, shape (B,).
+
+    Args:
+        entries: Correlation matrices with the batch last, shape (k, k, B).
+    """
+    for _ in range(len(entries) - 1):
+        pivot, row = entries[0, 0], entries[0, 1:]
+        # a parent that the others determine explains nothing more
+        share = torch.where(pivot > SMALLEST_VARIANCE, row / pivot, 0.0)
+        entries = entries[1:, 1:] - row[:, None] * share
+    return entries[0, 0].clamp(min=SMALLEST_VARIANCE)
+
+
+def _log_counts(cells: torch.Tensor, size: torch.Tensor) -> torch.Tensor:
+    """Sum of n ln n over the cells of every row's table, shape (B,)."""
+    start = torch.cumsum(size, 0) - size
+    flat = (cells + start[:, None]).ravel()
+    counts = torch.bincount(flat, minlength=int(size.sum())).double()
+    table = torch.repeat_interleave(torch.arange(len(size), device=size.device), size)
+    sums = torch.zeros(len(size), dtype=torch.float64, device=size.device)
+    return sums.index_add_(0, table, torch.xlogy(counts, counts))

@@ -1,0 +1,1 @@
+"""What a site allows, what it has used of that, and what a person approved."""

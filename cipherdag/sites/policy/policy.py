@@ -1,0 +1,271 @@
+"""What a site allows, whatever the coordinator asks: the stricter side always wins."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import tomllib
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from cipherdag.errors import (
+    CohortError,
+    PolicyRefusedError,
+    ProtectionError,
+    SiteNotReadyError,
+)
+from cipherdag.protocol import messages
+from cipherdag.questions.question import SingleQuestion, question_kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cipherdag.questions.question import Question
+
+MAX_POLICY_BYTES = 64 * 1024
+QUESTION_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(SingleQuestion))
+OPT_IN_KINDS = frozenset({"regression-steps"})
+"""Kinds that a site answers only if its policy names them.
+
+A coordinator that chooses the coefficients of regressions freely can narrow their sums down to a
+few rows; honest Newton steps do not.
+"""
+PROTECTIONS = frozenset({"masking", "bfv"})
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
+_LARGEST = 2**53
+_COMMENTS = {
+    "algorithms": "Algorithms this site takes part in.",
+    "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
+    "columns) needs a coordinator that is trusted to follow the protocol.",
+    "protections": "How its answers may be protected.",
+    "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
+    "min_sites": "Smallest number of sites in a run.",
+    "tolerated_colluders": "Sites that may side with the coordinator and still see sums only.",
+    "allow_dropouts": "Whether a run may go on without a site that left it.",
+    "approve_cohorts": '"manual": a run with other sites than an earlier one waits for approval.',
+    "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
+    "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
+    "min_rows": "Fewest rows this site must hold to take part.",
+    "min_cell_size": "Smallest count that a pooled count may come from.",
+    "max_rounds": "Per run: rounds, tests computed and values released.",
+    "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
+    "approve_runs": '"manual": each run waits for `cipherdag site approve`; or "automatic".',
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """A site's own limits; every check raises before anything is computed.
+
+    Attributes:
+        algorithms: Algorithms the site takes part in.
+        questions: Kinds of questions it answers, such as ``edge-votes``.
+        protections: Protections it accepts.
+        allow_unprotected: Whether it may answer in the clear; needed on top of ``none``.
+        min_sites: Smallest cohort under a protection.
+        approve_cohorts: Whether a person approves a run with other sites than earlier runs
+            (``manual``), or it passes where it differs by enough of them.
+        min_cohort_difference: Fewest sites by which a run may differ from every earlier one
+            without approval; none at all is allowed too.
+        min_rows: Fewest rows the site must hold.
+        max_rounds: Most rounds of a run.
+        max_tests: Most conditional-independence tests computed in a run.
+        max_values: Most values released in a run.
+        max_rounds_per_day: Most rounds on one UTC day, over all runs.
+        max_tests_per_day: Most tests on one UTC day, over all runs.
+        max_values_per_day: Most values released on one UTC day, over all runs.
+        min_cell_size: Smallest count that a pooled count may come from.
+        approve_runs: Whether a person of the site approves each run (``manual``).
+        allow_dropouts: Whether a round may end without a site that left; else all or nothing.
+        tolerated_colluders: Sites that may collude with the coordinator without learning more
+            than the sum over the others; it sets how few sites a sum may ever cover.
+    """
+
+    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "rfcd", "fedcd"})
+    questions: frozenset[str] = field(default=QUESTION_KINDS - OPT_IN_KINDS)
+    protections: frozenset[str] = PROTECTIONS
+    allow_unprotected: bool = False
+    min_sites: int = 3
+    tolerated_colluders: int = 1
+    allow_dropouts: bool = True
+    approve_cohorts: Literal["automatic", "manual"] = "manual"
+    min_cohort_difference: int = 3
+    min_rows: int = 0
+    min_cell_size: int = 11
+    max_rounds: int = 1_000
+    max_tests: int = 1_000_000_000
+    max_values: int = 200_000_000
+    max_rounds_per_day: int = 10_000
+    max_tests_per_day: int = 10_000_000_000
+    max_values_per_day: int = 2_000_000_000
+    approve_runs: Literal["automatic", "manual"] = "automatic"
+
+    @classmethod
+    def load(cls, path: Path) -> Policy:
+        """Read a ``policy.toml``; whatever is wrong with it stops the site.
+
+        A key that is absent has its default; a key that is unknown is an error.
+
+        Raises:
+            SiteNotReadyError: The file cannot be read, others may change it, or it is not valid.
+        """
+        try:
+            with path.open("rb") as file:
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                content = file.read(MAX_POLICY_BYTES + 1)
+        except OSError as error:
+            raise SiteNotReadyError(
+                f"{path.name} cannot be read: {error.strerror}",
+                remedy="Restore the policy; without one a site answers nothing.",
+            ) from error
+        if os.name == "posix" and mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise SiteNotReadyError(
+                f"{path.name} can be changed by other users (mode {mode:03o})",
+                remedy=f"Read it through, then run `chmod 600 {path}`.",
+            )
+        if len(content) > MAX_POLICY_BYTES:
+            raise SiteNotReadyError(f"{path.name} is larger than {MAX_POLICY_BYTES} bytes")
+        try:
+            return cls.loads(content.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise SiteNotReadyError(f"{path.name} is not UTF-8 text") from error
+
+    @classmethod
+    def loads(cls, text: str) -> Policy:
+        """Read a policy from TOML text.
+
+        Raises:
+            SiteNotReadyError: It is not TOML, has an unknown key or a value out of its range.
+        """
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _invalid(f"this is not TOML: {error}") from error
+        known = {item.name for item in fields(cls)}
+        for key in table:
+            if key not in known:
+                raise _invalid(f"unknown key {key!r}")
+        defaults = cls()
+        return cls(**{key: _value(key, getattr(defaults, key), table[key]) for key in table})
+
+    def dumps(self) -> str:
+        """The policy as commented TOML, which `loads` reads back as an equal policy."""
+        lines = ["# What this site allows, whatever a coordinator asks. It belongs to the site."]
+        for item in fields(self):
+            if item.name in _COMMENTS:
+                lines += ["", f"# {_COMMENTS[item.name]}"]
+            value = getattr(self, item.name)
+            shown = sorted(value) if isinstance(value, frozenset) else value
+            lines.append(f"{item.name} = {json.dumps(shown)}")
+        return "\n".join(lines) + "\n"
+
+    def stricter(self, *, min_sites: int, protections: Iterable[str]) -> Policy:
+        """This policy where a study asks for more: the stricter side of each wins."""
+        allowed = frozenset(protections)
+        return replace(
+            self,
+            min_sites=max(self.min_sites, min_sites),
+            protections=self.protections & allowed,
+            allow_unprotected=self.allow_unprotected and "none" in allowed,
+        )
+
+    def check_run(self, *, algorithm: str, protection: str, n_sites: int, rows: int) -> None:
+        """Refuse a run this site does not take part in.
+
+        Raises:
+            ProtectionError: The protection is not accepted.
+            CohortError: Fewer than ``min_sites`` sites under a protection.
+            PolicyRefusedError: The algorithm is not allowed, or the site holds too few rows.
+        """
+        if protection == "none":
+            if not self.allow_unprotected:
+                raise ProtectionError(
+                    "the site's policy forbids answers in the clear",
+                    remedy="Choose masking or bfv; only the site can set allow_unprotected = true.",
+                )
+        elif protection not in self.protections:
+            raise ProtectionError(f"the site's policy does not accept protection '{protection}'")
+        elif n_sites < self.min_sites:
+            raise CohortError(
+                f"the cohort has {n_sites} sites, this site's policy asks for {self.min_sites}"
+            )
+        if algorithm not in self.algorithms:
+            raise PolicyRefusedError(f"the site's policy does not allow '{algorithm}'")
+        if rows < self.min_rows:
+            raise PolicyRefusedError("the site holds fewer rows than its policy asks for")
+
+    def fewest_survivors(self, n_sites: int) -> int:
+        """Fewest sites that a sum may cover, of ``n_sites`` asked; all without drop-outs."""
+        if not self.allow_dropouts:
+            return n_sites
+        fewest = messages.fewest_survivors(n_sites, self.tolerated_colluders)
+        return min(n_sites, max(fewest, self.min_sites))
+
+    def check_colluders(self, colluders: int, *, n_sites: int) -> None:
+        """Refuse a session that is safe against fewer colluding sites than this site asks for.
+
+        Raises:
+            CohortError: ``colluders`` is below ``tolerated_colluders``, or not below the cohort.
+        """
+        if not 0 <= colluders < max(n_sites, 2):
+            raise CohortError("the invite tolerates as many colluders as there are sites")
+        if colluders < min(self.tolerated_colluders, n_sites - 1):
+            raise CohortError(
+                f"the invite tolerates {colluders} colluding sites, this site's policy asks for "
+                f"{self.tolerated_colluders}"
+            )
+
+    def check_question(self, question: Question, *, round_number: int, values_so_far: int) -> None:
+        """Refuse a question beyond the run's limits.
+
+        Raises:
+            PolicyRefusedError: Questions of this kind are not allowed, or there are too many
+                rounds or values.
+        """
+        for kind in question_kinds(question).split("+"):
+            if kind not in self.questions:
+                raise PolicyRefusedError(f"the site's policy does not allow questions of '{kind}'")
+        if round_number > self.max_rounds:
+            raise PolicyRefusedError(f"round {round_number} is beyond max_rounds of the site")
+        values = sum(encoding.length for encoding in question.encodings)
+        if values_so_far + values > self.max_values:
+            raise PolicyRefusedError("the question asks for more values than max_values allows")
+
+
+def _invalid(reason: str) -> SiteNotReadyError:
+    return SiteNotReadyError(
+        f"the site's policy is not valid: {reason}",
+        remedy="Correct policy.toml; `cipherdag site check` says when it can be read.",
+    )
+
+
+def _value(key: str, default: Any, value: Any) -> Any:
+    """One value of the file, of the type of its default and within its range."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise _invalid(f"{key} is neither true nor false")
+        return value
+    if isinstance(default, int):
+        smallest = _SMALLEST.get(key, 0)
+        if type(value) is not int or not smallest <= value <= _LARGEST:
+            raise _invalid(f"{key} is not a whole number from {smallest}")
+        return value
+    if isinstance(default, frozenset):
+        return _names(key, value)
+    if value not in ("automatic", "manual"):
+        raise _invalid(f'{key} is neither "automatic" nor "manual"')
+    return value
+
+
+def _names(key: str, value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise _invalid(f"{key} is not a list of names")
+    known = {"questions": QUESTION_KINDS, "protections": PROTECTIONS}.get(key)
+    for name in value:
+        if not _NAME.fullmatch(name) or (known is not None and name not in known):
+            raise _invalid(f"{key} names {name!r}, which is not known")
+    return frozenset(value)

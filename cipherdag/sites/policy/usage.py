@@ -1,0 +1,145 @@
+"""What a site has already given away today, held against its policy.
+
+Rounds and values of a day are counted from the ledger; tests, which leave no trace there, from a
+file of their own. Both count what was computed, whether or not the run was of use.
+
+Leaks:
+    Nothing; a refusal says which limit was reached and not by how much.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
+from cipherdag.sites.private_files import write_private
+from cipherdag.sites.record.ledger import read_releases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cipherdag.questions.question import CITestSpec, Question
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, IndexArray
+    from cipherdag.sites.policy.policy import Policy
+    from cipherdag.sites.record.ledger import Ledger
+
+BOOKKEEPING = frozenset({"schema-digest", "opened-sum", "mask-seeds", "mask-piece"})
+
+
+def today() -> str:
+    """The date in UTC, as the ledger writes it."""
+    return datetime.now(UTC).date().isoformat()
+
+
+@dataclass(slots=True)
+class DailyReleases:
+    """Rounds and values that left on the current day, read from the ledger as it grows."""
+
+    ledger: Ledger
+    clock: Callable[[], str] = today
+    _read: int = 0
+    _rounds: dict[str, int] = field(default_factory=dict)
+    _values: dict[str, int] = field(default_factory=dict)
+
+    def check(self, question: Question, policy: Policy) -> None:
+        """Refuse a question that would go beyond the limits of the day.
+
+        Raises:
+            PolicyRefusedError: Too many rounds or values.
+        """
+        lines = self.ledger.lines
+        for release in read_releases(lines[self._read :]):
+            if release.kind not in BOOKKEEPING:
+                day = release.time[:10]
+                self._rounds[day] = self._rounds.get(day, 0) + 1
+                self._values[day] = self._values.get(day, 0) + release.values
+        self._read = len(lines)
+        day = self.clock()
+        values = sum(encoding.length for encoding in question.encodings)
+        if self._rounds.get(day, 0) + 1 > policy.max_rounds_per_day:
+            raise PolicyRefusedError("the site has answered its max_rounds_per_day")
+        if self._values.get(day, 0) + values > policy.max_values_per_day:
+            raise PolicyRefusedError("the question asks for more than max_values_per_day allows")
+
+
+@dataclass(slots=True)
+class TestBudget:
+    """How many conditional-independence tests a run and a day may still cost.
+
+    Attributes:
+        policy: The limits.
+        path: Where the day's count is kept.
+        clock: Today's date.
+    """
+
+    __test__ = False  # no test of pytest's
+
+    policy: Policy
+    path: Path
+    clock: Callable[[], str] = today
+    _run: int = 0
+    _day: str = ""
+    _count: int = 0
+
+    def start_run(self) -> None:
+        """Count a new run from zero."""
+        self._run = 0
+
+    def spend(self, tests: int) -> None:
+        """Count tests that are about to be computed.
+
+        Raises:
+            PolicyRefusedError: The run or the day would need more than the policy allows.
+            SiteNotReadyError: The day's count cannot be read.
+        """
+        day = self.clock()
+        if day != self._day:
+            self._day, self._count = day, self._stored(day)
+        if self._run + tests > self.policy.max_tests:
+            raise PolicyRefusedError("the run needs more tests than max_tests of the site allows")
+        if self._count + tests > self.policy.max_tests_per_day:
+            raise PolicyRefusedError("the site has computed its max_tests_per_day")
+        self._run += tests
+        self._count += tests
+
+    def save(self) -> None:
+        """Write the day's count down."""
+        if self._day:
+            write_private(self.path, json.dumps({"day": self._day, "tests": self._count}) + "\n")
+
+    def counted(self, make: Callable[[CITestSpec], CITest]) -> Callable[[CITestSpec], CITest]:
+        """The same tests, each of which is counted before it is computed."""
+        return lambda spec: _CountedTest(make(spec), self)
+
+    def _stored(self, day: str) -> int:
+        if not self.path.exists():
+            return 0
+        try:
+            stored = json.loads(self.path.read_text("utf-8"))
+            known, count = str(stored["day"]), int(stored["tests"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SiteNotReadyError(
+                f"{self.path.name} cannot be read, so today's tests are not known",
+                remedy="Find out who altered it; without the file the day counts from zero.",
+            ) from error
+        return count if known == day else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _CountedTest:
+    """A test that spends of a budget."""
+
+    test: CITest
+    budget: TestBudget
+
+    @property
+    def n_variables(self) -> int:
+        return self.test.n_variables
+
+    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
+        self.budget.spend(len(x))
+        return self.test.evaluate(x, y, given)

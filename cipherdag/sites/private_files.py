@@ -1,0 +1,79 @@
+"""Files that only their owner may read, and locks that keep a second process out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import SiteNotReadyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+START_LOCK = ".started"
+
+
+LOCK_WAIT_S = 20.0
+
+
+LOCK_PAUSE_S = 0.1
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner may read, whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    temporary.replace(path)
+
+
+def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
+    """Hold a lock on a file until this process ends or closes the returned descriptor.
+
+    Raises:
+        SiteNotReadyError: Another process holds it for longer than ``wait_s`` seconds.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise SiteNotReadyError(
+                    f"another process works in {path.parent}",
+                    remedy="Stop the other one first; one process serves a folder.",
+                ) from None
+            time.sleep(LOCK_PAUSE_S)
+        else:
+            return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file now."""
+    if not path.exists():
+        return False
+    try:
+        os.close(lock(path, wait_s=0.0))
+    except SiteNotReadyError:
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait_s: float = 0.0) -> Iterator[None]:
+    """Hold a lock for a while; see `lock`."""
+    descriptor = lock(path, wait_s=wait_s)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

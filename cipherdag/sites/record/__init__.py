@@ -1,0 +1,1 @@
+"""What left a site and which sums it helped to open."""

@@ -1,0 +1,162 @@
+"""Which sums a site helped to open, over all runs: what was asked, and whose answers each covers.
+
+Two sums of nearly the same question over cohorts that differ in one site show that site's answer
+by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
+a question is opened again, and a run takes place again, over the same sites, or over sites that
+differ in enough of them: a difference of two sums is itself a sum over the sites in which they
+differ (privacy.md, section 5, differencing).
+
+Leaks:
+    Nothing: the record stays at the site. It names sites and holds digests of questions.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from cipherdag.errors import DifferencingError, SiteNotReadyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from cipherdag.sites.record.ledger import Release
+
+REOPENED = "this question was opened before over other sites"
+
+
+class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One sum: its session and digests in hexadecimal, the day, and the sites that it covers."""
+
+    session: str
+    day: str
+    schema: str
+    content: str
+    sites: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CohortChange:
+    """How a new cohort differs from those of earlier runs.
+
+    Attributes:
+        known: An earlier sum covered just this cohort.
+        nearest: The earlier sum that differs least from it.
+        differing: The sites in which they differ, in order.
+    """
+
+    known: bool
+    nearest: OpenedSum
+    differing: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """What two such sums would show, for the people of the site."""
+        names = ", ".join(f"'{name}'" for name in self.differing)
+        alone = "the answers" if len(self.differing) == 1 else "sums and differences"
+        run = f"run {self.nearest.session[:8]} of {self.nearest.day}"
+        return f"with {run} it would show {alone} of {names} by subtraction"
+
+
+class OpenedSums:
+    """The record of one site, in memory and in ``path`` if there is one.
+
+    Args:
+        schema: Canonical bytes of the site's schema, which give positions their meaning.
+        path: File to append to, one JSON object a line, made with mode 0600.
+
+    Raises:
+        SiteNotReadyError: The file cannot be read.
+    """
+
+    def __init__(self, schema: bytes, path: Path | None = None) -> None:
+        self._schema = sha256(schema).hexdigest()
+        self._path = path
+        self._sums: list[OpenedSum] = []
+        self._accepted: set[str] = set()
+        if path is not None and path.exists():
+            self._sums = _read(path)
+
+    def accept(self, session: bytes) -> None:
+        """A person of the site approved this run although it differs from earlier ones."""
+        self._accepted.add(session.hex())
+
+    def change(self, session: bytes, cohort: Iterable[str]) -> CohortChange | None:
+        """How a cohort differs from what other runs' sums covered; None if it never does."""
+        sites = set(cohort)
+        others = [done for done in self._sums if done.session != session.hex()]
+        differing = [done for done in others if set(done.sites) != sites]
+        if not differing:
+            return None
+        nearest = min(differing, key=lambda done: len(set(done.sites) ^ sites))
+        between = tuple(sorted(set(nearest.sites) ^ sites))
+        return CohortChange(len(differing) < len(others), nearest, between)
+
+    def check(self, session: bytes, content: bytes, sites: Iterable[str], *, fewest: int) -> None:
+        """Refuse a question that another run opened over nearly these sites.
+
+        Args:
+            session: The session that would open it now.
+            content: Digest of the question.
+            sites: The sites that the sum would cover.
+            fewest: How many sites two sums must differ in, unless they cover the same.
+
+        Raises:
+            DifferencingError: They differ in fewer, and nobody approved this run all the same.
+        """
+        covered = set(sites)
+        for done in self._sums:
+            same = (done.schema, done.content) == (self._schema, content.hex())
+            if not same or done.session == session.hex() or session.hex() in self._accepted:
+                continue
+            if 0 < len(set(done.sites) ^ covered) < fewest:
+                raise DifferencingError(REOPENED)
+
+    def write(self, session: bytes, content: bytes, sites: Iterable[str]) -> None:
+        """Record a sum that is about to be opened; it is on disk before anything leaves."""
+        day = datetime.now(UTC).date().isoformat()
+        own = tuple(sorted(sites))
+        done = OpenedSum(session.hex(), day, self._schema, content.hex(), own)
+        if self._path is not None:
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            with os.fdopen(descriptor, "ab") as file:
+                file.write(msgspec.json.encode(done) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+        self._sums.append(done)
+
+    def check_complete(self, releases: Iterable[Release]) -> None:
+        """Refuse to go on where the ledger holds openings that this record does not.
+
+        Raises:
+            SiteNotReadyError: The record was cut, or put back to an older state.
+        """
+        known = {done.session for done in self._sums}
+        opened = {release.session for release in releases if release.kind == "mask-seeds"}
+        if not opened <= known:
+            raise SiteNotReadyError(
+                f"sums.jsonl lacks {len(opened - known)} runs that the ledger holds",
+                remedy="Restore sums.jsonl: without it earlier runs could be subtracted from new "
+                "ones unnoticed.",
+            )
+
+
+def _read(path: Path) -> list[OpenedSum]:
+    try:
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        sums = [msgspec.json.decode(line, type=OpenedSum) for line in whole.splitlines()]
+        if len(whole) < len(content):
+            os.truncate(path, len(whole))  # a crash cut the last line short; nothing left then
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise SiteNotReadyError(
+            f"{path.name} cannot be read, so earlier runs are not known",
+            remedy="Restore it: it holds which sums this site helped to open.",
+        ) from error
+    return sums

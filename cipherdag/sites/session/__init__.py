@@ -1,0 +1,1 @@
+"""One session at a site: set-up, rounds, and the only door."""

@@ -1,0 +1,1 @@
+"""A site's folder, its study, and checks of both."""

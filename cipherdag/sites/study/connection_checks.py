@@ -1,0 +1,151 @@
+"""Checks of the way to the coordinator: name, port and TLS, each with its own cause.
+
+Leaks:
+    The coordinator sees a connection that ends after the handshake, with the site's certificate.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+
+from cipherdag.sites.study.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+TIMEOUT_S = 5.0
+MIN_DAYS = 30
+TLS_CAUSES = (
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the study's root", "wrong root"),
+    ("WRONG_VERSION_NUMBER", "what answers does not speak TLS", "proxy"),
+    ("HTTP_REQUEST", "what answers does not speak TLS", "proxy"),
+    ("UNEXPECTED_EOF", "the connection was cut during the handshake", "cut"),
+)
+FIXES = {
+    "wrong root": "A proxy that opens TLS, or another server, answers in its place. Ask your "
+    "network's people to let this connection through unopened.",
+    "proxy": "A proxy or another service answers on this port. Ask the coordinator for the port, "
+    "and your network's people for a direct way out.",
+    "cut": "The server does not accept this site's certificate, or a firewall cuts TLS. Ask the "
+    "coordinator whether the site was revoked.",
+}
+
+
+def connection_findings(host: str, port: int, startup: Path) -> Iterator[Finding]:
+    """Look up the coordinator, connect, and shake hands with the site's own certificate.
+
+    Args:
+        host: Host name of the coordinator.
+        port: Its port.
+        startup: The kit's folder of certificates; without them TLS is not checked.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        yield Finding(
+            "DNS",
+            "fail",
+            f"the name {host} cannot be looked up",
+            "Compare host in site.toml with the coordinator's; ask your network's people.",
+        )
+        return
+    yield Finding("DNS", "ok", f"{host} is {found[0][4][0]}")
+    try:
+        with socket.create_connection((host, port), timeout=TIMEOUT_S) as raw:
+            yield Finding("port", "ok", f"port {port} accepts connections")
+            if (startup / "client.crt").exists():
+                yield _tls(raw, host, startup)
+    except TimeoutError:
+        yield Finding(
+            "port",
+            "fail",
+            f"port {port} does not answer within {TIMEOUT_S:.0f} s",
+            "A firewall drops the connection: have outgoing connections to this port allowed.",
+        )
+    except OSError:
+        yield Finding(
+            "port",
+            "fail",
+            f"port {port} refuses connections",
+            "Is the coordinator started, and is the port right?",
+        )
+
+
+def certificate_findings(certificate: Path, now: datetime) -> Iterator[Finding]:
+    """How long the site's certificate is still valid."""
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
+    except (OSError, ValueError):
+        yield Finding(
+            "certificate", "fail", "it cannot be read", "Activate the site again in a new folder."
+        )
+        return
+    left = (loaded.not_valid_after_utc - now).days
+    until = f"{loaded.not_valid_after_utc:%Y-%m-%d}"
+    fix = (
+        "Send the file of `cipherdag site request` again; stop the site, then run `cipherdag site "
+        "activate` with the answer. The key stays."
+    )
+    if now < loaded.not_valid_before_utc:
+        yield Finding(
+            "certificate", "fail", "it is not valid yet", "Set this machine's clock right."
+        )
+    elif left < 0:
+        yield Finding("certificate", "fail", f"it expired on {until}", fix)
+    elif left < MIN_DAYS:
+        yield Finding("certificate", "warn", f"it expires in {left} days, on {until}", fix)
+    else:
+        yield Finding("certificate", "ok", f"{left} days left, until {until}")
+
+
+def _tls(raw: socket.socket, host: str, startup: Path) -> Finding:
+    context = ssl.create_default_context(cafile=startup / "rootCA.pem")
+    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    context.set_alpn_protocols(["h2"])
+    try:
+        with context.wrap_socket(raw, server_hostname=host) as tls:
+            tls.settimeout(TIMEOUT_S)
+            return Finding("TLS", "ok", f"{tls.version()}, the study's own certificate authority")
+    except ssl.SSLCertVerificationError as error:
+        return _verification(error)
+    except ssl.SSLError as error:
+        reason = error.reason or ""
+        for word, finding, cause in TLS_CAUSES:
+            if word in reason:
+                return Finding("TLS", "fail", finding, FIXES[cause])
+        return Finding("TLS", "fail", f"the handshake failed ({reason.lower()})", FIXES["cut"])
+    except TimeoutError:
+        return Finding("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
+    except OSError:
+        return Finding("TLS", "fail", "the connection was cut during the handshake", FIXES["cut"])
+
+
+def _verification(error: ssl.SSLCertVerificationError) -> Finding:
+    text = error.verify_message.lower()
+    if "expired" in text:
+        return Finding(
+            "TLS", "fail", "the server's certificate has expired", "Tell the coordinator."
+        )
+    if "not yet valid" in text:
+        return Finding(
+            "TLS", "fail", "the server's certificate is not valid yet", "Check this clock."
+        )
+    if "hostname" in text or "ip address" in text:
+        return Finding(
+            "TLS",
+            "fail",
+            "the server's certificate is for another host name",
+            "Use the host name that the coordinator gave to `coordinator new`.",
+        )
+    return Finding("TLS", "fail", "its certificate is not of the study's root", FIXES["wrong root"])
+
+
+def utc_now() -> datetime:
+    """The time in UTC."""
+    return datetime.now(UTC)

@@ -1,0 +1,300 @@
+"""Everything a run needs of a site, checked before the run: check, finding, fix.
+
+Leaks:
+    Nothing leaves the site but a connection to the coordinator. Findings name columns and limits,
+    for the site's own screen, and never a value of the data or a number of rows with one.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import CipherdagError, DatabaseError, DataError
+from cipherdag.sites.record.ledger import ledger_lines, read_releases
+from cipherdag.sites.study.connection_checks import (
+    certificate_findings,
+    connection_findings,
+    utc_now,
+)
+from cipherdag.sites.study.finding import Finding
+from cipherdag.sites.table.cells import TextCells
+from cipherdag.sites.table.reading import open_table
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cipherdag.protocol.messages import Protection
+    from cipherdag.sites.policy.policy import Policy
+    from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+    from cipherdag.sites.study.study import Study
+    from cipherdag.sites.table.site_table import SiteTable
+
+    Rehearsal = Callable[[Protection], None]
+
+PROTECTIONS: tuple[Protection, ...] = ("masking", "bfv")
+CLOCK_SLACK = timedelta(minutes=5)
+WORKING_COPIES = 6  # of the table: an allowance for what the tests keep, not a measured bound
+MEMORY = Path("/proc/meminfo")
+LOOKED_AT = 1000
+MOSTLY_DISTINCT = 0.9
+_HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECASE)
+
+
+def examine(
+    site: SiteFolder,
+    *,
+    rehearse: Rehearsal,
+    clock: Callable[[], datetime] = utc_now,
+) -> list[Finding]:
+    """Check a site's folder, its data and its way to the coordinator.
+
+    Args:
+        site: The folder.
+        rehearse: Does a secure sum of zeros; `cipherdag.deployment.rehearsal.rehearse`.
+        clock: The time in UTC.
+
+    Returns:
+        One finding per check; checks that need an earlier one are left out where that failed, and
+        those of a PySyft Datasite are `cipherdag.deployment.datasite_checks.datasite_findings`.
+    """
+    try:
+        settings = site.settings()
+    except CipherdagError as error:
+        failed = Finding("site.toml", "fail", error.message, error.remedy)
+        return [*_versions(flare=True), failed]
+    findings = list(_versions(flare=settings.datasite is None))
+    findings.append(Finding("site.toml", "ok", f"site '{settings.name}'"))
+    policy, found = _policy(site)
+    findings += found
+    findings += _keys(site)
+    study, found = _study(site)
+    findings += found
+    findings += _clock(site, study, clock())
+    if settings.datasite is None:
+        findings += _connection(site, settings, study, clock())
+    findings += _data(site, settings, policy)
+    findings += _rehearsal(policy, rehearse)
+    return findings
+
+
+def _versions(*, flare: bool) -> Iterator[Finding]:
+    found = f"Python {platform.python_version()}, cipherdag {version('cipherdag')}"
+    if not flare:
+        yield Finding("versions", "ok", found)
+        return
+    try:
+        yield Finding("versions", "ok", f"{found}, nvflare {version('nvflare')}")
+    except PackageNotFoundError:
+        yield Finding(
+            "versions",
+            "fail",
+            f"{found}, no nvflare",
+            "Run `pip install 'cipherdag[flare]'`.",
+        )
+
+
+def _policy(site: SiteFolder) -> tuple[Policy | None, list[Finding]]:
+    try:
+        policy = site.policy()
+    except CipherdagError as error:
+        return None, [Finding("policy.toml", "fail", error.message, error.remedy)]
+    approval = "each run by hand" if policy.approve_runs == "manual" else "runs without asking"
+    found = f"{len(policy.algorithms)} algorithms, {policy.min_sites} sites or more, {approval}"
+    if policy.allow_unprotected:
+        return policy, [
+            Finding(
+                "policy.toml",
+                "warn",
+                found + "; answers may leave in the clear",
+                "Set allow_unprotected = false unless the data are made up.",
+            )
+        ]
+    return policy, [Finding("policy.toml", "ok", found)]
+
+
+def _keys(site: SiteFolder) -> Iterator[Finding]:
+    try:
+        site.identity()
+        site.check_keys()
+    except (CipherdagError, OSError) as error:
+        remedy = error.remedy if isinstance(error, CipherdagError) else ""
+        yield Finding("keys", "fail", str(error), remedy)
+        return
+    yield Finding("keys", "ok", f"{len(site.private_keys)} private keys, readable by you alone")
+
+
+def _study(site: SiteFolder) -> tuple[Study | None, list[Finding]]:
+    try:
+        study = site.study()
+    except CipherdagError as error:
+        state = "warn" if not site.study_path.exists() else "fail"
+        return None, [Finding("study", state, error.message, error.remedy)]  # type: ignore[arg-type]
+    found = f"'{study.name}', version {study.version}, {len(study.sites)} sites"
+    return study, [Finding("study", "ok", found)]
+
+
+def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Finding]:
+    """This clock against the newest time that others, or this site's ledger, have signed."""
+    signed: list[tuple[datetime, str]] = []
+    try:
+        if study is not None:
+            signed.append((datetime.fromisoformat(study.issued), "the study was signed"))
+        if site.ledger_path.exists():
+            lines = ledger_lines(site.ledger_path.read_text("utf-8"))
+            signed += [
+                (datetime.fromisoformat(release.time), "the ledger was written")
+                for release in read_releases(lines[-1:])
+            ]
+        ahead = [what for time, what in signed if time.astimezone(UTC) > now + CLOCK_SLACK]
+    except (CipherdagError, OSError, ValueError):
+        yield Finding("clock", "fail", "the ledger or the study has no readable time")
+        return
+    if ahead:
+        yield Finding(
+            "clock",
+            "fail",
+            f"it is {now:%Y-%m-%d %H:%M} UTC here, before {ahead[0]}",
+            "Set this machine's clock right, best by a time service.",
+        )
+    elif not signed:
+        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC; nothing to compare it with yet")
+    else:
+        yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC, after all that was signed")
+
+
+def _connection(
+    site: SiteFolder, settings: SiteSettings, study: Study | None, now: datetime
+) -> Iterator[Finding]:
+    startup = site.kit / "startup"
+    if study is not None:
+        yield from certificate_findings(startup / "client.crt", now)
+    host, port = (study.host, study.port) if study else (settings.host, settings.port)
+    if host:
+        yield from connection_findings(host, port, startup)
+    else:
+        yield Finding("DNS", "warn", "no coordinator is named yet", "Fill in host in site.toml.")
+
+
+def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> Iterator[Finding]:
+    try:
+        schema = Schema.load(site.schema_path(settings))
+    except DataError as error:
+        yield Finding("schema", "fail", error.message, error.remedy)
+        return
+    yield Finding("schema", "ok", f"{len(schema.names)} variables")
+    try:
+        table = load_table(site.data_path(settings), schema, site=settings.name)
+    except DataError as error:
+        yield Finding("data", "fail", _without_values(error), error.remedy)
+        return
+    yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
+    if policy is not None:
+        yield from _limits(table, policy)
+    yield from _identifiers(site, settings, schema)
+    yield _memory(table)
+
+
+def _without_values(error: DataError) -> str:
+    """What is wrong with the data; most messages may quote a cell, those of a database never."""
+    if isinstance(error, DatabaseError):
+        return error.message
+    kind = (type(error).__doc__ or "").split("\n")[0].rstrip(".")
+    return f"{kind} (column '{error.column}')" if error.column else kind
+
+
+def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
+    if table.rows < policy.min_rows:
+        yield Finding(
+            "rows",
+            "fail",
+            "fewer rows than min_rows of the policy",
+            "This site refuses every run. Lower min_rows only if the hospital agrees.",
+        )
+    else:
+        yield Finding("rows", "ok", "as many rows as the policy asks for")
+    if table.codes is None:
+        return
+    small = []
+    for position, name in enumerate(table.names):
+        codes = table.codes[:, position]
+        counts = np.bincount(codes[codes >= 0])
+        if (counts[counts > 0] < policy.min_cell_size).any():
+            small.append(name)
+    if small:
+        columns = ", ".join(f"'{name}'" for name in small[:5]) + (", ..." if small[5:] else "")
+        yield Finding(
+            "smallest cell",
+            "warn",
+            f"a category of {columns} has fewer rows than min_cell_size",
+            "Masked votes and comparisons are not affected; pooled counts will be refused.",
+        )
+    else:
+        yield Finding("smallest cell", "ok", "every category has min_cell_size rows or none")
+
+
+def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> Iterator[Finding]:
+    """Whether a column that no run reads looks like identifiers that are not hashed."""
+    ignored = {column.name for column in schema.columns if column.kind == "ignore"}
+    plain = []
+    with open_table(site.data_path(settings)) as table:
+        chunk = next(table.chunks, None)
+        if chunk is not None:
+            for name, cells in zip(table.names, chunk, strict=True):
+                texts = cells if isinstance(cells, TextCells) else cells.as_text()
+                if name in ignored and _looks_plain(texts):
+                    plain.append(name)
+    if plain:
+        columns = ", ".join(f"'{name}'" for name in plain[:5])
+        yield Finding(
+            "identifiers",
+            "warn",
+            f"{columns} looks like identifiers of persons that are not hashed",
+            "No run reads the column; remove it from the file, or hash it with a key.",
+        )
+    else:
+        yield Finding("identifiers", "ok", "no column looks like identifiers in the clear")
+
+
+def _looks_plain(cells: TextCells) -> bool:
+    index = range(len(cells.texts)) if cells.index is None else cells.index[:LOOKED_AT]
+    texts = [cells.texts[int(position)] for position in index][:LOOKED_AT]
+    if len(texts) < 2 or len(set(texts)) < MOSTLY_DISTINCT * len(texts):  # noqa: PLR2004
+        return False
+    hashed = sum(bool(_HASH.fullmatch(text)) for text in texts)
+    return hashed < MOSTLY_DISTINCT * len(texts)
+
+
+def _memory(table: SiteTable) -> Finding:
+    held = sum(array.nbytes for array in (table.codes, table.values) if array is not None)
+    needed = WORKING_COPIES * held / 1e9
+    try:
+        lines = MEMORY.read_text("ascii").splitlines()
+        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) / 1e6
+    except (OSError, ValueError, StopIteration):
+        return Finding("memory", "ok", f"not known on this system; a run may need {needed:.1f} GB")
+    found = f"{free:.1f} GB free, a run may need {needed:.1f} GB"
+    if free < needed:
+        return Finding("memory", "warn", found, "Close other programs or use a larger machine.")
+    return Finding("memory", "ok", found)
+
+
+def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[Finding]:
+    for protection in PROTECTIONS:
+        if policy is not None and protection not in policy.protections:
+            continue
+        check = f"sum of zeros, {protection}"
+        try:
+            rehearse(protection)
+        except CipherdagError as error:
+            yield Finding(check, "fail", error.message, error.remedy)
+        else:
+            yield Finding(check, "ok", "three pretend sites agreed keys and summed to zero")

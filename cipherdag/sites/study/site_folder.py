@@ -1,0 +1,289 @@
+"""A site's folder: its settings, policy, keys, pinned study, ledger and log. It never leaves.
+
+    site.toml           what the hospital fills in
+    policy.toml         what the hospital allows
+    keys/identity.pem   the key that signs; made here
+    transport/          FLARE's key, made here, and the start-up kit; not with PySyft
+    study.json          the signed study, once activated
+    ledger.jsonl        what left
+    usage.json          how many tests were computed today
+    sums.jsonl          which sums were opened, over whose answers
+    runs/               runs that asked for a person's approval
+    site.log            details that are not sent to anybody
+
+Leaks:
+    Nothing: only the request that `cipherdag.deployment.enrolment` writes is made to be sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.site_log import SITE_LOG
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.private_files import write_private
+from cipherdag.sites.study.datasite_settings import DatasiteSettings
+from cipherdag.sites.study.study import (
+    SignedStudy,
+    Study,
+    check_study,
+    read_file,
+)
+from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_SETTINGS_BYTES = 64 * 1024
+SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SiteSettings:
+    """What a hospital fills in.
+
+    Attributes:
+        name: Name of the site.
+        organisation: Whose site it is.
+        study: Name of the study, as the coordinator says it.
+        host: Host name of the coordinator; empty while unknown.
+        port: Its port.
+        data: The data file, or the .toml file that names a database; relative to the site's
+            folder unless absolute.
+        schema: The study's schema.toml; likewise.
+        device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
+    """
+
+    name: str
+    organisation: str = "site"
+    study: str = "study"
+    host: str = ""
+    port: int = 8002
+    data: str = "data.csv"
+    schema: str = "schema.toml"
+    device: str = "auto"
+    datasite: DatasiteSettings | None = None
+
+    def __post_init__(self) -> None:
+        check_site_name(self.name)
+        check_study_name(self.organisation)
+        check_study_name(self.study)
+        if self.host:
+            check_address(self.host, self.port)
+        if self.device not in DEVICES:
+            raise ParameterError(f"the device {self.device!r} is none of {', '.join(DEVICES)}")
+
+    def dumps(self) -> str:
+        """The settings as commented TOML."""
+        lines = ["# A site of a cipherdag study. This file stays here. Who may ask what stands in"]
+        lines.append("# policy.toml.")
+        for key, comment in _COMMENTS.items():
+            lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
+        own = self.datasite.dumps() if self.datasite is not None else ""
+        return "\n".join(lines) + "\n" + own
+
+    @classmethod
+    def load(cls, path: Path) -> SiteSettings:
+        """Read a ``site.toml`` strictly.
+
+        Raises:
+            SiteNotReadyError: It cannot be read, or has an unknown key or a wrong value.
+        """
+        try:
+            with path.open("rb") as file:
+                # a longer file is cut, which leaves no valid TOML that anybody wrote
+                table = tomllib.loads(file.read(MAX_SETTINGS_BYTES).decode("utf-8"))
+        except OSError as error:
+            raise SiteNotReadyError(
+                f"{path} cannot be read: {error.strerror}",
+                remedy="Name a site's folder with --dir, or make one with `cipherdag site new`.",
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise _invalid(path, str(error)) from error
+        return cls._of(path, table)
+
+    @classmethod
+    def _of(cls, path: Path, table: dict[str, Any]) -> SiteSettings:
+        table = dict(table)
+        datasite = table.pop("datasite", None)
+        types = {key: int if key == "port" else str for key in _COMMENTS}
+        for key, value in table.items():
+            if key not in types:
+                raise _invalid(path, f"unknown key {key!r}")
+            if type(value) is not types[key]:
+                raise _invalid(path, f"{key} is not {'a number' if key == 'port' else 'a text'}")
+        if "name" not in table:
+            raise _invalid(path, "name is missing")
+        if datasite is not None and not isinstance(datasite, dict):
+            raise _invalid(path, "datasite is not a table")
+        try:
+            own = None if datasite is None else DatasiteSettings.of(datasite)
+            return cls(**table, datasite=own)
+        except ParameterError as error:
+            raise _invalid(path, error.message) from error
+
+
+_COMMENTS = {
+    "name": "Name of this site, as the other sites will see it.",
+    "organisation": "Whose site this is; it stands in the certificate.",
+    "study": "Name of the study, as the coordinator says it.",
+    "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
+    "port": "Its one port.",
+    "data": "The data: a CSV, Parquet or DuckDB file, or a .toml file that names a database.",
+    "schema": "The study's schema.toml; every site has the same one.",
+    "device": '"cpu", "cuda" or "auto".',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFolder:
+    """Paths of a site's folder and what they hold."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path, settings: SiteSettings, policy: Policy | None = None) -> Self:
+        """Make the folder, its files and the site's identity key.
+
+        Raises:
+            OutputError: The folder exists and is not empty, or cannot be made.
+        """
+        folder = cls(path)
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if any(path.iterdir()):
+                raise OutputError(f"{path} is not empty", remedy="Choose a new folder.")
+            path.chmod(0o700)
+            folder.identity_path.parent.mkdir(mode=0o700)
+            folder.runs.mkdir(mode=0o700)
+            write_private(folder.settings_path, settings.dumps())
+            write_private(folder.policy_path, (policy or Policy()).dumps())
+        except OSError as error:
+            raise OutputError(f"{path} cannot be made: {error.strerror}") from error
+        SigningIdentity.generate().save(folder.identity_path)
+        return folder
+
+    @property
+    def settings_path(self) -> Path:
+        """``site.toml``."""
+        return self.path / "site.toml"
+
+    @property
+    def policy_path(self) -> Path:
+        """``policy.toml``."""
+        return self.path / "policy.toml"
+
+    @property
+    def identity_path(self) -> Path:
+        """``keys/identity.pem``."""
+        return self.path / "keys" / "identity.pem"
+
+    @property
+    def transport(self) -> Path:
+        """FLARE's files; the kit is in ``transport/kit``."""
+        return self.path / "transport"
+
+    @property
+    def kit(self) -> Path:
+        """FLARE's start-up kit."""
+        return self.transport / "kit"
+
+    @property
+    def log_path(self) -> Path:
+        """``site.log``."""
+        return self.path / SITE_LOG
+
+    @property
+    def study_path(self) -> Path:
+        """``study.json``."""
+        return self.path / "study.json"
+
+    @property
+    def ledger_path(self) -> Path:
+        """``ledger.jsonl``."""
+        return self.path / "ledger.jsonl"
+
+    @property
+    def usage_path(self) -> Path:
+        """``usage.json``."""
+        return self.path / "usage.json"
+
+    @property
+    def sums_path(self) -> Path:
+        """``sums.jsonl``."""
+        return self.path / "sums.jsonl"
+
+    @property
+    def runs(self) -> Path:
+        """Runs that asked for approval."""
+        return self.path / "runs"
+
+    @property
+    def private_keys(self) -> tuple[Path, ...]:
+        """Every private key in the folder."""
+        return (self.identity_path, *sorted(self.transport.rglob("*.key")))
+
+    def settings(self) -> SiteSettings:
+        """The content of ``site.toml``."""
+        return SiteSettings.load(self.settings_path)
+
+    def policy(self) -> Policy:
+        """The content of ``policy.toml``."""
+        return Policy.load(self.policy_path)
+
+    def identity(self) -> SigningIdentity:
+        """The site's signing key."""
+        return SigningIdentity.load(self.identity_path)
+
+    def data_path(self, settings: SiteSettings) -> Path:
+        """Where the data are."""
+        return self.path / settings.data
+
+    def schema_path(self, settings: SiteSettings) -> Path:
+        """Where the schema is."""
+        return self.path / settings.schema
+
+    def study(self) -> Study:
+        """The active study, its signature checked again.
+
+        Raises:
+            SiteNotReadyError: None was activated, or this site is not in it.
+            SignatureError: The file was altered.
+        """
+        name = self.settings().name
+        if not self.study_path.exists():
+            raise SiteNotReadyError(
+                "the site is not activated",
+                remedy="Send the file of `cipherdag site request` to the coordinator, then run "
+                "`cipherdag site activate` with the answer.",
+            )
+        study = check_study(read_file(self.study_path, SignedStudy))
+        if study.pinned.get(name) != self.identity().public:
+            raise SiteNotReadyError("the active study does not name this site and its key")
+        return study
+
+    def check_keys(self) -> None:
+        """Refuse private keys that other users of the machine may read.
+
+        Raises:
+            SiteNotReadyError: One is open to others.
+        """
+        for key in self.private_keys:
+            if os.name == "posix" and key.stat().st_mode & SHARED_BITS:
+                raise SiteNotReadyError(
+                    f"the private key {key} is open to other users",
+                    remedy=f"Run `chmod 600 {key}`; if others could read it, make a new site.",
+                )
+
+
+def _invalid(path: Path, reason: str) -> SiteNotReadyError:
+    return SiteNotReadyError(f"{path} is not valid: {reason}", remedy=f"Correct {path.name}.")

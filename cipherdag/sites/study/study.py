@@ -1,0 +1,356 @@
+"""The files that site and coordinator exchange before a study: request, approval and study.
+
+All three are JSON, hold nothing secret and may travel by e-mail. A request proves that its sender
+holds the identity key it names. An approval is signed by the coordinator and carries the signed
+study, through which every site pins the identity of every other one. Who the coordinator is, a
+site learns by a fingerprint that was read aloud, and never from these files.
+
+A request says nothing of the site's schema: before the sites share a key, any digest of it could
+be tested against guesses. That all schemas are equal is proved in every session instead.
+
+Leaks:
+    A request shows a name, an organisation, public keys and the versions of installed packages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
+
+import msgspec
+
+from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
+from cipherdag.privacy.identity import PUBLIC_BYTES, SigningIdentity, verify
+from cipherdag.privacy.keyed import same_digest
+from cipherdag.protocol.addresses import check_datasite_url
+from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EngineName = Literal["flare", "syft"]
+
+FORMAT: Final = 1
+MAX_REQUEST_BYTES: Final = 64 * 1024
+MAX_STUDY_BYTES: Final = 1024 * 1024
+MAX_SITES: Final = 4096
+REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
+STUDY_DOMAIN: Final = b"cipherdag study"
+APPROVAL_DOMAIN: Final = b"cipherdag enrolment approval"
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Strict decoding for all of them."""
+
+
+class Request(_File, frozen=True):
+    """What a site sends to be enrolled.
+
+    Attributes:
+        name: The site's name.
+        organisation: Whose site it is.
+        study: The study it asks to join.
+        identity: Its Ed25519 public key.
+        certificate_request: FLARE's request archive for its own key; empty with PySyft.
+        versions: Versions of the packages that must fit together.
+        proof: The site's signature over all of it.
+        datasite: Address of the site's PySyft Datasite; empty with FLARE.
+    """
+
+    format: int
+    name: str
+    organisation: str
+    study: str
+    identity: bytes
+    certificate_request: bytes
+    versions: dict[str, str]
+    proof: bytes
+    datasite: str = ""
+
+
+class StudySite(_File, frozen=True):
+    """A site of a study and the identity key that every other site pins."""
+
+    name: str
+    identity: bytes
+
+
+class Study(_File, frozen=True):
+    """Who takes part, under which coordinator, and the least that the coordinator asks for.
+
+    Attributes:
+        name: Name of the study.
+        version: 1 for the first; one more whenever it changes.
+        issued: When, in UTC (ISO 8601).
+        host: Host name of the coordinator's FLARE server; empty with PySyft.
+        port: Its port; 0 with PySyft.
+        coordinator: The coordinator's Ed25519 public key.
+        root: Hexadecimal: SHA-256 fingerprint of FLARE's root certificate, or with PySyft the
+            public key that signs the coordinator's calls.
+        min_sites: Fewest sites of a run; a site's policy may ask for more.
+        protections: What a run may use.
+        sites: The sites in order.
+        revoked: Names of sites that took part and no longer do.
+        engine: What carries the messages.
+    """
+
+    format: int
+    name: str
+    version: int
+    issued: str
+    host: str
+    port: int
+    coordinator: bytes
+    root: str
+    min_sites: int
+    protections: tuple[str, ...]
+    sites: tuple[StudySite, ...]
+    revoked: tuple[str, ...] = ()
+    engine: EngineName = "flare"
+
+    @property
+    def pinned(self) -> dict[str, bytes]:
+        """Identity key by site."""
+        return {site.name: site.identity for site in self.sites}
+
+
+class SignedStudy(_File, frozen=True):
+    """A study and the coordinator's signature over it."""
+
+    study: Study
+    signature: bytes
+
+
+class Approval(_File, frozen=True):
+    """The coordinator's answer to one request.
+
+    Attributes:
+        site: Whom it is for.
+        signed: The signed study.
+        certificate: FLARE's archive with the site's certificate; empty with PySyft.
+        signature: The coordinator's signature over all of it.
+    """
+
+    format: int
+    site: str
+    signed: SignedStudy
+    certificate: bytes
+    signature: bytes
+
+
+FileType = TypeVar("FileType", Request, SignedStudy, Approval)
+
+
+def new_request(
+    identity: SigningIdentity,
+    *,
+    name: str,
+    organisation: str,
+    study: str,
+    certificate_request: bytes,
+    versions: dict[str, str],
+    datasite: str = "",
+) -> Request:
+    """A request, signed with the key it names."""
+    request = Request(
+        format=FORMAT,
+        name=name,
+        organisation=organisation,
+        study=study,
+        identity=identity.public,
+        certificate_request=certificate_request,
+        versions=versions,
+        proof=b"",
+        datasite=datasite,
+    )
+    proof = identity.sign(REQUEST_DOMAIN, _encoded(request))
+    return msgspec.structs.replace(request, proof=proof)
+
+
+def check_request(request: Request) -> None:
+    """Refuse a request whose sender does not prove to hold its key.
+
+    Raises:
+        SignatureError: The proof is missing or not by the key in the request.
+        ParameterError: A name or the address cannot be used.
+    """
+    check_site_name(request.name)
+    check_study_name(request.organisation)
+    check_study_name(request.study)
+    if request.datasite:
+        check_datasite_url(request.datasite)
+    unproven = msgspec.structs.replace(request, proof=b"")
+    try:
+        verify(request.identity, request.proof, REQUEST_DOMAIN, _encoded(unproven))
+    except SignatureError:
+        raise SignatureError(
+            "the request is not signed by the identity key it names", site=request.name
+        ) from None
+
+
+def sign_study(identity: SigningIdentity, study: Study) -> SignedStudy:
+    """The study with the coordinator's signature."""
+    return SignedStudy(study=study, signature=identity.sign(STUDY_DOMAIN, _encoded(study)))
+
+
+def check_study(signed: SignedStudy) -> Study:
+    """The study, if it is sound and signed by the coordinator it names.
+
+    Raises:
+        SignatureError: It is not signed by that coordinator.
+        CohortError: A site or an identity is named twice, or a revoked site is named.
+        ParameterError: A name, the address or the minimum cannot be used.
+    """
+    study = signed.study
+    verify(study.coordinator, signed.signature, STUDY_DOMAIN, _encoded(study))
+    check_study_name(study.name)
+    if study.engine == "flare":
+        check_address(study.host, study.port)
+    names = [check_site_name(site.name).lower() for site in study.sites]
+    keys = [site.identity for site in study.sites] + [study.coordinator]
+    if len(set(names)) != len(names) or len(set(keys)) != len(keys):
+        raise CohortError("the study names a site or an identity twice")
+    if any(len(key) != PUBLIC_BYTES for key in keys) or len(names) > MAX_SITES:
+        raise CohortError("the study holds an identity that is none, or too many sites")
+    if set(names) & {name.lower() for name in study.revoked}:
+        raise CohortError("the study names a site that is revoked")
+    if study.min_sites < 2 or not study.protections:  # noqa: PLR2004
+        raise ParameterError("a study needs two sites or more and a protection")
+    return study
+
+
+def approve(
+    identity: SigningIdentity, *, site: str, signed: SignedStudy, certificate: bytes
+) -> Approval:
+    """The signed approval for one site."""
+    approval = Approval(
+        format=FORMAT, site=site, signed=signed, certificate=certificate, signature=b""
+    )
+    signature = identity.sign(APPROVAL_DOMAIN, _encoded(approval))
+    return msgspec.structs.replace(approval, signature=signature)
+
+
+def check_approval(
+    approval: Approval, *, site: str, identity: bytes, fingerprint: str, study: str
+) -> Study:
+    """The study of an approval, if it is for this site and from the expected coordinator.
+
+    Args:
+        approval: What arrived.
+        site: This site's name.
+        identity: This site's public identity key.
+        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
+        study: The study that this site wants to join.
+
+    Raises:
+        SignatureError: Another coordinator or site, an altered file, or another identity key.
+        CohortError: The study contradicts itself.
+    """
+    claimed = approval.signed.study
+    if not same_fingerprint(
+        fingerprint, coordinator_fingerprint(claimed.coordinator, claimed.root)
+    ):
+        raise SignatureError(
+            "the approval is not from the coordinator with this fingerprint",
+            remedy="Ask the coordinator to read the fingerprint aloud again; "
+            "if it still differs, someone altered the file on its way.",
+        )
+    unsigned = msgspec.structs.replace(approval, signature=b"")
+    verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, _encoded(unsigned))
+    known = check_study(approval.signed)
+    if approval.site != site:
+        raise SignatureError(f"the approval is for '{approval.site}', not for '{site}'")
+    if known.name != study:
+        raise SignatureError(f"the approval is for the study '{known.name}', not for '{study}'")
+    if known.pinned.get(site) != identity:
+        raise SignatureError("the study names another identity key for this site than its own")
+    return known
+
+
+def coordinator_fingerprint(identity: bytes, root: str) -> str:
+    """One fingerprint of identity key and root certificate, 32 pairs, to be read aloud.
+
+    Raises:
+        MalformedMessageError: The root's own fingerprint is not 64 hexadecimal digits.
+    """
+    try:
+        certificate = bytes.fromhex(root)
+    except ValueError:
+        certificate = b""
+    if len(certificate) != hashlib.sha256().digest_size:
+        raise MalformedMessageError("the root certificate's fingerprint is not one")
+    return _pairs(b"cipherdag coordinator fingerprint", identity, certificate)
+
+
+def study_fingerprint(study: Study) -> str:
+    """A fingerprint of everything in a study; two sites that compare it have the same one."""
+    return _pairs(STUDY_DOMAIN, _encoded(study))
+
+
+def same_fingerprint(first: str, second: str) -> bool:
+    """Whether two fingerprints agree; case, colons, dashes and spaces do not count."""
+    return same_digest(_plain(first), _plain(second))
+
+
+def root_hex(fingerprint: str) -> str:
+    """FLARE's ``SHA256:AA:BB...`` as 64 hexadecimal digits."""
+    return _plain(fingerprint.removeprefix("SHA256:")).decode()
+
+
+def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
+    """Write one of the files as indented JSON."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_bytes(text)
+    temporary.replace(path)
+
+
+def read_file(path: Path, kind: type[FileType]) -> FileType:
+    """Read one of the files strictly.
+
+    Raises:
+        MalformedMessageError: It cannot be read, is too large or not such a file.
+    """
+    limit = MAX_REQUEST_BYTES if kind is Request else MAX_STUDY_BYTES
+    content = read_limited(path, limit)
+    try:
+        decoded = msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise MalformedMessageError(f"{path} is not a valid {kind.__name__.lower()}") from None
+    version = decoded.study.format if isinstance(decoded, SignedStudy) else decoded.format
+    if version != FORMAT:
+        raise MalformedMessageError(f"{path} has format {version}, this side reads {FORMAT}")
+    return decoded
+
+
+def _encoded(content: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(content, order="deterministic")
+
+
+def _pairs(*parts: bytes) -> str:
+    state = hashlib.sha256()
+    for part in parts:
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest().hex(":").upper()
+
+
+def _plain(fingerprint: str) -> bytes:
+    return re.sub(r"[\s:-]", "", fingerprint).lower().encode()
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """A file's bytes, read no further than a limit.
+
+    Raises:
+        MalformedMessageError: It cannot be read, or is larger than ``limit`` bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > limit:
+        raise MalformedMessageError(f"{path} is larger than {limit} bytes")
+    return content

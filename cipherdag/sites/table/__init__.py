@@ -1,0 +1,1 @@
+"""From a data source to a site's aligned table, by a schema."""

@@ -1,0 +1,237 @@
+"""The database that holds a site's table: a ``.toml`` file beside the site's other files.
+
+    address = "postgresql://reader@db.hospital.example/warehouse"
+    credentials = "warehouse.secret"      # user and password; readable by its owner alone
+    table = "public.patients"             # or: query = "SELECT age, sex FROM ..."
+    columns = ["age", "sex"]              # of the table; all of them if absent
+
+Leaks:
+    Nothing leaves the site. The password stands in the credentials file alone: no address, error,
+    log record or ``repr`` holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import parse_qsl, unquote
+
+from cipherdag.errors import DatabaseAddressError, DatabaseCredentialsError
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+MAX_BYTES = 64 * 1024
+OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
+IN_FILES = ("duckdb", "sqlite")  # without a server, so without user and password
+_TEXTS = ("address", "credentials", "table", "query")
+NO_ADDRESS = 'the address is none such as "postgresql://user@host/database"'
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://")
+_SECRET_WORD = re.compile("pass(?!file$)|pwd|secret|token", re.IGNORECASE)  # a file is no secret
+_WHOLE_ADDRESS = "odbc_connect"  # an option that holds options of its own
+
+
+class Credentials(Secret):
+    """A user and a password of a database, read from a file of their own."""
+
+    __slots__ = ("password", "user")
+
+    def __init__(self, user: str, password: str) -> None:
+        self.user = user
+        self.password = password
+
+    @property
+    def secret_size(self) -> int:
+        """Number of secret bytes."""
+        return len(self.password.encode())
+
+    @classmethod
+    def load(cls, path: Path, *, file: str) -> Self:
+        """Read a credentials file: TOML with the keys ``password`` and, if need be, ``user``.
+
+        Args:
+            path: The credentials file.
+            file: The source that names it, for errors.
+
+        Raises:
+            DatabaseCredentialsError: It cannot be read, is open to other users, or is not valid.
+        """
+        try:
+            with path.open("rb") as opened:
+                status = os.fstat(opened.fileno())  # of what is read, not of what the name is now
+                if os.name == "posix" and status.st_mode & OTHERS_BITS:
+                    raise DatabaseCredentialsError(
+                        f"the credentials file {path} is open to other users",
+                        file=file,
+                        remedy=f"Run `chmod 600 {path}`; if others could read it, have the "
+                        "password changed.",
+                    )
+                text = opened.read(MAX_BYTES).decode("utf-8")
+        except OSError as error:
+            reason = error.strerror or "it cannot be opened"
+            raise DatabaseCredentialsError(
+                f"the credentials file {path} cannot be read: {reason}", file=file
+            ) from None
+        except UnicodeDecodeError:
+            raise DatabaseCredentialsError(
+                f"the credentials file {path} is not UTF-8 text", file=file
+            ) from None
+        table = _toml(text)
+        known = table is not None and table.keys() <= {"user", "password"} and "password" in table
+        if table is None or not known or not all(isinstance(own, str) for own in table.values()):
+            raise DatabaseCredentialsError(
+                f'the credentials file {path} is not two lines such as user = "..." and '
+                'password = "..."',
+                file=file,
+            )
+        return cls(table.get("user", ""), table["password"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSource:
+    """A table of a database, or what a query gives.
+
+    Attributes:
+        path: The file that says so; relative names of files are relative to its folder.
+        address: As SQLAlchemy writes it, such as "postgresql://user@host/database", without a
+            password; or "duckdb:///file".
+        credentials: The file that holds user and password; None if the database asks for none.
+        table: Name of a table or view, with its schema before a dot if need be.
+        columns: Its columns to read; all of them if empty.
+        query: SQL that gives the table, in place of ``table``; it is run as it stands.
+
+    Raises:
+        DatabaseAddressError: A password stands in the address, or the parts contradict each other.
+    """
+
+    path: Path
+    address: str
+    credentials: Path | None = None
+    table: str = ""
+    columns: tuple[str, ...] = ()
+    query: str = ""
+
+    def __post_init__(self) -> None:
+        fault = self._fault()
+        if fault:
+            raise DatabaseAddressError(fault, file=str(self.path))
+
+    @property
+    def file(self) -> str:
+        """What errors call the source."""
+        return str(self.path)
+
+    @property
+    def dialect(self) -> str:
+        """The kind of database, such as "postgresql"."""
+        return self.address.partition(":")[0].partition("+")[0].lower()
+
+    @property
+    def database_file(self) -> Path:
+        """The file of a database that is one."""
+        name = unquote(self.address.partition(":///")[2].partition("?")[0])
+        return self.path.parent / name
+
+    def secret(self) -> Credentials | None:
+        """User and password, if the source names a credentials file.
+
+        Raises:
+            DatabaseCredentialsError: See `Credentials.load`.
+        """
+        if self.credentials is None:
+            return None
+        return Credentials.load(self.credentials, file=self.file)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the ``.toml`` file that names a database.
+
+        Raises:
+            DatabaseAddressError: It cannot be read or is not valid. The error never quotes it,
+                since a password may stand there by mistake.
+        """
+        file = str(path)
+        try:
+            with path.open("rb") as opened:
+                text = opened.read(MAX_BYTES).decode("utf-8-sig")
+        except OSError as error:
+            reason = error.strerror or "it cannot be opened"
+            raise DatabaseAddressError(f"cannot be read: {reason}", file=file) from None
+        except UnicodeDecodeError:
+            raise DatabaseAddressError("this is not UTF-8 text", file=file) from None
+        table = _toml(text)
+        if table is None:
+            raise DatabaseAddressError("this is not TOML", file=file)
+        fault = _key_fault(table)
+        if fault:
+            raise DatabaseAddressError(fault, file=file)
+        named = table.pop("credentials", "")
+        columns = tuple(table.pop("columns", ()))
+        secret = path.parent / named if named else None
+        return cls(path=path, credentials=secret, columns=columns, **table)
+
+    def _fault(self) -> str:
+        kind, in_file = self.dialect, self.dialect in IN_FILES
+        rules = (
+            (not _ADDRESS.match(self.address), NO_ADDRESS),
+            (
+                _holds_password(self.address),
+                "a password stands in the address; it belongs in the credentials file",
+            ),
+            (bool(self.table) == bool(self.query), "name either a table or a query"),
+            (
+                bool(self.columns and self.query),
+                "columns belong to a table; let the query choose its own",
+            ),
+            (
+                in_file and self.credentials is not None,
+                f"a file of {kind} has no user and no password",
+            ),
+            (
+                in_file and not self.address.partition(":///")[2],
+                f'the address names no file, as "{kind}:///name" does',
+            ),
+        )
+        return next((fault for broken, fault in rules if broken), "")
+
+
+def selection(source: str, columns: list[str]) -> str:
+    """The query for columns of a table, all of them quoted already; every column if none."""
+    return f"SELECT {', '.join(columns) or '*'} FROM {source}"  # noqa: S608 - quoted names only
+
+
+def _holds_password(address: str) -> bool:
+    """Whether there is a password before the host or among the options, as far as one can tell."""
+    rest = address.partition("://")[2]
+    before, _, options = rest.partition("?")
+    if ":" in before.partition("/")[0].rpartition("@")[0]:
+        return True
+    return any(
+        _SECRET_WORD.search(value if name == _WHOLE_ADDRESS else name)
+        for name, value in parse_qsl(options, keep_blank_values=True)
+    )
+
+
+def _toml(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _key_fault(table: dict[str, Any]) -> str:
+    for key, value in table.items():
+        if key == "columns":
+            if not isinstance(value, list) or not all(isinstance(own, str) for own in value):
+                return "columns is not a list of texts"
+        elif key not in _TEXTS:
+            return f"unknown key {key!r}; known are {', '.join((*_TEXTS, 'columns'))}"
+        elif not isinstance(value, str) or not value:
+            return f"{key} is not a text"
+    return "" if "address" in table else "address is missing"

@@ -1,0 +1,141 @@
+"""Reading a table of a DuckDB file, which is opened read-only and on its own.
+
+Leaks:
+    Nothing: DuckDB may open no other file and load nothing over the network.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.errors import (
+    DatabaseDriverError,
+    DatabaseError,
+    DatabaseQueryError,
+    DatabaseUnreachableError,
+)
+from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable
+from cipherdag.sites.table.database import selection
+from cipherdag.sites.table.database_values import row_blocks
+from cipherdag.sites.table.names import normalise_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from cipherdag.sites.table.cells import TypeKind
+
+_SHUT: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": "false"}
+_TABLES = """
+SELECT schema_name, table_name FROM duckdb_tables() WHERE NOT internal
+UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal ORDER BY ALL
+"""
+_KINDS: dict[str, TypeKind] = {"boolean": "boolean", "enum": "enum", "varchar": "text"}
+_NUMBERS = (
+    "tinyint", "smallint", "integer", "bigint", "hugeint",
+    "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
+    "float", "double", "decimal",
+)  # fmt: skip
+_KINDS |= dict.fromkeys(_NUMBERS, "number")
+
+
+@contextmanager
+def open_duckdb(
+    path: Path, *, file: str, table: str = "", columns: Sequence[str] = (), query: str = ""
+) -> Iterator[RawTable]:
+    """Open a table of a DuckDB file; the rows are read in blocks while the context lasts.
+
+    Args:
+        path: The DuckDB file.
+        file: What errors call the source.
+        table: Name of a table or view; may be absent where the file has one only.
+        columns: Its columns to read; all of them if empty.
+        query: SQL that gives the table, in place of ``table``.
+
+    Raises:
+        DatabaseDriverError: The package duckdb is not installed.
+        DatabaseUnreachableError: There is no such file, another program writes it, or this is no
+            DuckDB file.
+        DatabaseQueryError: A table or column is unknown, or the query is faulty.
+        DatabaseError: The query fails on the data.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise DatabaseDriverError(
+            "DuckDB files need duckdb, which is not installed",
+            file=file,
+            remedy="Run `pip install 'cipherdag[duckdb]'`, or export the table as CSV.",
+        ) from None
+    try:
+        # the driver's own words about data are not passed on: they may quote a cell
+        connection = duckdb.connect(str(path), read_only=True, config=_SHUT)
+    except duckdb.Error as error:
+        raise DatabaseUnreachableError(
+            f"{path} cannot be opened: {_first_words(error)}",
+            file=file,
+            remedy="Name a DuckDB file that no other program is writing.",
+        ) from None
+    with connection:
+        try:
+            chosen = query or _selection(connection, file, table, columns)
+            described = connection.sql(chosen)
+            if described is None:
+                raise DatabaseQueryError("the query gives no table", file=file)
+            names = tuple(normalise_name(name) for name in described.columns)
+            types = tuple(_column_type(own) for own in described.types)
+            connection.execute(chosen)
+            yield RawTable(file, names, row_blocks(_rows(connection)), types)
+        except duckdb.Error as error:
+            raise _failure(error, file) from None
+
+
+def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -> str:
+    """The query for a table, or for the only one of the file."""
+    known = connection.execute(_TABLES).fetchall()
+    if table:
+        *schema, name = table.split(".", 1)
+        parts = [*schema, name]
+    elif len(known) == 1:
+        parts = list(known[0])
+    else:
+        raise DatabaseQueryError(
+            f"the file holds {len(known)} tables, and none is named",
+            file=file,
+            remedy='Write a .toml with address = "duckdb:///this file" and table.',
+        )
+    return selection(".".join(map(_quoted, parts)), [_quoted(column) for column in columns])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _rows(connection: Any) -> Iterator[Sequence[Sequence[object]]]:
+    while rows := connection.fetchmany(CHUNK_ROWS):
+        yield rows
+
+
+def _column_type(own: Any) -> ColumnType:
+    name = str(own)
+    if own.id == "enum":
+        return ColumnType("enum", "ENUM", tuple(own.children[0][1]))
+    return ColumnType(_KINDS.get(own.id, "other"), name)
+
+
+def _failure(error: Exception, file: str) -> DatabaseError:
+    """The leaf for what DuckDB says while it plans or reads."""
+    import duckdb
+
+    planning = (
+        duckdb.CatalogException | duckdb.BinderException | duckdb.ParserException
+        | duckdb.PermissionException | duckdb.SyntaxException
+    )  # fmt: skip
+    if isinstance(error, planning):  # said of the query, before any row was read
+        return DatabaseQueryError(_first_words(error), file=file)
+    return DatabaseError(f"DuckDB stops the reading: {type(error).__name__}", file=file)
+
+
+def _first_words(error: Exception) -> str:
+    return " ".join(str(error).split("\n\n")[0].split())

@@ -1,0 +1,210 @@
+"""A first schema from data, for the user to look through; nothing else ever guesses a type."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError
+from cipherdag.sites.table.cells import NumberCells
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
+from cipherdag.sites.table.reading import check_row_count, open_table
+from cipherdag.sites.table.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.sites.table.cells import Cells, ColumnType, RawTable
+    from cipherdag.sites.table.reading import TableSource
+
+_FEW_VALUES = 12
+_MOST_TEXTS = 100
+_FEWEST_ROWS_PER_TEXT = 10
+_IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
+_MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
+
+
+def infer_schema(sources: Sequence[TableSource]) -> Schema:
+    """Guess a schema from one or several tables with the same columns, and say why in comments.
+
+    The rules, for the values of all tables together:
+
+    - no value, or one value only: ignored, since it carries no information;
+    - numbers, apart from "NA", "N/A", "#N/A", "NaN", "null", "none", "?" and "." in any case,
+      which are then declared as missing: discrete where they are at most 12 different whole
+      numbers, otherwise continuous; "007" is a code, hence text;
+    - text: discrete, unless it has more than 100 different values, or more than 12 that hold fewer
+      than 10 rows each on average: that looks like an identifier or free text, is ignored, and
+      none of its values is written.
+
+    Categories are sorted, whole numbers by size and texts by code point.
+
+    Where a database declares a column's type, that decides instead: numbers are continuous, truth
+    values and enumerations discrete with all their values, text as above; dates, bytes and
+    documents are ignored. An ordered categorical column of a DataFrame or Parquet file is discrete
+    and ordered, with all its categories; nothing else is taken as ordered.
+
+    Args:
+        sources: At least one path or DataFrame.
+
+    Raises:
+        DataError: The leaf that names what is wrong with a table.
+        SchemaError: If there is no table, or no column carries information, or tables put the
+            categories of an ordered column in different orders or have values besides them.
+    """
+    counts: dict[str, Counter[str]] = {}
+    declared: dict[str, ColumnType] = {}
+    rows = 0
+    for source in sources:
+        with open_table(source) as table:
+            rows += _count_table(table, counts)
+            for name, own in zip(table.names, table.types, strict=bool(table.types)):
+                if own is not None:
+                    declared[name] = _agreed(name, declared.get(name, own), own)
+    return Schema(
+        tuple(_guess(name, counter, rows, declared.get(name)) for name, counter in counts.items())
+    )
+
+
+def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
+    """What two tables declare of a column: an order where one has it, otherwise the first."""
+    if first.ordered and second.ordered and first.values != second.values:
+        raise SchemaError(
+            "two tables have other ordered categories, or another order of them",
+            column=name,
+            remedy="Give the column the same ordered categories in every table.",
+        )
+    return second if second.ordered else first
+
+
+def _count_table(table: RawTable, counts: dict[str, Counter[str]]) -> int:
+    """Add a table's values to ``counts`` by column, and return its number of rows."""
+    counters = [Counter[str]() for _ in table.names]
+    rows = 0
+    for chunk in table.chunks:
+        rows += len(chunk[0])
+        for counter, cells in zip(counters, chunk, strict=True):
+            _count(cells, counter)
+    check_row_count(rows, file=table.file, site=None)
+    if counts:
+        _check_same_columns(table, tuple(counts), rows)
+    for name, counter in zip(table.names, counters, strict=True):
+        counts.setdefault(name, Counter()).update(counter)
+    return rows
+
+
+def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> None:
+    for name in names:
+        if name not in table.names:
+            raise MissingColumnError(
+                "another of the files has this column", file=table.file, column=name, rows=rows
+            )
+    for name in table.names:
+        if name not in names:
+            raise ExtraColumnError(
+                "another of the files lacks this column", file=table.file, column=name, rows=rows
+            )
+
+
+def _count(cells: Cells, counter: Counter[str]) -> None:
+    texts = cells.as_text() if isinstance(cells, NumberCells) else cells
+    if texts.index is None:
+        counter.update(texts.texts)
+        return
+    repeats = np.bincount(texts.index, minlength=len(texts.texts))
+    for text, times in zip(texts.texts, repeats.tolist(), strict=True):
+        counter[text] += times
+
+
+def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
+    values: Counter[str] = Counter()
+    for text, times in counter.items():
+        values[normalise_value(text)] += times
+    gap = "Some values are missing. " if values.pop("", 0) else ""
+    words = sorted(value for value in values if value.lower() in _MISSING_WORDS)
+    others = [value for value in values if value not in words]
+    if len(values) <= 1:
+        held = "one value only" if values else "no value"
+        note = f"{gap}Ignored: the column holds {held}, which carries no information."
+        return Column(name, "ignore", comment=note)
+    if declared is not None and (declared.kind != "number" or all(map(is_plain_number, values))):
+        return _guess_declared(name, declared, sorted(values), gap, rows)
+    if others and all(map(is_plain_number, others)):
+        marked = f"{_listed(words)} is taken as missing. " if words else ""
+        return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
+    if words:
+        gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
+    return _guess_texts(name, sorted(values), gap, rows)
+
+
+def _guess_declared(
+    name: str, declared: ColumnType, values: list[str], note: str, rows: int
+) -> Column:
+    """The column that a database's own type stands for; ``values`` has at least two."""
+    if declared.ordered:
+        return _in_order(name, declared, values, note)
+    note = f"{note}{declared.name} in the database."
+    if declared.kind == "number":
+        if len(values) <= _FEW_VALUES and all(map(is_integer_text, values)):
+            codes = ", ".join(f'"{value}"' for value in sorted(values, key=int))
+            note += f' If it holds codes, set kind = "discrete" and categories = [{codes}].'
+        elif len(values) == rows and all(map(is_integer_text, values)):
+            note += _IDENTIFIER
+        return Column(name, "continuous", comment=note)
+    if declared.kind == "text":
+        return _guess_texts(name, values, note + " ", rows)
+    if declared.kind in ("boolean", "enum"):
+        listed = tuple(map(normalise_value, declared.values))
+        categories = (*listed, *(value for value in values if value not in listed))
+        if declared.kind == "enum":
+            note += " If the order of `categories` means something, set ordered = true."
+        return Column(name, "discrete", categories=categories, comment=note)
+    note += " Ignored: neither a number nor a category; no value of it is written."
+    return Column(name, "ignore", comment=note)
+
+
+def _in_order(name: str, declared: ColumnType, values: list[str], note: str) -> Column:
+    listed = tuple(map(normalise_value, declared.values))
+    others = [value for value in values if value not in listed]
+    if others:
+        raise SchemaError(
+            f"{len(others)} values, such as '{others[0]}', have no place in the order that another "
+            "table gives the categories",
+            column=name,
+            remedy="Give the column the same ordered categories in every table.",
+        )
+    note = f"{note}{declared.name}: `categories` are in its order."
+    return Column(name, "discrete", categories=listed, ordered=True, comment=note)
+
+
+def _guess_numbers(
+    name: str, numbers: list[str], missing: tuple[str, ...], note: str, *, unique: bool
+) -> Column:
+    if not all(map(is_integer_text, numbers)):
+        return Column(name, "continuous", missing=missing, comment=f"{note}Numbers.")
+    if len(numbers) == 1:
+        note += "Ignored: the column holds one value only, which carries no information."
+        return Column(name, "ignore", missing=missing, comment=note)
+    if len(numbers) > _FEW_VALUES:
+        note += f"Whole numbers, more than {_FEW_VALUES} different ones."
+        if unique:
+            note += _IDENTIFIER
+        return Column(name, "continuous", missing=missing, comment=note)
+    note += f"At most {_FEW_VALUES} different whole numbers."
+    categories = tuple(sorted(numbers, key=int))
+    return Column(name, "discrete", categories=categories, missing=missing, comment=note)
+
+
+def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
+    rare = len(texts) > _FEW_VALUES and rows < _FEWEST_ROWS_PER_TEXT * len(texts)
+    if rare or len(texts) > _MOST_TEXTS:
+        note += "Ignored: this looks like an identifier or free text; no value of it is written."
+        return Column(name, "ignore", comment=note)
+    return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " or ".join(f"'{word}'" for word in words)

@@ -1,0 +1,286 @@
+"""What the columns of a study are: the same ``schema.toml`` at every site.
+
+The schema fixes everything that must not be guessed from one site's data: which columns take part,
+of which kind they are, which categories or bins they have and what stands for a missing value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from cipherdag.errors import SchemaError
+from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column, ColumnKind
+from cipherdag.sites.table.names import (
+    first_repeat,
+    normalise_name,
+    sort_names,
+    visible,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from cipherdag.sites.table.reading import TableSource
+
+
+_COMMENT_WIDTH = 96
+_BARE_KEY = re.compile("[A-Za-z0-9_-]+")
+_PREAMBLE = """\
+# Schema of a study: every site uses the same file. One table per column, in any order.
+#
+#   kind            "continuous": numbers; "discrete": one of `categories`;
+#                   "binned": numbers cut at `edges` [e1, e2, ...] into the bins
+#                   (-inf, e1], (e1, e2], ..., (last, inf); "ignore": not part of the study;
+#                   "intervention": names the variable that was intervened on in each row,
+#                   several separated by ";"; an empty field means none
+#   categories      the values of a discrete column; 1, "1" and "1.0" are the same, "01" is not
+#   ordered         true: the categories or bins stand in their order, lowest or highest first;
+#                   the evidence "glm" makes use of it
+#   edges           the cuts of a binned column, increasing
+#   missing         what stands for a missing value besides the empty field, for instance
+#                   ["NA", -9]; declare a 0 that means "not measured" here, too
+#   allow_constant  true: a site may hold a single value, or none, in this column
+#   label           true: the column is a label of a multi-label study
+#
+# Names and values are compared in Unicode form NFC, without surrounding blanks; case counts.
+"""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a study, in the order of the file.
+
+    Attributes:
+        columns: All columns, ignored ones included; at least one is a variable, at most one names
+            interventions.
+
+    Raises:
+        SchemaError: If two names are equal after normalisation, no column is a variable or two
+            name interventions.
+    """
+
+    columns: tuple[Column, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        repeat = first_repeat(names)
+        if repeat is not None:
+            raise SchemaError(
+                "the name is given twice (white space and Unicode form do not count)",
+                column=names[repeat[0]],
+            )
+        if not self.names:
+            raise SchemaError("no column takes part in the study")
+        marks = [column.name for column in self.columns if column.kind == "intervention"]
+        if len(marks) > 1:
+            raise SchemaError(f"'{marks[0]}' already names the interventions", column=marks[1])
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables, sorted by code point: position = identifier."""
+        return sort_names(column.name for column in self.columns if column.kind not in NO_VARIABLE)
+
+    @cached_property
+    def intervention(self) -> Column | None:
+        """The column that names the intervened variables of each row, if there is one."""
+        return next((column for column in self.columns if column.kind == "intervention"), None)
+
+    @cached_property
+    def variables(self) -> tuple[Column, ...]:
+        """The columns that take part, in the order of ``names``."""
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[name] for name in self.names)
+
+    @property
+    def label_positions(self) -> tuple[int, ...]:
+        """Positions in ``variables`` of those marked as labels, ascending."""
+        return tuple(v for v, column in enumerate(self.variables) if column.label)
+
+    def canonical(self) -> bytes:
+        """What sites must agree on, as bytes that differ wherever two schemas differ.
+
+        One line per variable in the order of ``names``, each its ``Column.canonical``, and one for
+        the column of interventions if there is one; ignored
+        columns, comments and the order of the file do not enter. It names the variables, so it
+        never leaves a site in the clear: sites compare a digest under a key of their own.
+        """
+        marks = () if self.intervention is None else (self.intervention,)
+        lines = (item.canonical() for item in (*self.variables, *marks))
+        return b"\n".join((b"cipherdag schema 1", *lines))
+
+    def with_interventions(self, name: str | None) -> Schema:
+        """The same schema with this column naming the interventions; None changes nothing.
+
+        Raises:
+            SchemaError: If there is no such column.
+        """
+        if name is None:
+            return self
+        own = next((c for c in self.columns if c.name == normalise_name(name)), None)
+        if own is None:
+            raise SchemaError("there is no such column", column=visible(name))
+        mark = Column(name=own.name, kind="intervention", missing=own.missing)
+        return Schema(tuple(mark if c is own else c for c in self.columns))
+
+    def with_labels(self, labels: Iterable[str]) -> Schema:
+        """The same schema with these columns, and no others, marked as labels.
+
+        Raises:
+            SchemaError: If one of them does not take part in the study.
+        """
+        marked = {normalise_name(label) for label in labels}
+        for label in sorted(marked - set(self.names)):
+            raise SchemaError(
+                "the label is no variable of the study",
+                column=visible(label),
+                remedy="Correct --labels, or the columns of schema.toml.",
+            )
+        return Schema(
+            tuple(replace(column, label=column.name in marked) for column in self.columns)
+        )
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Schema:
+        """Read a ``schema.toml``.
+
+        Raises:
+            SchemaError: If the file cannot be read or is no schema; names file and column.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except OSError as error:
+            reason = error.strerror or "it cannot be opened"
+            raise SchemaError(f"cannot be read: {reason}", file=str(path)) from error
+        except UnicodeDecodeError as error:
+            raise SchemaError("the schema is not UTF-8 text", file=str(path)) from error
+        return cls.loads(text, file=str(path))
+
+    @classmethod
+    def loads(cls, text: str, *, file: str = "schema.toml") -> Schema:
+        """Read a schema from TOML text; ``file`` is what errors call it.
+
+        Raises:
+            SchemaError: If the text is no TOML, or has an unknown key or a value out of its range.
+        """
+        try:
+            content = tomllib.loads(text)
+        except RecursionError as error:
+            raise SchemaError("the file is nested too deeply", file=file) from error
+        except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
+            raise SchemaError(f"this is not TOML: {error}", file=file) from error
+        try:
+            return cls(_columns(content))
+        except SchemaError as error:
+            error.file = file
+            raise
+
+    def dumps(self) -> str:
+        """The schema as commented TOML, which ``loads`` reads back as an equal schema."""
+        return "\n".join((_PREAMBLE, *map(_column_toml, self.columns)))
+
+    @classmethod
+    def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
+        """A first schema for one table, or a list of them, for the user to look through and edit.
+
+        See ``cipherdag.sites.table.inference.infer_schema`` for the rules.
+        """
+        from cipherdag.sites.table.inference import infer_schema
+
+        if isinstance(sources, Sequence) and not isinstance(sources, str):
+            return infer_schema(sources)
+        return infer_schema([sources])
+
+
+def _check_keys(table: dict[str, Any], known: Sequence[str], *, column: str | None) -> None:
+    for key in table:
+        if key in known:
+            continue
+        close = get_close_matches(key, known, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(known)}"
+        raise SchemaError(f"unknown key {key!r}{hint}", column=column)
+
+
+def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
+    _check_keys(content, ("columns",), column=None)
+    tables = content.get("columns")
+    if not isinstance(tables, dict):
+        raise SchemaError('there is no table of columns, such as [columns."age"]')
+    return tuple(_column(name, table) for name, table in tables.items())
+
+
+def _column(name: str, table: object) -> Column:
+    if not isinstance(table, dict):
+        raise SchemaError('a column is a table, such as kind = "continuous"', column=name)
+    known = [item.name for item in fields(Column) if item.name not in {"name", "comment"}]
+    _check_keys(table, known, column=name)
+    kind = table.get("kind")
+    if not isinstance(kind, str):
+        raise SchemaError('kind is missing, such as kind = "continuous"', column=name)
+    for key in _MARKS:
+        if not isinstance(table.get(key, False), bool):
+            raise SchemaError(f"{key} is neither true nor false", column=name)
+    return Column(
+        name=name,
+        kind=cast("ColumnKind", kind),
+        categories=tuple(
+            _text(value, "categories", name) for value in _list(table, "categories", name)
+        ),
+        edges=tuple(_edge(value, name) for value in _list(table, "edges", name)),
+        missing=tuple(_text(value, "missing", name) for value in _list(table, "missing", name)),
+        allow_constant=table.get("allow_constant", False),
+        label=table.get("label", False),
+        ordered=table.get("ordered", False),
+    )
+
+
+def _list(table: dict[str, Any], key: str, column: str) -> list[object]:
+    values = table.get(key, [])
+    if not isinstance(values, list):
+        raise SchemaError(f"{key} is not a list in square brackets", column=column)
+    return values
+
+
+def _text(value: object, key: str, column: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise SchemaError(f"{key} holds something else than texts and numbers", column=column)
+    return str(value)
+
+
+def _edge(value: object, column: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SchemaError("edges holds something else than numbers", column=column)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise SchemaError("an edge is not a finite number", column=column) from error
+
+
+def _column_toml(column: Column) -> str:
+    """One column as a TOML table; JSON strings are TOML strings where no control occurs."""
+    lines = [f"# {line}" for line in textwrap.wrap(column.comment, _COMMENT_WIDTH)]
+    key = column.name if _BARE_KEY.fullmatch(column.name) else _quoted(column.name)
+    lines += [f"[columns.{key}]", f'kind = "{column.kind}"']
+    for key, values in (
+        ("categories", map(_quoted, column.categories)),
+        ("edges", map(repr, column.edges)),
+        ("missing", map(_quoted, column.missing)),
+    ):
+        items = ", ".join(values)
+        if items:
+            lines.append(f"{key} = [{items}]")
+    lines += [f"{key} = true" for key in _MARKS if getattr(column, key)]
+    return "\n".join((*lines, ""))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,394 @@
+"""A site's own table, checked against the schema and coded for the tests.
+
+Missing values are only marked here; every test leaves out the rows in which one of its own
+variables is missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.errors import (
+    ConstantColumnError,
+    ExtraColumnError,
+    MissingColumnError,
+    NotNumericError,
+    UnknownCategoryError,
+)
+from cipherdag.sites.table.cells import NumberCells, TextCells
+from cipherdag.sites.table.names import normalise_value, parse_number, parse_numbers
+from cipherdag.sites.table.reading import check_row_count, open_table
+
+if TYPE_CHECKING:
+    from cipherdag.sites.table.cells import Cells, RawTable
+    from cipherdag.sites.table.column import Column
+    from cipherdag.sites.table.reading import TableSource
+    from cipherdag.sites.table.schema import Schema
+
+CodeArray = NDArray[np.int32]
+ValueArray = NDArray[np.float64]
+RowIndex = NDArray[np.int64]
+
+MISSING_CODE = -1
+_UNKNOWN_CODE = -2
+_SHOWN_LENGTH = 40
+_SEPARATOR = ";"
+_TRUTH_VALUES = {"True": "1", "False": "0"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SiteTable:
+    """The rows of one site, n of them, over p variables; never leaves the site.
+
+    Attributes:
+        names: The variables, sorted by code point: position = identifier.
+        schema: The schema the table follows.
+        rows: Number of rows n.
+        codes: Positions of categories and bins, int32 of shape (n, p): -1 where missing and in
+            the columns of continuous variables; None if there is no discrete variable.
+        values: Numbers, float64 of shape (n, p): NaN where missing and in the columns of discrete
+            variables; None if there is no continuous variable.
+        interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
+            the schema names no column for it.
+    """
+
+    names: tuple[str, ...] = field(repr=False)
+    schema: Schema = field(repr=False)
+    rows: int
+    codes: CodeArray | None = field(repr=False)
+    values: ValueArray | None = field(repr=False)
+    interventions: NDArray[np.bool_] | None = field(repr=False, default=None)
+
+    def __repr__(self) -> str:
+        return f"SiteTable({self.rows} rows, {len(self.names)} variables, {self.kind})"
+
+    @property
+    def kind(self) -> Literal["discrete", "continuous", "mixed"]:
+        """Which of the two arrays are there."""
+        if self.codes is not None and self.values is not None:
+            return "mixed"
+        return "continuous" if self.codes is None else "discrete"
+
+    @property
+    def cardinalities(self) -> tuple[int, ...]:
+        """Number of categories or bins of every variable; 0 for a continuous one."""
+        return tuple(column.cardinality for column in self.schema.variables)
+
+    @property
+    def ordered(self) -> tuple[int, ...]:
+        """Positions of the variables whose order can count: of three categories or bins or more."""
+        variables = enumerate(self.schema.variables)
+        return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
+
+    def varies(self) -> NDArray[np.bool_]:
+        """Whether every variable has at least two values in these rows, shape (p,)."""
+        present = (_present(self, variable) for variable in range(len(self.names)))
+        return np.array([len(own) > 0 and own.min() != own.max() for own in present], dtype=bool)
+
+    def take(self, rows: RowIndex) -> SiteTable:
+        """The table of some rows, by position, shape (m,); a column may then be constant."""
+        return replace(
+            self,
+            rows=len(rows),
+            codes=None if self.codes is None else self.codes[rows],
+            values=None if self.values is None else self.values[rows],
+            interventions=None if self.interventions is None else self.interventions[rows],
+        )
+
+    def observational(self) -> SiteTable:
+        """The rows without an intervention; what conditional-independence tests look at."""
+        if self.interventions is None:
+            return self
+        return self.take(np.flatnonzero(~self.interventions.any(axis=1)))
+
+
+def load_table(source: TableSource, schema: Schema, *, site: str | None = None) -> SiteTable:
+    """Read a table and check every cell of it against the schema.
+
+    Cells are compared as ``names.normalise_value`` writes them; numbers are ASCII decimal numbers.
+    Nothing is a missing value but the empty cell, NaN or None in a DataFrame or Parquet file, and
+    what the schema declares: "NA" is a category or an error otherwise. A declared number stands
+    for every way to write it: "0" is "0.0", too. Truth values read "True" and "False", or 1 and 0
+    where the schema does not list these words. Columns of kind "ignore" are not looked at and may
+    be absent. Rows are counted from 1, below the header.
+
+    Args:
+        source: Path of a CSV (may be gzipped), Parquet or DuckDB file or of a .toml that names a
+            database, or a pandas DataFrame.
+        schema: The schema of the study.
+        site: Name of the site, for errors.
+
+    Raises:
+        UnreadableDataError: If the file is no table.
+        EmptyDataError: If there is no row.
+        TooFewRowsError: If there is one row.
+        DuplicateNameError: If two names are equal after normalisation.
+        MissingColumnError: If the file lacks a column of the schema.
+        ExtraColumnError: If the schema lacks a column of the file.
+        UnknownCategoryError: If a value is no category of its discrete column.
+        NotNumericError: If a value of a continuous or binned column is no finite number.
+        ConstantColumnError: If a column has one value or bin only, or none, unless allowed.
+    """
+    with open_table(source, site=site) as table:
+        readers = _match_columns(table, schema, site)
+        marks = _marks_reader(table, schema)
+        blocks = []
+        for chunk in table.chunks:
+            blocks.append(_read_chunk(readers, chunk))
+            if marks is not None:
+                marks.read(chunk[marks.position])
+    rows = sum(reader_rows for reader_rows, _, _ in blocks)
+    check_row_count(rows, file=table.file, site=site)
+    for reader in readers:
+        reader.raise_fault(file=table.file, rows=rows, site=site)
+    if marks is not None:
+        marks.raise_fault(file=table.file, rows=rows, site=site)
+    discrete = any(column.cardinality for column in schema.variables)
+    continuous = not all(column.cardinality for column in schema.variables)
+    loaded = SiteTable(
+        names=schema.names,
+        schema=schema,
+        rows=rows,
+        codes=np.concatenate([codes for _, codes, _ in blocks]) if discrete else None,
+        values=np.concatenate([v for _, _, v in blocks]) if continuous else None,
+        interventions=None if marks is None else np.concatenate(marks.blocks),
+    )
+    _check_varies(loaded, file=table.file, site=site)
+    return loaded
+
+
+class _CategoryCodes(dict[str, int]):
+    """From a cell's text to its code; grows by every spelling that is met."""
+
+    def __init__(self, column: Column) -> None:
+        super().__init__()
+        self._codes = dict.fromkeys(("", *column.missing), MISSING_CODE)
+        self._codes |= {value: code for code, value in enumerate(column.categories)}
+
+    def __missing__(self, text: str) -> int:
+        code = self._codes.get(normalise_value(text), _UNKNOWN_CODE)
+        self[text] = code
+        return code
+
+
+class _ColumnReader:
+    """Turns one column's cells into codes or values and remembers the first cell that is none."""
+
+    def __init__(self, column: Column, position: int) -> None:
+        self.column = column
+        self.position = position
+        self._codes = _CategoryCodes(column)
+        self._missing = frozenset(column.missing)
+        markers = [parse_number(marker) for marker in column.missing]
+        self._markers = np.array([number for number in markers if number is not None])
+        self._edges = np.array(column.edges)
+        self._rows = 0
+        self._fault: tuple[int, str] | None = None
+
+    def read(self, cells: Cells) -> CodeArray | ValueArray:
+        """Codes of a discrete or binned column, values of a continuous one, shape (rows,)."""
+        first = self._rows
+        self._rows += len(cells)
+        if self.column.kind == "discrete":
+            return self._read_categories(cells, first)
+        values = self._read_numbers(cells, first)
+        if self.column.kind == "continuous":
+            return values
+        codes = np.searchsorted(self._edges, values, side="left").astype(np.int32)
+        codes[np.isnan(values)] = MISSING_CODE
+        return codes
+
+    def raise_fault(self, *, file: str, rows: int, site: str | None) -> None:
+        """Raise the error for the first bad cell, if there was one."""
+        if self._fault is None:
+            return
+        row, text = self._fault
+        shown = repr(text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "...")
+        name = self.column.name
+        if self.column.kind == "discrete":
+            message = f"{shown} in row {row} is none of {self.column.cardinality} categories"
+            raise UnknownCategoryError(message, file=file, column=name, rows=rows, site=site)
+        comma = "," in text and parse_number(text.strip().replace(",", ".")) is not None
+        raise NotNumericError(
+            f"{shown} in row {row} is no finite number",
+            file=file,
+            column=name,
+            rows=rows,
+            site=site,
+            remedy="Write decimal points, not commas." if comma else "",
+        )
+
+    def _read_categories(self, cells: Cells, first: int) -> CodeArray:
+        cells = cells.as_text() if isinstance(cells, NumberCells) else cells
+        texts = cells.texts
+        if cells.boolean and _TRUTH_VALUES.keys().isdisjoint(self.column.categories):
+            texts = [_TRUTH_VALUES.get(text, text) for text in texts]
+        codes = np.fromiter(map(self._codes.__getitem__, texts), np.int32, len(texts))
+        codes = codes if cells.index is None else codes[cells.index]
+        unknown = codes == _UNKNOWN_CODE
+        if self._fault is None and unknown.any():
+            row = int(unknown.argmax())
+            text = texts[row if cells.index is None else cells.index[row]]
+            self._fault = (first + row + 1, text)
+        return codes
+
+    def _read_numbers(self, cells: Cells, first: int) -> ValueArray:
+        if isinstance(cells, TextCells):
+            values, bad = self._parse(cells)
+        else:
+            values = cells.values.copy()
+            infinite = np.isinf(values)
+            bad = int(infinite.argmax()) if infinite.any() else -1
+        if bad >= 0 and self._fault is None:
+            if isinstance(cells, NumberCells):
+                text = str(values[bad])
+            else:
+                text = cells.texts[bad if cells.index is None else cells.index[bad]]
+            self._fault = (first + bad + 1, text)
+        values[np.isin(values, self._markers)] = np.nan
+        return values
+
+    def _parse(self, cells: TextCells) -> tuple[ValueArray, int]:
+        texts = cells.texts
+        if cells.boolean:
+            texts = [_TRUTH_VALUES.get(text, text) for text in texts]
+        values, bad = parse_numbers(texts, self._missing)
+        if cells.index is None:
+            return values, bad
+        return values[cells.index], int((cells.index == bad).argmax()) if bad >= 0 else -1
+
+
+def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[_ColumnReader]:
+    """A reader for every variable in the order of the schema's names."""
+    positions = {name: position for position, name in enumerate(table.names)}
+    marks = [] if schema.intervention is None else [schema.intervention.name]
+    missing = [name for name in (*schema.names, *marks) if name not in positions]
+    extra = [name for name in table.names if name not in {column.name for column in schema.columns}]
+    for error, columns, what in (
+        (MissingColumnError, missing, "the file lacks"),
+        (ExtraColumnError, extra, "the schema lacks"),
+    ):
+        if not columns:
+            continue
+        others = set(extra if columns is missing else missing)
+        alike = [name for name in others if name.casefold() == columns[0].casefold()]
+        more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
+        raise error(
+            f"{what} this column{more}" + (f"; it has '{alike[0]}'" if alike else ""),
+            file=table.file,
+            column=columns[0],
+            rows=table.count_rows(),
+            site=site,
+            remedy=f"Rename '{alike[0]}' or '{columns[0]}': case counts." if alike else "",
+        )
+    return [_ColumnReader(column, positions[column.name]) for column in schema.variables]
+
+
+class _MarksReader:
+    """Turns the cells that name interventions into marks and remembers the first bad one."""
+
+    def __init__(self, column: Column, position: int, names: tuple[str, ...]) -> None:
+        self.position = position
+        self.blocks: list[NDArray[np.bool_]] = []
+        self._column = column
+        self._places = {normalise_value(name): place for place, name in enumerate(names)}
+        self._width = len(names)
+        self._none = frozenset(("", *column.missing))
+        self._rows = 0
+        self._fault: tuple[int, str] | None = None
+
+    def read(self, cells: Cells) -> None:
+        """Append the marks of a block, bool of shape (rows, p)."""
+        cells = cells.as_text() if isinstance(cells, NumberCells) else cells
+        marks = np.zeros((len(cells.texts), self._width), dtype=bool)
+        bad: list[int] = []
+        for row, text in enumerate(cells.texts):
+            places = self._named(text)
+            if places is None:
+                bad.append(row)
+            else:
+                marks[row, places] = True
+        index = np.arange(len(marks)) if cells.index is None else cells.index
+        faults = np.flatnonzero(np.isin(index, bad))
+        if len(faults) and self._fault is None:
+            row = int(faults[0])
+            self._fault = (self._rows + row + 1, cells.texts[int(index[row])])
+        self._rows += len(index)
+        self.blocks.append(marks[index])
+
+    def raise_fault(self, *, file: str, rows: int, site: str | None) -> None:
+        """Raise the error for the first bad cell, if there was one."""
+        if self._fault is None:
+            return
+        row, text = self._fault
+        shown = repr(text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "...")
+        raise UnknownCategoryError(
+            f"{shown} in row {row} names an intervention on no variable of the study",
+            file=file,
+            column=self._column.name,
+            rows=rows,
+            site=site,
+            remedy="Name variables of the schema, several separated by ';', or declare the text "
+            "in `missing` if it stands for no intervention.",
+        )
+
+    def _named(self, text: str) -> list[int] | None:
+        """Places of the variables that a cell names; None where one is unknown."""
+        whole = normalise_value(text)
+        if whole in self._none:
+            return []
+        parts = [whole] if whole in self._places else whole.split(_SEPARATOR)
+        places = [self._places.get(normalise_value(part)) for part in parts]
+        known = [place for place in places if place is not None]
+        return known if len(known) == len(places) else None
+
+
+def _marks_reader(table: RawTable, schema: Schema) -> _MarksReader | None:
+    column = schema.intervention
+    if column is None:
+        return None
+    return _MarksReader(column, table.names.index(column.name), schema.names)
+
+
+def _read_chunk(
+    readers: list[_ColumnReader], chunk: list[Cells]
+) -> tuple[int, CodeArray, ValueArray]:
+    """Rows, codes and values of one block, the arrays of shape (rows, p)."""
+    rows = len(chunk[0])
+    discrete = any(reader.column.cardinality for reader in readers)
+    continuous = not all(reader.column.cardinality for reader in readers)
+    codes = np.full((rows if discrete else 0, len(readers)), MISSING_CODE, dtype=np.int32)
+    values = np.full((rows if continuous else 0, len(readers)), np.nan)
+    for variable, reader in enumerate(readers):
+        target = codes if reader.column.cardinality else values
+        target[:, variable] = reader.read(chunk[reader.position])
+    return rows, codes, values
+
+
+def _check_varies(table: SiteTable, *, file: str, site: str | None) -> None:
+    for variable, column in enumerate(table.schema.variables):
+        present = _present(table, variable)
+        if column.allow_constant or (len(present) and present.min() != present.max()):
+            continue
+        one = "bin" if column.kind == "binned" else "value"
+        raise ConstantColumnError(
+            f"the column holds one {one} only" if len(present) else "the column holds no value",
+            file=file,
+            column=column.name,
+            rows=table.rows,
+            site=site,
+        )
+
+
+def _present(table: SiteTable, variable: int) -> CodeArray | ValueArray:
+    """The codes or values of one variable that are not missing."""
+    if table.codes is not None and table.schema.variables[variable].cardinality:
+        codes: CodeArray = table.codes[:, variable]
+        return np.extract(codes != MISSING_CODE, codes)
+    assert table.values is not None, "a variable is in one of the two arrays"
+    values: ValueArray = table.values[:, variable]
+    return np.extract(~np.isnan(values), values)

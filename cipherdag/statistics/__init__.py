@@ -1,0 +1,1 @@
+"""Mathematics that both sides compute to the last bit."""

@@ -1,0 +1,227 @@
+"""Fitting nested regressions step by step from sums, and their likelihood ratio.
+
+The coordinator feeds it sums over the sites, and a site its own, so that both test alike. Of x and
+y the response is the one whose three or more categories are in an order (of two the one with more
+categories, which leaves fewer degrees of freedom), then the one with fewer categories, a continuous
+one last; the first if that does not decide. A linear, logistic, multinomial logistic or, for an
+order, proportional-odds regression on S, and once more with the other variable, of which an order
+is not used. Twice the gain in log likelihood is chi-square with as many degrees of freedom as the
+other variable adds.
+
+Source: Agresti, Categorical Data Analysis, sections 5.4, 8.1 and 8.2; Vittinghoff and McCulloch,
+American Journal of Epidemiology 165 (2007) 710-718, for the rows per coefficient.
+
+Leaks:
+    Nothing: pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cipherdag.questions.regression_steps import Regression, coefficient_count, column_count
+from cipherdag.statistics.thresholds import (
+    equal_thresholds,
+    free_directions,
+    largest_share,
+    marginal_thresholds,
+    rows_by_category,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
+
+    from cipherdag.questions.encodings import FloatVector
+
+FloatMatrix = NDArray[np.float64]
+
+FEWEST_PER_COEFFICIENT = 5
+STEPS = 40
+HALVINGS = 12
+CONVERGED = 1e-8
+"""Gain of a step, as a share of the likelihood, that is not worth a round.
+
+Near a maximum the next gain is the square of it; where categories are separated, a third of it.
+"""
+ROUNDING = 1e-11
+LEAST_EIGENVALUE = 1e-9
+"""Of a Hessian with unit diagonal: below it a column is a linear combination of others."""
+LEAST_REST = 1e-9
+
+
+@dataclass(slots=True)
+class Fit:
+    """A regression on its way to the maximum.
+
+    Attributes:
+        model: What is fitted.
+        discrete: Whether the response is.
+        site_effect: Whether constants or thresholds are the sites' own and have no derivative.
+        coefficients: The last accepted ones, shape (m,).
+        value: Log likelihood there; of a linear model n / 2 times minus the logarithm of the
+            residual squares.
+        rank: Number of coefficients that the data determine.
+        scarce: Rows outside the response's most frequent category; all rows of a linear model.
+        undone: Whether the predictors leave nothing of a linear response.
+        finished: Whether no step is left.
+    """
+
+    model: Regression
+    discrete: bool
+    coefficients: FloatVector
+    site_effect: bool = False
+    value: float = -np.inf
+    rank: int = 0
+    scarce: float = 0.0
+    undone: bool = False
+    finished: bool = False
+    _surveyed: bool = False
+    _free: FloatMatrix | None = None
+    _move: FloatVector | None = None
+    _gain: float = 0.0
+    _share: float = 1.0
+    _left: int = STEPS
+
+    @property
+    def proposed(self) -> FloatVector:
+        """The coefficients to ask about."""
+        if self._move is None:
+            return self.coefficients
+        return self.coefficients + self._share * self._move
+
+    def hear(self, value: float, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
+        """Take in the sums at `proposed`; ``count`` outputs."""
+        if not self.discrete:
+            self._solve(value, gradient, hessian)
+            return
+        worse = value < self.value - ROUNDING * (1.0 + abs(self.value))
+        if not self._surveyed:
+            self._survey(gradient, hessian, count)
+            if self.model.ordered and not self.site_effect:
+                return  # only now it is known where to start
+        elif worse and self._share > 0.5**HALVINGS:
+            self._share /= 2.0
+            return
+        if self._free is not None:
+            gradient, hessian = self._free.T @ gradient, self._free.T @ hessian @ self._free
+        self.coefficients, self.value = self.proposed, value
+        move, rank = _step(hessian, gradient)
+        self.rank = max(self.rank, rank)
+        self._gain, self._left = float(gradient @ move) / 2.0, self._left - 1
+        self._move, self._share = move if self._free is None else self._free @ move, 1.0
+        if self.model.ordered:
+            self._share = largest_share(self.coefficients[:count], self._move[:count])
+        if self._gain <= CONVERGED * (1.0 + abs(value)) or self._left == 0:
+            self.value += max(self._gain, 0.0)
+            self.finished = True
+
+    def _survey(self, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
+        """Rows by category, as all are equally likely at first, and what may move."""
+        self._surveyed = True
+        constants = np.arange(0, len(gradient), len(gradient) // count)
+        if self.model.ordered:
+            constants = np.arange(count)
+            rows = rows_by_category(gradient[constants], hessian.diagonal()[constants])
+            if not self.site_effect:
+                self._free = free_directions(rows, len(gradient))
+                self.coefficients[constants] = marginal_thresholds(rows)
+        else:
+            chance = 1.0 / (count + 1)
+            total = hessian[0, 0] / (chance * (1.0 - chance))
+            seen = gradient[constants] + total * chance
+            rows = np.append(total - seen.sum(), seen)
+        self.scarce = float(rows.sum() - rows.max())
+        if self.site_effect:
+            self._free = np.delete(np.eye(len(gradient)), constants, axis=1)
+
+    def _solve(self, squares: float, products: FloatVector, gram: FloatMatrix) -> None:
+        self.coefficients, self.rank = _step(gram, products)
+        rows = float(gram[0, 0])
+        about_mean = squares - products[0] ** 2 / max(rows, 1.0)
+        residual = squares - float(products @ self.coefficients)
+        least = float(np.finfo(np.float64).eps) * max(squares, np.finfo(np.float64).tiny)
+        self.undone = residual <= LEAST_REST * about_mean
+        self.value = -rows / 2.0 * float(np.log(max(residual, least)))
+        self.scarce, self.finished = rows, True
+
+
+def first_fit(model: Regression, categories: Sequence[int], *, site_effect: bool = False) -> Fit:
+    """A regression at coefficients of 0, with all categories of the response equally likely."""
+    coefficients = np.zeros(coefficient_count(model, categories))
+    own = categories[model.response]
+    if model.ordered:
+        coefficients[: own - 1] = equal_thresholds(own)
+    return Fit(model, own > 0, coefficients, site_effect=site_effect)
+
+
+def nested_models(
+    row: Sequence[int],
+    categories: Sequence[int],
+    *,
+    left_out: bool,
+    ordered: AbstractSet[int] = frozenset(),
+) -> tuple[Regression, Regression]:
+    """The model without and the model with the other variable, on the same rows.
+
+    Args:
+        row: x, y, s1, ..., sl.
+        categories: Number of categories of every variable, 0 for a continuous one.
+        left_out: Whether rows may be incomplete in the test's variables.
+        ordered: Variables with three or more categories in an order.
+    """
+
+    def rank(variable: int) -> tuple[int, int]:
+        count = categories[variable]
+        return (0, -count) if variable in ordered else (1 if count else 2, count)
+
+    x, y, *given = row
+    response, other = (y, x) if rank(y) < rank(x) else (x, y)
+    in_order = response in ordered
+    small = Regression(response, tuple(given), (other,) if left_out else (), in_order)
+    return small, Regression(response, (*given, other), (), in_order)
+
+
+def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple[float, float]:
+    """Twice the gain in log likelihood, and its degrees of freedom; NaN where not done.
+
+    A test is not done with fewer than 5 rows (of a discrete response: outside its most frequent
+    category) per coefficient of an output, if the other variable adds nothing that S does not have,
+    or if S leaves nothing of a continuous response.
+    """
+    dof = large.rank - small.rank
+    columns = column_count(large.model, categories)
+    enough = large.scarce >= FEWEST_PER_COEFFICIENT * columns
+    if dof <= 0 or not enough or small.undone:
+        return np.nan, np.nan
+    return max(2.0 * (large.value - small.value), 0.0), float(dof)
+
+
+def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, FloatMatrix]:
+    """Value, gradient, and the whole symmetric Hessian."""
+    hessian = np.zeros((count, count))
+    hessian[_upper(count)] = step[1 + count :]
+    return float(step[0]), step[1 : 1 + count], hessian + np.triu(hessian, k=1).T
+
+
+def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> FloatVector:
+    """Value, gradient and the Hessian's upper triangle by rows, which `step_parts` takes apart."""
+    return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
+
+
+def _upper(count: int) -> NDArray[np.bool_]:
+    return ~np.tri(count, k=-1, dtype=bool)
+
+
+def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
+    """Newton's step within what the data determine, and the rank of that."""
+    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
+    kept = values > LEAST_EIGENVALUE
+    inner = np.where(kept, vectors.T @ (gradient / scale) / np.where(kept, values, 1.0), 0.0)
+    return (vectors @ inner) / scale, int(kept.sum())

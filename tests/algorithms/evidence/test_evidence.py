@@ -1,0 +1,394 @@
+"""Evidence of all sites: pooled is the centralised test, the others are what textbooks say."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive, plain_sum
+from evidence_sites import cut, discrete_codes, discrete_site, gaussian_site, gaussian_values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from queries import Queries, central, random_tests
+from scipy import stats
+
+from cipherdag import Federation, Policy
+from cipherdag.errors import MixedTypesError, PolicyRefusedError
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, pack_sets
+from cipherdag.questions.question import Bundle, CITestSpec, Question, pack_integers
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+
+SPEC = CITestSpec(alpha=0.01)
+
+
+def asked(queries, sites):
+    """p-values over plain sums; also the questions, bundles taken apart."""
+    _, questions = drive(queries.ask(sites[0].n_variables, len(sites)), sites)
+    bundled = [q.parts if isinstance(q, Bundle) else (q,) for q in questions]
+    return queries.found, [question for parts in bundled for question in parts]
+
+
+# pooled is the test of the pooled data
+
+
+@pytest.mark.parametrize("n_sites", [3, 15])
+def test_ten_thousand_protected_table_tests_are_the_centralised_ones_to_the_last_bit(n_sites):
+    rng = np.random.default_rng(n_sites)
+    codes = discrete_codes(rng, 1500, [2, 3, 2, 4, 3, 2, 5, 2, 3, 2, 2, 3])
+    frame = pd.DataFrame(codes, columns=[f"v{k:02d}" for k in range(12)])
+    tests = random_tests(12, [66, 3000, 4000, 2934], rng)
+    queries = Queries("pooled", tests)
+    policy = Policy(min_cell_size=0)
+    Federation.split(frame, n_sites, seed=1, policy=policy, device="cpu").run(queries)
+    for found, outcome in zip(queries.found, central(DiscreteTest(codes), tests), strict=True):
+        np.testing.assert_array_equal(found, outcome.p_value)
+        assert np.isfinite(found).any()
+    assert set(queries.tally) == {"pooled", "too few rows: none"}
+
+
+@pytest.mark.parametrize("n_sites", [3, 15])
+def test_ten_thousand_protected_gaussian_tests_are_the_centralised_ones(n_sites):
+    rng = np.random.default_rng(n_sites)
+    values = gaussian_values(rng, 2000, 14)
+    frame = pd.DataFrame(values, columns=[f"v{k:02d}" for k in range(14)])
+    tests = random_tests(14, [91, 2500, 4000, 3409], rng)
+    queries = Queries("pooled", tests)
+    Federation.split(frame, n_sites, seed=1, device="cpu").run(queries)
+    for found, outcome in zip(queries.found, central(FisherZTest(values), tests), strict=True):
+        np.testing.assert_allclose(found, outcome.p_value, rtol=1e-9, atol=1e-290)
+    assert list(queries.tally) == ["pooled"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    n_sites=st.integers(1, 6),
+    statistic=st.sampled_from(["g2", "pearson"]),
+    dof=st.sampled_from(["adjusted", "plain"]),
+    missing=st.sampled_from([0.0, 0.1]),
+)
+def test_pooled_tables_equal_the_centralised_test_whatever_the_data(
+    seed, n_sites, statistic, dof, missing
+):
+    rng = np.random.default_rng(seed)
+    levels = rng.integers(2, 5, 6).tolist()
+    codes = discrete_codes(rng, 400, levels, missing)
+    spec = CITestSpec(alpha=0.01, name=statistic, dof=dof)
+    tests = random_tests(6, [15, 30, 30, 10], rng)
+    sites = [discrete_site(part, np.array(levels) + 1) for part in cut(codes, n_sites, rng)]
+    found, _ = asked(Queries("pooled", tests, spec), sites)
+    reference = central(DiscreteTest(codes, statistic=statistic, dof=dof), tests)
+    for own, outcome in zip(found, reference, strict=True):
+        np.testing.assert_array_equal(own, outcome.p_value)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10_000), n_sites=st.integers(1, 6), data=st.data())
+def test_pooled_moments_do_not_care_for_units_origins_or_differences_between_sites(
+    seed, n_sites, data
+):
+    rng = np.random.default_rng(seed)
+    values = gaussian_values(rng, 300, 5)
+    for column in range(5):
+        exponent = data.draw(st.integers(-200, 200))
+        distance = data.draw(st.sampled_from([0.0, 1.0, -1e3, 1e6]))
+        values[:, column] = (values[:, column] + distance) * 10.0**exponent
+    tests = random_tests(5, [10, 20, 20, 10], rng)
+    parts = cut(values, n_sites, rng)
+    if n_sites > 1:
+        parts[0] = parts[0] * 3.0 + parts[0].mean(axis=0)  # sites with means of their own
+    found, _ = asked(Queries("pooled", tests), [gaussian_site(part) for part in parts])
+    reference = central(FisherZTest(np.concatenate(parts)), tests)
+    for own, outcome in zip(found, reference, strict=True):
+        # at a distance of 1e6 deviations a float keeps ten digits of the deviation
+        np.testing.assert_allclose(own, outcome.p_value, rtol=1e-6, atol=1e-12)
+
+
+def test_causal_learn_gives_the_same_p_values():
+    from causallearn.utils.cit import CIT
+
+    rng = np.random.default_rng(5)
+    codes = discrete_codes(rng, 4000, [2, 3, 2, 3, 2])
+    values = gaussian_values(rng, 500, 5)
+    tests = random_tests(5, [10, 20, 10], rng)
+    for sites, data, name in (
+        ([discrete_site(part, (2, 3, 2, 3, 2)) for part in cut(codes, 3, rng)], codes, "gsq"),
+        ([gaussian_site(part) for part in cut(values, 3, rng)], values, "fisherz"),
+    ):
+        found, _ = asked(Queries("pooled", tests), sites)
+        peer = CIT(data, name)
+        for rows, own in zip(tests, found, strict=True):
+            other = [peer(int(x), int(y), [int(v) for v in s]) for x, y, *s in rows]
+            np.testing.assert_allclose(own, other, rtol=1e-6, atol=1e-12)
+
+
+def test_a_constant_column_is_dependent_here_as_there():
+    rng = np.random.default_rng(3)
+    values = gaussian_values(rng, 200, 5)
+    values[:, 1], values[:, 2] = 0.0, 7e9
+    values[:100, 3] = 5.0  # constant at one site only
+    parts = [values[:100], values[100:150], values[150:]]
+    tests = random_tests(5, [20, 60], rng)
+    found, _ = asked(Queries("pooled", tests), [gaussian_site(part) for part in parts])
+    for own, outcome in zip(found, central(FisherZTest(values), tests), strict=True):
+        np.testing.assert_allclose(own, outcome.p_value, rtol=1e-9)
+        assert 0 < np.isnan(own).sum() < len(own)
+
+
+# what falls back, and how it is told
+
+
+def test_tables_with_small_counts_never_leave_and_fall_back_to_statistics():
+    rng = np.random.default_rng(8)
+    levels = [2, 2, 3, 4]
+    codes = discrete_codes(rng, 900, levels)
+    parts = np.split(codes, [300, 600])
+    sites = [discrete_site(part, levels, min_cell_size=11) for part in parts]
+    tests = random_tests(4, [6, 12, 12], rng)
+    queries = Queries("pooled", tests)
+    found, questions = asked(queries, sites)
+    assert queries.tally["withheld: statistic"] > 0
+    assert queries.tally["pooled"] > 0
+    for question in questions:
+        if isinstance(question, Tables):
+            for site in sites:
+                counts = site.answer(question)
+                assert not ((counts > 0) & (counts < 11)).any()
+    exact = central(DiscreteTest(codes), tests)
+    combined, _ = asked(Queries("statistic", tests), sites)
+    for own, pooled, other in zip(found, exact, combined, strict=True):
+        same = (own == pooled.p_value) | (np.isnan(own) & np.isnan(pooled.p_value))
+        assert (same | (own == other)).all()
+
+
+def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
+    rng = np.random.default_rng(8)
+    site = discrete_site(discrete_codes(rng, 100, [2, 4, 4]), (2, 4, 4), min_cell_size=11)
+    counts, members = pack_sets([np.zeros((0, 1)), np.zeros((0, 2)), np.array([[0, 1, 2]])])
+    question = SmallCells(categories=(2, 4, 4), counts=counts, members=members)
+    assert site.answer(question).tolist() == [1.0]
+    with pytest.raises(PolicyRefusedError, match="min_cell_size"):
+        site.answer(Tables(categories=(2, 4, 4), counts=counts, members=members))
+    with pytest.raises(PolicyRefusedError, match="not counts"):
+        Respondent(3, lambda spec: None).answer(question)
+
+
+def test_moments_of_a_site_with_fewer_rows_than_its_smallest_count_are_refused():
+    values = gaussian_values(np.random.default_rng(0), 8, 3)
+    sites = [gaussian_site(values), gaussian_site(values, min_cell_size=11)]
+    with pytest.raises(PolicyRefusedError, match="min_cell_size"):
+        asked(Queries("pooled", [np.array([[0, 1]])]), sites)
+
+
+def test_tables_above_the_declared_size_fall_back_and_are_counted():
+    rng = np.random.default_rng(2)
+    codes = discrete_codes(rng, 2000, [3] * 5)
+    sites = [discrete_site(part, [3] * 5) for part in np.split(codes, 4)]
+    tests = random_tests(5, [10, 20, 20], rng)
+    queries = Queries("pooled", tests, max_cells=27)
+    found, questions = asked(queries, sites)
+    distinct = {(*sorted(r[:2]), *sorted(r[2:])) for r in tests[2].tolist()}
+    assert queries.tally["too large: statistic"] == len(distinct)
+    combined, _ = asked(Queries("statistic", tests), sites)
+    np.testing.assert_array_equal(found[2], combined[2])
+    largest = [q.cells().max() for q in questions if isinstance(q, Tables)]
+    assert max(largest) == 27
+
+
+def test_missing_values_of_continuous_columns_fall_back_to_stouffer():
+    rng = np.random.default_rng(4)
+    values = gaussian_values(rng, 400, 4)
+    values[rng.random(400) < 0.1, 2] = np.nan
+    sites = [gaussian_site(part) for part in np.split(values, 4)]
+    tests = random_tests(4, [6, 12], rng)
+    queries = Queries("pooled", tests)
+    found, _ = asked(queries, sites)
+    combined, _ = asked(Queries("stouffer", tests), sites)
+    exact = central(FisherZTest(values), tests)
+    for rows, own, other, pooled in zip(tests, found, combined, exact, strict=True):
+        touched = (rows == 2).any(axis=1)
+        np.testing.assert_array_equal(own[touched], other[touched])
+        np.testing.assert_allclose(own[~touched], pooled.p_value[~touched], rtol=1e-9)
+    assert queries.tally["incomplete: stouffer"] > 0
+
+
+def test_columns_of_two_types_are_refused_by_name():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(0, 2, 90), "b": rng.standard_normal(90)})
+    frame["c"] = rng.standard_normal(90)
+    tests = [np.array([[0, 1]])]
+    for spec, data in (
+        (SPEC, frame),
+        (CITestSpec(alpha=0.01, name="fisherz"), frame[["a"]].assign(d=frame["a"] ^ 1)),
+        (CITestSpec(alpha=0.01, name="g2"), frame[["b", "c"]]),
+    ):
+        with pytest.raises(MixedTypesError, match="pooled"):
+            Federation.split(data, 3, device="cpu").run(Queries("pooled", tests, spec))
+
+
+# the other kinds are what textbooks say
+
+
+@pytest.mark.parametrize("n_sites", [1, 4])
+def test_combined_table_tests_follow_their_formulas(n_sites):
+    rng = np.random.default_rng(11)
+    levels = [2, 3, 2, 2]
+    codes = discrete_codes(rng, 1600, levels)
+    parts = cut(codes, n_sites, rng)
+    sites = [discrete_site(part, levels) for part in parts]
+    tests = random_tests(4, [6, 12], rng)
+    outcomes = [central(DiscreteTest(part, min_rows_per_cell=1.0), tests) for part in parts]
+    for kind in ("statistic", "fisher", "stouffer"):
+        found, _ = asked(Queries(kind, tests), sites)
+        for size, own in enumerate(found):
+            each = [outcome[size] for outcome in outcomes]
+            done = [(e.statistic, e.dof, e.p_value, e.rows) for e in each]
+            expected = [_textbook(kind, [[c[t] for c in e] for e in done]) for t in range(len(own))]
+            np.testing.assert_allclose(own, expected, rtol=1e-6, atol=1e-12)
+
+
+def _textbook(kind, outcomes):
+    done = [o for o in outcomes if not np.isnan(o[2]) and o[1] > 0]
+    statistic, dof, p_value, rows = (np.array(column) for column in zip(*done, strict=True))
+    if kind == "statistic":
+        return stats.chi2.sf(statistic.sum(), dof.sum())
+    weights = np.sqrt(rows) if kind == "stouffer" else None
+    return stats.combine_pvalues(p_value, method=kind, weights=weights).pvalue
+
+
+def test_stouffer_of_fisher_z_is_the_inverse_variance_mean_and_keeps_signs():
+    rng = np.random.default_rng(6)
+    parts = np.split(gaussian_values(rng, 600, 4), [100, 250])
+    parts[1][:, 1] *= -1  # at one site the effect has the other sign
+    tests = random_tests(4, [6, 12], rng)
+    found, _ = asked(Queries("stouffer", tests), [gaussian_site(part) for part in parts])
+    squared, _ = asked(Queries("statistic", tests), [gaussian_site(part) for part in parts])
+    for size, (own, other) in enumerate(zip(found, squared, strict=True)):
+        z = np.array([central(FisherZTest(part), tests)[size].statistic for part in parts])
+        weight = np.array([[len(part) - size - 3.0] for part in parts])
+        mean = (np.sqrt(weight) * z).sum(axis=0) / np.sqrt(weight.sum())
+        np.testing.assert_allclose(own, 2 * stats.norm.sf(np.abs(mean)), rtol=1e-6, atol=1e-12)
+        expected = stats.chi2.sf((z**2).sum(axis=0), len(parts))
+        np.testing.assert_allclose(other, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_weighted_p_is_equation_1_over_the_reliable_sites():
+    rng = np.random.default_rng(9)
+    codes = discrete_codes(rng, 700, [2, 3, 4])
+    parts = np.split(codes, [40, 300])  # the first is too small for a test of three variables
+    tests = [np.array([[0, 1]]), np.array([[0, 1, 2]])]
+    found, _ = asked(Queries("weighted_p", tests), [discrete_site(p, (2, 3, 4)) for p in parts])
+    each = [central(DiscreteTest(part), tests) for part in parts]
+    assert np.isnan(each[0][1].p_value[0])
+    for size, own in enumerate(found):
+        p_value = np.array([outcome[size].p_value[0] for outcome in each])
+        rows = np.array([len(part) for part in parts])[~np.isnan(p_value)]
+        expected = (p_value[~np.isnan(p_value)] * rows).sum() / rows.sum()
+        np.testing.assert_allclose(own, expected, rtol=1e-8)
+
+
+def test_small_sites_are_heard_where_together_they_have_rows_enough():
+    rng = np.random.default_rng(1)
+    codes = discrete_codes(rng, 400, [3, 3, 3])  # 27 cells: 14.8 rows each, 3.7 at a site of 100
+    parts = np.split(codes, 4)
+    tests = [np.zeros((0, 2), dtype=np.int64), np.array([[0, 1, 2]])]
+    sites = [discrete_site(part, (3, 3, 3)) for part in parts]
+    assert np.isnan(central(DiscreteTest(parts[0]), tests)[1].p_value[0])
+    assert np.isfinite(asked(Queries("statistic", tests), sites)[0][1][0])
+    assert np.isnan(asked(Queries("statistic", tests), sites[:1])[0][1][0])
+
+
+# questions
+
+
+def test_a_test_is_asked_once_and_a_table_serves_all_its_tests():
+    rng = np.random.default_rng(0)
+    codes = discrete_codes(rng, 600, [2, 2, 2, 2])
+    sites = [discrete_site(part, (2, 2, 2, 2)) for part in np.split(codes, 3)]
+    tests = [
+        np.array([[0, 1], [1, 0]]),
+        np.array([[0, 1, 2], [1, 0, 2], [0, 2, 1], [1, 2, 0]]),
+    ]
+
+    def ask_twice():
+        source = yield from Queries("pooled", tests).open(4)
+        first = yield from source.p_values(tests)
+        again = yield from source.p_values(tests)
+        return first, again, dict(source.tally)
+
+    (first, again, tally), questions = drive(ask_twice(), sites)
+    assert [type(q).__name__ for q in questions] == ["Columns", "Tables", "Tables"]
+    assert questions[-1].counts == (0, 1, 1)
+    assert tally == {"pooled": 4}
+    for own, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(own, other)
+    assert first[0][0] == first[0][1]
+
+
+def test_the_sum_of_moments_says_nothing_of_its_parts_but_their_sum():
+    rng = np.random.default_rng(0)
+    values = gaussian_values(rng, 60, 2)
+    question = Moments(
+        n_variables=2,
+        variables=pack_integers(np.array([0, 1])),
+        origins=np.zeros(2).tobytes(),
+        units=pack_integers(np.array([0, 1])),
+    )
+    parts = [gaussian_site(part) for part in np.split(values, 3)]
+    together = plain_sum(question, parts)
+    np.testing.assert_allclose(together, gaussian_site(values).answer(question), rtol=1e-12)
+    assert len(together) == sum(encoding.length for encoding in question.encodings) == 6
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (Columns, {"n_variables": 0}),
+        (Columns, {"max_rows": 1}),
+        (Tables, {"members": b"\x01\x00\x00\x00"}),
+        (Tables, {"members": b"\x00\x00"}),
+        (Tables, {"members": b"\x00\x00\x09\x00"}),
+        (Tables, {"counts": (0, -1)}),
+        (Tables, {"categories": (2, 0)}),
+        (Tables, {"categories": (2**14, 2**14)}),
+        (SmallCells, {"categories": (2, -3)}),
+        (Moments, {"origins": b"\x00" * 8}),
+        (Moments, {"origins": np.array([0.0, np.nan]).tobytes()}),
+        (Moments, {"units": pack_integers(np.array([0, 5000]))}),
+        (Moments, {"variables": pack_integers(np.array([1, 0]))}),
+        (Moments, {"variables": pack_integers(np.array([0, 2]))}),
+        (CombinedEvidence, {"rows_per_cell": float("nan")}),
+        (CombinedEvidence, {"rows_per_cell": 0.0}),
+        (CombinedEvidence, {"combination": "vote"}),
+        (CombinedEvidence, {"members": b"\x00\x00\x00\x00"}),
+    ],
+)
+def test_hostile_questions_do_not_decode(kind, change):
+    sets = {"categories": (2, 2), "counts": (0, 1), "members": b"\x00\x00\x01\x00"}
+    fields = {
+        Columns: {"n_variables": 2},
+        Tables: sets,
+        SmallCells: sets,
+        Moments: {
+            "n_variables": 2,
+            "variables": pack_integers(np.array([0, 1])),
+            "origins": bytes(16),
+            "units": bytes(16),
+        },
+        CombinedEvidence: {
+            "n_variables": 2,
+            "test": {"alpha": 0.1},
+            "combination": "fisher",
+            "counts": (1,),
+            "members": b"\x00\x00\x01\x00",
+        },
+    }[kind]
+    tagged = {"type": kind.__struct_config__.tag, **fields}
+    encode = msgspec.msgpack.encode
+    assert isinstance(msgspec.msgpack.decode(encode(tagged), type=Question), kind)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(encode(tagged | change), type=Question)

@@ -1,0 +1,130 @@
+"""FedCMFS on one test over all sites: exact, equal to one site's, and less blind on small sites."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from driving import drive, respondent
+from label_tables import (
+    Rounded,
+    continuous_table,
+    discrete_table,
+    draw_labels,
+    found,
+    outcomes_equal,
+)
+from labelled_runs import ALGORITHM, TABLES, selections
+from oracle import OracleTest, random_dag
+
+from cipherdag import Federation
+from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
+from cipherdag.errors import ParameterError
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+
+OVERALL = ("statistic", "fisher", "stouffer")
+
+
+class LoudOracle(OracleTest):
+    """A statistic of 1000 where x and y are connected, so that its sum has the oracle's p-value."""
+
+    def evaluate(self, x, y, given):
+        own = super().evaluate(x, y, given)
+        return Evidence(
+            p_value=own.p_value,
+            statistic=1000.0 * own.statistic,
+            dof=own.dof,
+            dependence=own.dependence,
+            rows=own.rows,
+        )
+
+
+@pytest.mark.parametrize("evidence", OVERALL)
+def test_exact_under_an_oracle(evidence):
+    rng = np.random.default_rng(5)
+    algorithm = FedCMFS(k1=100, k2=100, max_cond_size=None, evidence=evidence)
+    for _ in range(25):
+        n = int(rng.integers(3, 11))
+        dag = random_dag(n, float(rng.uniform(1, 3)), rng)
+        labels = draw_labels(rng, n)
+        sites = [respondent(LoudOracle(dag)) for _ in range(3)]
+        outcome, asked = drive(algorithm.ask(n, labels), sites)
+        assert {type(question) for question in asked} == {CombinedEvidence}
+        for label in labels:
+            assert found(outcome, label) == set(np.flatnonzero((dag | dag.T)[label]))
+
+
+@pytest.mark.parametrize("evidence", OVERALL)
+@pytest.mark.parametrize("kind", ["discrete", "continuous"])
+def test_at_one_site_it_is_the_site_s_own_test(kind, evidence):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        if kind == "discrete":
+            test = DiscreteTest(discrete_table(rng, rows=2000))
+        else:
+            test = FisherZTest(continuous_table(rng))
+        chosen = [
+            drive(FedCMFS(evidence=own, k1=50, k2=50).ask(9, (0, 4)), [respondent(test)])[0]
+            for own in ("weighted_p", evidence)
+        ]
+        for label in (0, 4):
+            one, other = (outcome.by_label[label] for outcome in chosen)
+            assert set(one.learned) == set(other.learned)
+            np.testing.assert_allclose(
+                other.marginals.p_value, one.marginals.p_value, rtol=1e-9, atol=1e-12
+            )
+
+
+def test_many_small_sites_see_together_what_none_sees_alone():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((30, 20))
+    y = 0.35 * x + rng.standard_normal((30, 20))
+    sites = [respondent(FisherZTest(np.column_stack(own))) for own in zip(x, y, strict=True)]
+    features = {
+        evidence: drive(FedCMFS(evidence=evidence).ask(2, (1,)), sites)[0].by_label[1].features
+        for evidence in ("weighted_p", *OVERALL)
+    }
+    assert features == {"weighted_p": (), **dict.fromkeys(OVERALL, (0,))}
+
+
+@pytest.mark.parametrize("evidence", OVERALL)
+def test_the_order_of_sites_changes_nothing_and_no_triplet_is_asked_twice(evidence):
+    rng = np.random.default_rng(3)
+    tables = [continuous_table(rng, n=7, rows=n) for n in (60, 90, 140, 200)]
+    runs = [
+        drive(
+            FedCMFS(evidence=evidence, k1=50, k2=50).ask(7, (0, 3)),
+            [Rounded(respondent(FisherZTest(own))) for own in order],
+        )
+        for order in (tables, tables[::-1])
+    ]
+    outcomes_equal(runs[0][0], runs[1][0])
+    rows = [[tuple(row) for block in q.rows() for row in block.tolist()] for q in runs[0][1]]
+    flat = [row for own in rows for row in own]
+    assert len(flat) == len(set(flat))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_protection_selects_the_same(kind):
+    table, labels = TABLES[kind]
+    algorithm = FedCMFS(k1=ALGORITHM.k1, k2=ALGORITHM.k2, evidence="statistic")
+    results = [
+        Federation.split(table, 3, labels=labels, protection=own, device="cpu").run(algorithm)
+        for own in ("masking", "bfv", "none")
+    ]
+    assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
+    assert all(selections(own) == selections(results[0]) for own in results)
+
+
+def test_what_it_cannot_be_is_named():
+    with pytest.raises(ParameterError, match="evidence must be one of"):
+        FedCMFS(evidence="vote")
+
+    def foreign():
+        yield CombinedEvidence
+
+    with pytest.raises(TypeError, match="only weighted evidence"):
+        next(by_combination(foreign(), "fisher"))

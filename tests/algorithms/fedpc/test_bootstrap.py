@@ -1,0 +1,324 @@
+"""Confidence from replicates over drawn rows: against drawing by hand, and what sites withhold."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cipherdag import Federation, FedPC, Policy
+from cipherdag.errors import MalformedMessageError, ParameterError, PolicyRefusedError
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.networks import asia
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import SmallCells, Tables, pack_sets
+from cipherdag.questions.question import Bundle, CITestSpec, Resampled, Skeleton, question_kinds
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.answers.resampling import Resamples
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.answers.table_respondent import table_respondent
+
+OPEN = Policy(min_cell_size=0)
+
+
+def patients(rows=900, seed=0):
+    return asia().sample(rows, np.random.default_rng(seed))
+
+
+def respondents(federation, *, min_cell_size=0, tables=None):
+    return [
+        table_respondent(table, min_cell_size=min_cell_size, device="cpu")
+        for table in tables or [site.table for site in federation.sites]
+    ]
+
+
+def resamples(table, **settings):
+    return Resamples(
+        table, lambda own: table_respondent(own, min_cell_size=0, device="cpu"), **settings
+    )
+
+
+def counts_of(algorithm, sites, seed=0):
+    asking = algorithm.ask(sites[0].n_variables, len(sites), seed=seed)
+    outcome, questions = drive(asking, sites)
+    return outcome, questions
+
+
+def numbers(rows=600, seed=0):
+    """a -> b strongly, a -> c weakly, d alone."""
+    rng = np.random.default_rng(seed)
+    a, d = rng.normal(size=(2, rows))
+    b = 0.9 * a + rng.normal(size=rows)
+    c = 0.13 * a + rng.normal(size=rows)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": d})
+
+
+# against drawing by hand
+
+
+@pytest.mark.parametrize("evidence", ["vote", "statistic", "pooled", "glm"])
+def test_replicates_are_runs_over_drawn_rows(evidence):
+    federation = Federation.split(patients(), 3)
+    seed = 7
+    own = {"evidence": evidence, "alpha": 0.05, "max_cond_size": 0 if evidence == "glm" else 1}
+    algorithm = FedPC(**own)
+    outcome, _ = counts_of(FedPC(**own, bootstrap=3), respondents(federation), seed)
+    assert (outcome.arcs == counts_of(algorithm, respondents(federation))[0].arcs).all()
+    directed = np.zeros_like(outcome.bootstrap.directed)
+    undirected = np.zeros_like(directed)
+    for replicate in (1, 2, 3):
+        drawn = [
+            site.table.take(resamples(site.table).rows(replicate, seed))
+            for site in federation.sites
+        ]
+        arcs = counts_of(algorithm, respondents(federation, tables=drawn))[0].arcs
+        undirected += arcs & arcs.T
+        directed += arcs & ~arcs.T
+    assert outcome.bootstrap.replicates == 3
+    assert (outcome.bootstrap.directed == directed).all()
+    assert (outcome.bootstrap.undirected == undirected).all()
+
+
+def test_rounds_are_those_of_the_longest_replicate_and_share_the_questions():
+    sites = respondents(Federation.split(patients(), 3))
+    _, alone = counts_of(FedPC(evidence="statistic"), sites)
+    _, questions = counts_of(FedPC(evidence="statistic", bootstrap=8), sites)
+    assert len(questions) <= len(alone) + 2
+    assert len(questions[0].parts) == 9
+    assert question_kinds(questions[0]) == "combined-evidence+resampled"
+    assert questions[0].label == f"{alone[0].label}, 8 replicates"
+
+
+# what is drawn
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**64 - 1), replicate=st.integers(1, 1000))
+def test_rows_are_drawn_with_replacement_from_all(seed, replicate):
+    table = Federation.split(numbers(200), 1).sites[0].table
+    rows = resamples(table).rows(replicate, seed)
+    assert rows.shape == (200,)
+    assert rows.min() >= 0
+    assert rows.max() < 200
+    assert 90 < len(set(rows.tolist())) < 160  # 1 - 1/e of them; 8 deviations
+    assert (rows == resamples(table).rows(replicate, seed)).all()
+    assert (rows != resamples(table).rows(replicate % 1000 + 1, seed)).any()
+    assert (rows != resamples(table).rows(replicate, seed ^ 1)).any()
+
+
+def test_every_row_is_as_likely_as_another():
+    table = Federation.split(numbers(50), 1).sites[0].table
+    drawn = np.concatenate([resamples(table).rows(number, 3) for number in range(1, 401)])
+    counts = np.bincount(drawn, minlength=50)
+    assert ((counts - 400) ** 2 / 400).sum() < 90  # chi-square of 49: above in 3 of 10,000
+
+
+def test_who_does_not_know_all_rows_cannot_tell_which_are_drawn():
+    data = numbers(200)
+    one = Federation.simulate({"s": data}).sites[0].table
+    data.iloc[17, 2] += 1e-9
+    other = Federation.simulate({"s": data}).sites[0].table
+    assert (resamples(one).rows(1, 0) != resamples(other).rows(1, 0)).mean() > 0.9
+
+
+def test_the_seed_decides_and_the_order_of_sites_does_not():
+    sites = respondents(Federation.split(patients(), 4))
+    algorithm = FedPC(evidence="fisher", bootstrap=4)
+    first = counts_of(algorithm, sites, seed=1)[0].bootstrap
+    again = counts_of(algorithm, sites[::-1], seed=1)[0].bootstrap
+    assert (first.directed == again.directed).all()
+    assert (first.undirected == again.undirected).all()
+    other = counts_of(algorithm, sites, seed=2)[0].bootstrap
+    assert (first.directed != other.directed).any() or (first.undirected != other.undirected).any()
+
+
+def test_rows_that_are_not_kept_are_drawn_again():
+    table = Federation.split(patients(), 3).sites[0].table
+    question = EdgeVotes(
+        skeleton=Skeleton.from_matrix(~np.eye(len(table.names), dtype=bool)),
+        layer=0,
+        test=CITestSpec(alpha=0.01),
+    )
+    kept, forgetful = resamples(table), resamples(table, memory_bytes=1)
+    for replicate in (1, 2, 1, 3, 2):
+        asked = Resampled(question=question, replicate=replicate, seed=5)
+        assert (kept.answer(asked) == forgetful.answer(asked)).all()
+
+
+# strong and weak edges
+
+
+def test_strong_edges_come_back_and_weak_ones_less():
+    federation = Federation.split(numbers(), 3)
+    result = federation.run(FedPC(evidence="pooled", bootstrap=60, alpha=0.05), seed=1)
+    outcome, _ = counts_of(
+        FedPC(evidence="pooled", bootstrap=60, alpha=0.05), respondents(federation), seed=1
+    )
+    joined = outcome.bootstrap.directed + outcome.bootstrap.directed.T
+    joined = joined + outcome.bootstrap.undirected
+    assert joined[0, 1] == 60
+    assert joined[0, 1] > joined[0, 2] > joined[0, 3]
+    assert (joined == joined.T).all()
+    assert result.details["bootstrap"]["replicates"] == 60
+    strongest = result.confidence.sort_values("any_edge").iloc[-1]
+    assert {strongest["from"], strongest["to"]} == {"a", "b"}
+    assert strongest["any_edge"] == 1.0
+
+
+# protections and policies
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [FedPC(bootstrap=3), FedPC(evidence="pooled", bootstrap=3, max_cond_size=1)],
+    ids=["vote", "pooled"],
+)
+def test_protections_give_the_same_confidence(algorithm):
+    runs = [
+        Federation.split(patients(), 3, protection=name).run(algorithm, seed=3)
+        for name in ("masking", "bfv", "none")
+    ]
+    assert runs[0].details["bootstrap"] == runs[1].details["bootstrap"]
+    assert runs[0].details["bootstrap"] == runs[2].details["bootstrap"]
+    assert runs[0].details["bootstrap"]["pairs"]
+
+
+def test_what_is_withheld_of_a_site_s_rows_is_withheld_of_drawn_ones():
+    rows = pd.DataFrame({"x": [0, 1] * 40 + [0], "y": [0] * 80 + [1]}).astype(str)
+    table = Federation.simulate({"s": rows}).sites[0].table
+    site = table_respondent(table, min_cell_size=11, device="cpu")
+    counts, members = pack_sets([np.array([[0], [1]]), np.array([[0, 1]])])
+    ask = {"categories": (2, 2), "counts": counts, "members": members}
+    small = SmallCells(**ask)
+    tables = Tables(**ask)
+    drawn = resamples(table)
+    without = next(
+        number
+        for number in range(1, 100)
+        if not table.take(drawn.rows(number, 0)).codes[:, 1].any()
+    )
+    # the one row with y = 1 is not drawn, so that drawn counts alone would tell that it is small
+    assert site.answer(small).tolist() == [0.0, 1.0, 1.0]
+    asked = Resampled(question=small, replicate=without)
+    assert site.answer(asked).tolist() == [0.0, 1.0, 1.0]
+    with pytest.raises(PolicyRefusedError, match="min_cell_size"):
+        site.answer(Resampled(question=tables, replicate=without))
+
+
+def test_a_policy_may_refuse_drawing_and_limits_its_values():
+    from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+    no_drawing = Policy(questions=QUESTION_KINDS - {"resampled"})
+    federation = Federation.split(patients(), 3, policy=no_drawing)
+    federation.run(FedPC())
+    with pytest.raises(PolicyRefusedError, match="resampled"):
+        federation.run(FedPC(bootstrap=1))
+    few = Federation.split(patients(), 3, policy=Policy(max_values=1000))
+    few.run(FedPC())
+    with pytest.raises(PolicyRefusedError, match="max_values"):
+        few.run(FedPC(bootstrap=20))
+    no_votes = Policy(questions=QUESTION_KINDS - {"edge-votes"})
+    with pytest.raises(PolicyRefusedError, match="edge-votes"):
+        Federation.split(patients(), 3, policy=no_votes).run(FedPC(bootstrap=1))
+
+
+def test_questions_are_checked():
+    votes = EdgeVotes(
+        skeleton=Skeleton.from_matrix(~np.eye(3, dtype=bool)), layer=0, test=CITestSpec(alpha=0.01)
+    )
+    for wrong in ({"replicate": 0}, {"replicate": 1001}, {"replicate": 1, "seed": -1}):
+        with pytest.raises(ValueError, match=r"replicate|seed"):
+            Resampled(question=votes, **wrong)
+    own = Resampled(question=votes, replicate=1)
+    assert own.encodings == votes.encodings
+    nested = msgspec.json.encode(Resampled(question=own, replicate=2))
+    with pytest.raises(msgspec.ValidationError, match="resampled"):
+        msgspec.json.decode(nested, type=Resampled)
+    with pytest.raises(MalformedMessageError, match="draws no rows"):
+        Respondent(3, lambda spec: None).answer(own)
+
+
+def test_parameters_are_checked():
+    for wrong in (-1, 1001):
+        with pytest.raises(ParameterError, match="bootstrap"):
+            FedPC(bootstrap=wrong)
+    with pytest.raises(ParameterError, match="seed"):
+        next(FedPC(bootstrap=1).ask(3, 3, seed=-1))
+
+
+# rounds of many searches
+
+
+def test_rounds_with_too_many_values_are_asked_in_several():
+    votes = [
+        EdgeVotes(
+            skeleton=Skeleton.from_matrix(~np.eye(n, dtype=bool)),
+            layer=0,
+            test=CITestSpec(alpha=0.01),
+        )
+        for n in (3, 4, 2, 5)  # 3, 6, 1 and 10 values
+    ]
+
+    def search(question):
+        return (yield question)
+
+    def run(most):
+        asking = lockstep([search(own) for own in votes], most_values=most)
+        asked, sums = [], None
+        try:
+            while True:
+                question = asking.send(sums)
+                length = sum(encoding.length for encoding in question.encodings)
+                asked.append(len(question.parts) if isinstance(question, Bundle) else 1)
+                sums = np.arange(length) + 100.0 * len(asked)
+        except StopIteration as finished:
+            return asked, finished.value
+
+    assert run(None)[0] == [4]
+    asked, outcomes = run(9)
+    assert asked == [2, 1, 1]
+    assert [len(own) for own in outcomes] == [3, 6, 1, 10]
+    assert outcomes[1].tolist() == [103.0, 104.0, 105.0, 106.0, 107.0, 108.0]
+    assert outcomes[3][0] == 300.0
+
+
+# as users see it
+
+
+def test_result_tells_the_confidence_everywhere(tmp_path):
+    federation = Federation.split(patients(), 3)
+    result = federation.run(FedPC(bootstrap=10), seed=1)
+    frame = result.confidence
+    assert list(frame.columns) == ["from", "to", "mark", "confidence", "any_edge"]
+    assert len(frame) == len(result.graph.edges)
+    assert frame["confidence"].between(0, 1).all()
+    assert (frame["any_edge"] >= frame["confidence"]).all()
+    for edge in result.graph.edges:
+        own = result.evidence.of(edge.source, edge.target)
+        assert own.shown.endswith("/10")
+        assert any("replicates over rows drawn anew" in fact for fact in own.facts)
+        assert any(fact.startswith("Kept by") for fact in own.facts)  # the votes stand beside it
+    folder = result.save(tmp_path / "out")
+    edges = (folder / "edges.csv").read_text("utf-8")
+    assert edges.startswith("from,to,mark,confidence,any_edge\n")
+    assert CausalGraph.from_csv(edges, nodes=result.graph.nodes) == result.graph
+    page = (folder / "report.html").read_text("utf-8")
+    assert "Strength is the share of replicates" in page
+    assert "once more for each of 10 replicates" in page
+    plain = federation.run(FedPC())
+    assert plain.confidence.empty
+    assert "bootstrap" not in plain.details
+
+
+def test_the_command_prints_and_repeats_it(call, tmp_path):
+    patients().to_csv(tmp_path / "all.csv", index=False)
+    command = ("simulate", "fedpc", tmp_path / "all.csv", "--sites", 3, "--bootstrap", 4)
+    code, shown, _ = call(*command, "--evidence", "statistic", "--out", tmp_path / "out")
+    assert code == 0
+    told = shown[shown.index("Share of 4 replicates") :].split("\n\n")[0]
+    assert len(told.splitlines()) > 1
+    assert told in call("repeat", tmp_path / "out")[1]

@@ -1,0 +1,251 @@
+"""Collider rules over all separating sets: true graphs, plain loops, and where the rules differ."""
+
+from __future__ import annotations
+
+from itertools import combinations, permutations
+
+import numpy as np
+import pytest
+from driving import drive, respondent
+from enumeration import arcs_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import OracleTest, random_dag
+
+from cipherdag import Federation, FedPC
+from cipherdag.errors import ParameterError
+from cipherdag.graphs.networks import asia
+from cipherdag.graphs.orientation import cpdag_of, meek
+from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+
+RULES = ("sepset", "conservative", "majority")
+seeds = st.integers(0, 100_000)
+
+
+class TableTest:
+    """p-values from a function of x < y and the set, a frozenset; one row each."""
+
+    def __init__(self, n_variables, p_value):
+        self.n_variables = n_variables
+        self._p_value = p_value
+
+    def evaluate(self, x, y, given):
+        triplets = zip(x.tolist(), y.tolist(), given.tolist(), strict=True)
+        found = [self._p_value(min(a, b), max(a, b), frozenset(s)) for a, b, s in triplets]
+        one = np.ones(len(found))
+        return Evidence(np.array(found), one, one, one, one.astype(np.int64))
+
+
+def run(test, **parameters):
+    algorithm = FedPC(evidence="weighted_p", max_cond_size=None, **parameters)
+    return drive(algorithm.ask(test.n_variables, 1), [respondent(test)])
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=25, deadline=None)
+@given(seed=seeds)
+def test_with_d_separation_every_rule_gives_the_true_graph(rule, seed):
+    rng = np.random.default_rng(seed)
+    dag = random_dag(int(rng.integers(2, 8)), 2.5, rng)
+    outcome, _ = run(OracleTest(dag), colliders=rule)
+    assert (outcome.arcs == cpdag_of(dag)).all()
+    assert outcome.ambiguous == ()
+
+
+# against plain loops
+
+
+def hashed(seed, n_variables):
+    """A test whose answers agree with nothing: half of all sets separate."""
+    known = {}
+    rng = np.random.default_rng(seed)
+    edges = random_dag(n_variables, 3.0, rng)
+    edges = edges | edges.T
+
+    def p_value(x, y, given):
+        if edges[x, y]:
+            return 0.0
+        if (x, y, given) not in known:
+            own = np.random.default_rng([seed, x, y, *sorted(given)])
+            known[x, y, given] = round(float(own.random()), 6) if given else 0.0
+        return known[x, y, given]
+
+    return TableTest(n_variables, p_value), p_value
+
+
+def plain_verdicts(skeleton, p_value, rule, alpha):
+    """Colliders and ambiguous triples, triple by triple."""
+    colliders, ambiguous = set(), set()
+    n = len(skeleton)
+    for x, z in combinations(range(n), 2):
+        if skeleton[x, z]:
+            continue
+        sets = set()
+        for own, other in ((x, z), (z, x)):
+            pool = [v for v in range(n) if skeleton[own, v] and v != other]
+            for size in range(len(pool) + 1):
+                sets |= {frozenset(chosen) for chosen in combinations(pool, size)}
+        separating = [chosen for chosen in sets if p_value(x, z, chosen) > alpha]
+        for y in range(n):
+            if not (skeleton[x, y] and skeleton[y, z]):
+                continue
+            share = np.mean([y in chosen for chosen in separating]) if separating else np.nan
+            open_low, open_high = (0.0, 1.0) if rule == "conservative" else (0.5, 0.5)
+            if share < open_low or share == 0.0:
+                colliders.add((x, y, z))
+            elif not (share > open_high or share == 1.0):
+                ambiguous.add((x, y, z))
+    return colliders, ambiguous
+
+
+def plain_meek(arcs, ambiguous):
+    """Rules 1 to 3 edge by edge until nothing moves; conflicting wishes stay open."""
+    graph = arcs.copy()
+    n = len(graph)
+    adjacent = graph | graph.T
+
+    def into(a, b):
+        return graph[a, b] and not graph[b, a]
+
+    def free(a, b):
+        return graph[a, b] and graph[b, a]
+
+    def apart(a, b, middle):
+        triple = (min(a, b), middle, max(a, b))
+        return a != b and not adjacent[a, b] and triple not in ambiguous
+
+    def first(b, c):
+        return any(into(a, b) and apart(a, c, b) for a in range(n))
+
+    def second(a, b):
+        return any(into(a, c) and into(c, b) for c in range(n))
+
+    def third(a, b):
+        middle = [c for c in range(n) if free(a, c) and into(c, b)]
+        return any(apart(c, d, a) for c, d in combinations(middle, 2))
+
+    while True:
+        before = graph.copy()
+        for rule in (first, second, third):
+            wishes = {(a, b) for a, b in permutations(range(n), 2) if free(a, b) and rule(a, b)}
+            for a, b in wishes:
+                if (b, a) not in wishes:
+                    graph[b, a] = False
+        if (graph == before).all():
+            return graph
+
+
+@pytest.mark.parametrize("rule", ["conservative", "majority"])
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds)
+def test_verdicts_and_directions_are_those_of_plain_loops(rule, seed):
+    test, p_value = hashed(seed, 6)
+    outcome, _ = run(test, colliders=rule, alpha=0.5)
+    colliders, ambiguous = plain_verdicts(outcome.skeleton, p_value, rule, 0.5)
+    assert set(outcome.ambiguous) == ambiguous
+    arcs = outcome.skeleton.copy()
+    strength = {triple: outcome.support[triple[0], triple[2]] for triple in colliders}
+    for x, y, z in sorted(colliders, key=lambda t: (-strength[t], t[1], t[0], t[2])):
+        if arcs[x, y] and arcs[z, y]:
+            arcs[y, x] = arcs[y, z] = False
+    assert (outcome.arcs == plain_meek(arcs, ambiguous)).all()
+
+
+# by hand
+
+
+def disagreeing(x, y, given):
+    """x - y - z and x - w - z with y - w: the set {w} separates best, {y} and {y, w} do too."""
+    if (x, y) != (0, 2):
+        return 0.0
+    return {(3,): 0.9, (1,): 0.2, (1, 3): 0.3}.get(tuple(sorted(given)), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "ambiguous"),
+    [
+        # by rule 3 of Meek w causes y as well
+        ("sepset", "x>y z>y w>y x-w z-w", set()),
+        ("majority", "x-y y-z w-y x-w z-w", set()),
+        ("conservative", "x-y y-z w-y x-w z-w", {(0, 1, 2), (0, 3, 2)}),
+    ],
+)
+def test_the_rules_differ_where_separating_sets_do(rule, expected, ambiguous):
+    outcome, questions = run(TableTest(4, disagreeing), colliders=rule)
+    assert (outcome.arcs == arcs_of(expected, nodes="xyzw")).all()
+    assert set(outcome.ambiguous) == ambiguous
+    assert outcome.separators[0, 2] == {3}
+    _, others = run(TableTest(4, disagreeing))
+    assert len(questions) == len(others)  # no test is asked that the largest p does not ask
+
+
+def test_half_of_the_sets_are_no_majority():
+    half = TableTest(4, lambda x, y, given: 0.5 * (x == 0 and y == 2 and given in ({1}, {3})))
+    outcome, _ = run(half, colliders="majority")
+    assert set(outcome.ambiguous) == {(0, 1, 2), (0, 3, 2)}
+    assert (outcome.arcs == outcome.skeleton).all()
+
+
+@pytest.mark.parametrize(
+    ("graph", "triple", "without"),
+    [
+        ("a>b b-c", "abc", "a>b b>c"),  # rule 1
+        ("c>b d>b a-b a-c a-d", "cad", "c>b d>b a>b a-c a-d"),  # rule 3
+    ],
+)
+def test_meek_rests_nothing_on_ambiguous_triples(graph, triple, without):
+    arcs = arcs_of(graph)
+    x, y, z = ("abcd".index(v) for v in triple)
+    assert (meek(arcs) == arcs_of(without)).all()
+    assert (meek(arcs, ambiguous={(min(x, z), y, max(x, z))}) == arcs).all()
+
+
+def test_rule_4_rests_nothing_on_ambiguous_triples():
+    arcs = arcs_of("a-c c>d d>b a-b a-d")
+    assert (meek(arcs, rules=(4,)) == arcs_of("a-c c>d d>b a>b a-d")).all()
+    assert (meek(arcs, rules=(4,), ambiguous={(1, 0, 2)}) == arcs).all()
+
+
+# as users see it
+
+
+def test_votes_do_not_support_them():
+    for rule in ("conservative", "majority"):
+        with pytest.raises(ParameterError, match="needs other evidence than vote"):
+            FedPC(colliders=rule)
+    with pytest.raises(ParameterError, match="one of sepset, conservative, majority"):
+        FedPC(evidence="fisher", colliders="first")
+
+
+def test_result_and_report_name_the_open_triples():
+    data = asia().sample(700, np.random.default_rng(3))
+    runs = [
+        Federation.split(data, 3, protection=name).run(
+            FedPC(evidence="fisher", colliders="conservative", alpha=0.1), seed=1
+        )
+        for name in ("masking", "bfv")
+    ]
+    assert runs[0].graph == runs[1].graph
+    triples = runs[0].details["ambiguous_triples"]
+    assert triples
+    assert triples == runs[1].details["ambiguous_triples"]
+    for x, y, z in triples:
+        edges = {frozenset((e.source, e.target)) for e in runs[0].graph.edges}
+        assert {frozenset((x, y)), frozenset((y, z))} <= edges
+        assert frozenset((x, z)) not in edges
+
+
+def test_the_command_prints_and_repeats_them(call, tmp_path):
+    asia().sample(700, np.random.default_rng(3)).to_csv(tmp_path / "all.csv", index=False)
+    options = ("--evidence", "fisher", "--colliders", "conservative", "--alpha", 0.1)
+    command = ("simulate", "fedpc", tmp_path / "all.csv", "--sites", 3, *options)
+    code, shown, _ = call(*command, "--out", tmp_path / "out")
+    assert code == 0
+    assert "Open whether a collider" in shown
+    assert "open whether they are colliders" in (tmp_path / "out" / "report.html").read_text(
+        "utf-8"
+    )
+    again = call("repeat", tmp_path / "out")[1]
+    told = shown[shown.index("Open whether a collider") :].split("\n\n")[0]
+    assert len(told.splitlines()) > 1
+    assert told in again

@@ -1,0 +1,45 @@
+"""Malformed bytes at every decoder: named errors and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import tracemalloc
+from typing import get_args
+
+import pytest
+from fuzzing import asked_questions, attack, bodies, targets
+
+from cipherdag.errors import MalformedMessageError
+from cipherdag.protocol.messages import MAX_MESSAGE_BYTES, decode, read_envelope
+from cipherdag.questions.question import SingleQuestion
+
+
+def test_five_thousand_hostile_inputs_meet_named_errors_only(caplog):
+    caplog.set_level(logging.CRITICAL, logger="cipherdag.site")
+    found = targets()
+    refused = attack(5_000, seed=20, found=found)
+    # a site answers refusals instead of raising them, so its doors never raise at all
+    assert all(refused[t.name] == 0 for t in found if t.name.startswith("site "))
+    assert all(refused[t.name] > 20 for t in found if not t.name.startswith("site "))
+
+
+def test_a_message_that_claims_to_be_huge_costs_no_memory():
+    claims = b"\xc6\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"
+    tracemalloc.start()
+    for claim in claims:
+        for kind in bodies():
+            with pytest.raises(MalformedMessageError):
+                decode(claim + b"\x01" * 100, kind)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 20_000_000
+
+
+def test_a_message_beyond_the_limit_is_refused_unread():
+    with pytest.raises(MalformedMessageError, match="longer than the limit"):
+        read_envelope(bytes(MAX_MESSAGE_BYTES + 1))
+
+
+def test_every_kind_of_question_is_fed():
+    kinds = {kind.__name__ for kind in get_args(SingleQuestion)}
+    assert set(asked_questions()) == kinds

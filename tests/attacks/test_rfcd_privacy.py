@@ -1,0 +1,288 @@
+"""What the coordinator of an RFcd run can see: a function of the worst-case regrets, no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from regretting import every_dag, frames, gaussian, linear_sites, scored, worst_regrets
+from scipy import stats
+
+from cipherdag import Federation, RFcd
+from cipherdag.algorithms.rfcd.noise import guarantee
+from cipherdag.errors import ParameterError, PolicyRefusedError
+from cipherdag.privacy import masking
+from cipherdag.questions.comparison import secure_lowest
+from cipherdag.questions.regrets import (
+    FamilyRegrets,
+    GraphRegretExceeds,
+    ScoreSpec,
+    pack_families,
+    pack_graphs,
+    pack_thresholds,
+)
+from cipherdag.sites.answers.regret_answers import Regrets, table_scores
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.scores.learners import best_graph
+from cipherdag.sites.compute.scores.scores import DiscreteBic, LocalScores
+
+
+def simulated(algorithm, n_variables, worst):
+    """The coordinator's whole view, made from the worst-case regrets without any site."""
+    view = []
+    asking = algorithm.ask(n_variables, 3)
+    try:
+        question = next(asking)
+        while True:
+            families = question.family_list()
+            graphs = [tuple(families[k][1] for k in row) for row in question.graph_rows().tolist()]
+            regrets = np.array([worst[dag] for dag in graphs])
+            answer = (regrets[:, None] > question.threshold_array()).astype(float).ravel()
+            view.append((question, answer.tobytes()))
+            question = asking.send(answer)
+    except StopIteration as finished:
+        return view, finished.value
+
+
+def recorded(federation, algorithm, monkeypatch):
+    """A real run: the view of its coordinator, and the opened words behind every comparison."""
+    words = []
+    decode = masking.decode
+
+    def watching(combined, declaration, moduli):
+        aggregate = decode(combined, declaration, moduli)
+        words.append((np.frombuffer(combined, dtype="<u8"), aggregate.values))  # noqa: PD011 (no DataFrame)
+        return aggregate
+
+    with monkeypatch.context() as patch:
+        patch.setattr(masking, "decode", watching)
+        result = federation.run(algorithm)
+    return result, words
+
+
+@pytest.mark.parametrize("search", ["beam", "ges"])
+def test_the_view_is_a_function_of_the_worst_case_regrets(search):
+    _, tables = linear_sites(4, 4, 150, 3)
+    scores = gaussian(tables)
+    algorithm = RFcd(beam=4, search=search)
+    worst = worst_regrets(scores, every_dag(4))
+    view, outcome = simulated(algorithm, 4, worst)
+    real, asked = drive(algorithm.ask(4, 4), [scored(own) for own in scores])
+    assert [question for question, _ in view] == asked
+    assert (outcome.dag == real.dag).all()
+    assert outcome.curve == real.curve
+    # cohorts of other sizes and orders with the same worst case give the same view
+    for other in (scores[::-1], [*scores, *scores[:2]]):
+        _, again = drive(algorithm.ask(4, len(other)), [scored(own) for own in other])
+        assert again == asked
+
+
+def test_a_real_run_shows_the_simulated_view(monkeypatch):
+    _, tables = linear_sites(4, 3, 150, 6)
+    algorithm = RFcd(beam=3)
+    view, outcome = simulated(algorithm, 4, worst_regrets(gaussian(tables), every_dag(4)))
+    federation = Federation.simulate(frames(tables), device="cpu")
+    result, words = recorded(federation, algorithm, monkeypatch)
+    assert (result.dag.arcs == outcome.dag).all()
+    assert [values.tobytes() for _, values in words] == [answer for _, answer in view]
+
+
+def test_which_site_is_the_worst_leaves_no_trace_in_the_opened_words(monkeypatch):
+    """One run with one worst site, one with the sites in another order, one with every site twice:
+    the same zeros, and uniform words elsewhere."""
+    _, tables = linear_sites(4, 3, 150, 6)
+    worlds = [tables, tables[::-1], [*tables, *tables]]
+    samples = []
+    for world in worlds:
+        federation = Federation.simulate(frames(world), device="cpu")
+        _, words = recorded(federation, RFcd(beam=2), monkeypatch)
+        zeros = [np.flatnonzero(values).tobytes() for _, values in words]
+        drawn = np.concatenate([_payload(raw, len(values)) for raw, values in words])
+        samples.append((zeros, drawn[drawn != 0] / 2.0**64))
+    assert samples[0][0] == samples[1][0] == samples[2][0]
+    assert len(samples[0][1]) > 3000
+    for _, sample in samples:
+        assert stats.kstest(sample, "uniform").pvalue > 1e-6
+    assert stats.ks_2samp(samples[0][1], samples[1][1]).pvalue > 1e-6
+    assert stats.ks_2samp(samples[0][1], samples[2][1]).pvalue > 1e-6
+
+
+def _payload(raw, length):
+    """The words of the values: the first plane without its check words."""
+    starts = np.arange(0, len(raw), 4096)
+    return np.delete(raw, starts)[:length]
+
+
+def test_every_question_of_the_paper_s_objective_is_a_comparison():
+    _, tables = linear_sites(4, 3, 100, 2)
+    for objective, summed in (("graph", False), ("nodewise", False), ("sum", True)):
+        _, asked = drive(
+            RFcd(objective=objective).ask(4, 3), [scored(own) for own in gaussian(tables)]
+        )
+        comparisons = {encoding.comparison for q in asked for encoding in q.encodings}
+        assert comparisons == {not summed}
+        if objective == "graph":
+            assert all(isinstance(q, GraphRegretExceeds) for q in asked)
+
+
+values_of_sites = st.integers(1, 40).flatmap(
+    lambda groups: st.lists(
+        st.lists(st.integers(-1000, 1000) | st.sampled_from([5, 6]),
+                 min_size=groups, max_size=groups),
+        min_size=1, max_size=4,
+    )
+)  # fmt: skip
+
+
+def searched(sites, keep, highest, near, words):
+    sites = np.array(sites)
+    seen = []
+    asking = secure_lowest(
+        lambda asked, t: (asked, t), sites.shape[1],
+        lowest=-1000, highest=highest, near=near, keep=keep, words=words,
+    )  # fmt: skip
+    try:
+        asked, thresholds = next(asking)
+        while True:
+            seen.append((asked.tolist(), thresholds.tolist()))
+            exceeds = (sites[:, asked, None] > thresholds[None]).any(axis=0)
+            asked, thresholds = asking.send(exceeds.astype(float).ravel())
+    except StopIteration as finished:
+        return *finished.value, seen
+
+
+@settings(max_examples=200)
+@given(
+    sites=values_of_sites,
+    keep=st.integers(1, 12),
+    highest=st.integers(-1000, 1000),
+    near=st.integers(-1000, 1000),
+    words=st.sampled_from([1, 40, 400, 1 << 15]),
+)
+def test_the_lowest_maxima_are_found_and_nothing_else_decides(sites, keep, highest, near, words):
+    near = min(near, highest)
+    places, values, seen = searched(sites, keep, highest, near, words)
+    largest = np.array(sites).max(axis=0)
+    wanted = np.flatnonzero(largest <= highest)
+    cut = np.sort(largest[wanted])[keep - 1] if len(wanted) > keep else highest
+    assert places.tolist() == [k for k in wanted.tolist() if largest[k] <= cut]
+    assert values.tolist() == largest[places].tolist()
+    # one site with the maxims alone, and the same sites twice, are asked the same
+    assert searched([largest.tolist()], keep, highest, near, words)[2] == seen
+    assert searched([*sites, *sites], keep, highest, near, words)[2] == seen
+
+
+def test_most_groups_are_asked_in_the_first_round_only():
+    rng = np.random.default_rng(0)
+    sites = rng.integers(-1000, 1000, (3, 2000))
+    _, _, seen = searched(sites, 5, 1000, 0, 1 << 15)
+    assert len(seen[0][0]) == 2000
+    assert sum(len(asked) for asked, _ in seen[1:]) < 600
+
+
+def test_no_group_asks_nothing():
+    places, values, seen = searched(np.zeros((2, 0), dtype=int), 3, 10, 0, 100)
+    assert places.size == values.size == len(seen) == 0
+
+
+def test_a_policy_can_refuse_each_kind_of_question():
+    _, tables = linear_sites(3, 3, 80, 1)
+    federation = Federation.simulate(frames(tables), device="cpu")
+    for site_policy in (
+        replace(federation.sites[0].policy, algorithms=frozenset({"fedpc"})),
+        replace(
+            federation.sites[0].policy,
+            questions=federation.sites[0].policy.questions - {"graph-regret-exceeds"},
+        ),
+    ):
+        strict = tuple(replace(site, policy=site_policy) for site in federation.sites)
+        with pytest.raises(PolicyRefusedError):
+            replace(federation, sites=strict).run(RFcd())
+
+
+def discrete_sites(seed=0, rows=300):
+    rng = np.random.default_rng(seed)
+    tables = {}
+    for k in range(3):
+        codes = rng.integers(0, 3, (rows, 3))
+        codes[:, 1] = np.where(rng.random(rows) < 0.2, rng.integers(0, 3, rows), codes[:, 0])
+        tables[f"site{k}"] = pd.DataFrame(codes, columns=["a", "b", "c"])
+    return tables
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 2**32))
+def test_one_row_changes_a_regret_by_no_more_than_the_sensitivity(seed):
+    rng = np.random.default_rng(seed)
+    rows, levels = int(rng.integers(2, 30)), [2, 3, 2]
+    codes = np.column_stack([rng.integers(0, k, rows) for k in levels]).astype(np.int32)
+    other = codes.copy()
+    other[rng.integers(rows)] = [rng.integers(0, k) for k in levels]
+    regrets = []
+    for own in (codes, other):
+        scores = LocalScores(DiscreteBic(own, levels, device="cpu"))
+        best = scores.total(best_graph(scores, "exact"))
+        regrets.append(np.array([scores.total(dag) - best for dag in every_dag(3)]))
+    bound = guarantee(1.0, n_graphs=1, n_variables=3, rows=rows).sensitivity
+    assert np.abs(regrets[0] - regrets[1]).max() <= bound
+
+
+def test_the_guarantee_is_that_of_the_closed_form():
+    found = guarantee(100.0, n_graphs=50, n_variables=4, rows=1000, delta=1e-5)
+    assert found.sensitivity == pytest.approx(8 * (1 + np.log(1000)))
+    assert found.rho == pytest.approx(50 * found.sensitivity**2 / 20_000)
+    assert found.epsilon == pytest.approx(found.rho + 2 * np.sqrt(found.rho * np.log(1e5)))
+    for wrong in ({"noise": 0.0}, {"n_graphs": 0}, {"delta": 1.0}, {"rows": 0}):
+        with pytest.raises(ParameterError):
+            guarantee(**({"noise": 1.0, "n_graphs": 1, "n_variables": 1, "rows": 1} | wrong))
+
+
+def test_noise_is_drawn_once_per_graph_and_has_its_deviation():
+    site = Federation.simulate(discrete_sites(), device="cpu").sites[0]
+    graphs = list(every_dag(3))
+    drawn = []
+    for _ in range(60):
+        regrets = Regrets(table_scores(site.table, device="cpu"))
+        spec = ScoreSpec(learner="exact", noise=50.0)
+        families, packed = pack_graphs(graphs)
+        thresholds = np.arange(-400_000, 400_000, 400, dtype=np.int64)[None]
+        question = GraphRegretExceeds(
+            n_variables=3, spec=spec, families=families, graphs=packed, n_graphs=len(graphs),
+            thresholds=pack_thresholds(thresholds), grid_bits=10,
+        )  # fmt: skip
+        answers = regrets.answer(question)
+        assert (regrets.answer(question) == answers).all()
+        drawn.append(answers.reshape(len(graphs), -1).sum(axis=1) * 400 / 1024)
+    noise = np.array(drawn) - np.array(drawn).mean(axis=0)
+    assert noise.std() == pytest.approx(50.0, rel=0.1)
+    assert abs(np.corrcoef(noise.T)[np.triu_indices(len(graphs), 1)]).mean() < 0.2
+
+
+def test_noise_is_refused_where_it_guarantees_nothing():
+    for parameters in ({}, {"learner": "exact", "objective": "sum"}, {"score": "mdl"}):
+        with pytest.raises(ParameterError):
+            RFcd(noise=10.0, **parameters)
+    with pytest.raises(ParameterError):
+        RFcd(noise=-1.0, learner="exact")
+    _, tables = linear_sites(3, 3, 80, 1)
+    with pytest.raises(PolicyRefusedError):
+        Federation.simulate(frames(tables), device="cpu").run(RFcd(noise=10.0, learner="exact"))
+    result = Federation.simulate(discrete_sites(), device="cpu").run(
+        RFcd(noise=1.0, learner="exact")
+    )
+    assert result.parameters["noise"] == 1.0
+    table = Federation.simulate(discrete_sites(), device="cpu").sites[0].table
+    site = Respondent(3, None, make_scores=table_scores(table, device="cpu"))
+    question = FamilyRegrets(
+        n_variables=3,
+        spec=ScoreSpec(learner="exact", noise=1.0),
+        families=pack_families([(0, 0)], 3),
+        grid_bits=1,
+    )
+    with pytest.raises(PolicyRefusedError):
+        site.answer(question)

@@ -1,0 +1,991 @@
+"""From request to activated site, with every file swapped, altered, oversized or not proven."""
+
+from __future__ import annotations
+
+import base64
+import io
+import logging
+import os
+import zipfile
+from datetime import UTC, datetime, timedelta
+
+import hospital_checks
+import hospital_folders
+import msgspec
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.audit.ledger_check import check_ledger
+from cipherdag.deployment.certificates import (
+    check_certificate,
+    check_certificate_request,
+    read_archive,
+)
+from cipherdag.errors import (
+    CipherdagError,
+    CohortError,
+    LedgerError,
+    MalformedMessageError,
+    MissingColumnError,
+    OutputError,
+    ParameterError,
+    PolicyRefusedError,
+    ReplayError,
+    SignatureError,
+    SiteNotReadyError,
+)
+from cipherdag.federation.simulated import Federation
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.transcript import TranscribingEngine, read_transcript
+from cipherdag.sites.private_files import lock
+from cipherdag.sites.record.ledger import LedgerHead, ledger_lines
+from cipherdag.sites.session import handshake
+from cipherdag.sites.study.signed_result import ResultEdge, named_edges, read_result, sign_result
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.study import (
+    MAX_REQUEST_BYTES,
+    MAX_STUDY_BYTES,
+    Approval,
+    Request,
+    SignedStudy,
+    approve,
+    check_approval,
+    check_request,
+    check_study,
+    coordinator_fingerprint,
+    new_request,
+    read_file,
+    same_fingerprint,
+    sign_study,
+    study_fingerprint,
+    write_file,
+)
+from cipherdag.sites.study.study_names import check_site_name
+
+PATH_TRICKS = (
+    "", ".", "..", "../up", "a/b", "a\\b", "/etc/passwd", "a b", "a\n", "-rf", "a\0", "é", "x" * 64,
+    "coordinator", "Server", "localhost", "CON:", "a.b", "~root", "$HOME", "a;b", "%2e%2e",
+)  # fmt: skip
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path)
+    yield made
+    made.close()
+
+
+def request_of(identity, **changes):
+    about = {
+        "name": "north",
+        "organisation": "hospital",
+        "study": "study",
+        "certificate_request": b"zip",
+        "versions": {"python": "3.11"},
+    }
+    return new_request(identity, **(about | changes))
+
+
+def approval_of(hospitals, site="hospital-0", *, signed=None, identity=None):
+    key = identity or hospitals.coordinator
+    signed = signed or sign_study(key, hospitals.study)
+    return approve(key, site=site, signed=signed, certificate=b"zip")
+
+
+def accept(hospitals, approval, site="hospital-0", **changes):
+    study = hospitals.study
+    expected = {
+        "site": site,
+        "identity": study.pinned[site],
+        "fingerprint": coordinator_fingerprint(study.coordinator, study.root),
+        "study": "study",
+    }
+    return check_approval(approval, **(expected | changes))
+
+
+# requests
+
+
+def test_a_request_travels_as_a_file_and_proves_its_key(tmp_path):
+    request = request_of(SigningIdentity.generate())
+    write_file(tmp_path / "north.request", request)
+    back = read_file(tmp_path / "north.request", Request)
+    assert back == request
+    check_request(back)
+
+
+def test_a_request_survives_e_mail_line_ends(tmp_path):
+    path = tmp_path / "north.request"
+    write_file(path, request_of(SigningIdentity.generate()))
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\r\n\r\n")
+    check_request(read_file(path, Request))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "south"},
+        {"organisation": "other"},
+        {"study": "other"},
+        {"certificate_request": b"zap"},
+        {"versions": {}},
+        {"proof": b""},
+        {"proof": bytes(64)},
+        {"identity": SigningIdentity.generate().public},
+        {"identity": b"short"},
+    ],
+)
+def test_a_request_without_proof_of_its_key_is_refused(changes):
+    request = msgspec.structs.replace(request_of(SigningIdentity.generate()), **changes)
+    with pytest.raises(SignatureError):
+        check_request(request)
+
+
+@pytest.mark.parametrize("name", PATH_TRICKS)
+def test_a_name_that_could_be_a_path_or_a_word_of_a_command_is_refused(name, tmp_path):
+    with pytest.raises(ParameterError):
+        check_site_name(name)
+    with pytest.raises(ParameterError):
+        check_request(request_of(SigningIdentity.generate(), name=name))
+    with pytest.raises(ParameterError):
+        SiteSettings(name=name)
+    assert not list(tmp_path.iterdir())
+
+
+# files that are not what they should be
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xff\xfe",
+        b"null",
+        b'{"format": 1}',
+        b"[" * 100_000,
+        b'{"a":' * 10_000,
+        b'{"format": 1, "name": 7}',
+    ],
+)
+@pytest.mark.parametrize("kind", [Request, SignedStudy, Approval])
+def test_a_file_that_does_not_decode_is_named_malformed(tmp_path, content, kind):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(MalformedMessageError):
+        read_file(path, kind)
+
+
+@given(st.binary(max_size=400))
+def test_no_bytes_at_all_give_another_error(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("fuzz") / "file"
+    path.write_bytes(content)
+    for kind in (Request, SignedStudy, Approval):
+        with pytest.raises(MalformedMessageError):
+            read_file(path, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit"), [(Request, MAX_REQUEST_BYTES), (Approval, MAX_STUDY_BYTES)]
+)
+def test_an_oversized_file_is_refused_unread(tmp_path, kind, limit):
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate(50 * limit)
+    with pytest.raises(MalformedMessageError, match="larger"):
+        read_file(path, kind)
+
+
+def test_a_further_field_or_format_is_refused(tmp_path, hospitals):
+    path = tmp_path / "file"
+    write_file(path, approval_of(hospitals))
+    known = path.read_bytes()
+    path.write_bytes(known.replace(b'"site"', b'"more": 1, "site"', 1))
+    with pytest.raises(MalformedMessageError):
+        read_file(path, Approval)
+    path.write_bytes(known.replace(b'"format": 1', b'"format": 2', 1))
+    with pytest.raises(MalformedMessageError, match="format 2"):
+        read_file(path, Approval)
+
+
+# approvals
+
+
+def test_an_approval_gives_the_study_with_every_site_pinned(hospitals):
+    study = accept(hospitals, approval_of(hospitals))
+    assert study == hospitals.study
+    assert set(study.pinned) == set(hospital_folders.NAMES)
+
+
+def test_the_fingerprint_may_be_read_aloud_in_any_grouping():
+    fingerprint = coordinator_fingerprint(bytes(32), "ab" * 32)
+    assert len(fingerprint) == 95
+    plain = fingerprint.replace(":", "").lower()
+    assert same_fingerprint(fingerprint, plain)
+    assert same_fingerprint(f" {plain[:8]} {plain[8:]}\n", fingerprint)
+    assert not same_fingerprint(fingerprint, plain[:-1] + ("0" if plain[-1] != "0" else "1"))
+    assert not same_fingerprint(fingerprint, "")
+
+
+def test_the_fingerprint_covers_identity_and_root():
+    first = coordinator_fingerprint(bytes(32), "ab" * 32)
+    assert first != coordinator_fingerprint(bytes(31) + b"\1", "ab" * 32)
+    assert first != coordinator_fingerprint(bytes(32), "ac" * 32)
+    for root in ("", "ab", "zz" * 32, "ab" * 33):
+        with pytest.raises(MalformedMessageError):
+            coordinator_fingerprint(bytes(32), root)
+
+
+def test_a_wrong_fingerprint_is_refused_before_anything_else(hospitals):
+    other = coordinator_fingerprint(SigningIdentity.generate().public, hospital_folders.ROOT)
+    for wrong in ("", "00" * 32, other):
+        with pytest.raises(SignatureError, match="fingerprint") as caught:
+            accept(hospitals, approval_of(hospitals), fingerprint=wrong)
+        assert caught.value.exit_code == 3
+
+
+def test_another_coordinator_s_approval_is_refused(hospitals):
+    """Someone in between signs everything anew with a key of their own."""
+    thief = SigningIdentity.generate()
+    study = msgspec.structs.replace(hospitals.study, coordinator=thief.public)
+    forged = approve(thief, site="hospital-0", signed=sign_study(thief, study), certificate=b"zip")
+    with pytest.raises(SignatureError, match="fingerprint"):
+        accept(hospitals, forged)
+
+
+def test_a_study_that_keeps_the_coordinator_but_is_signed_by_another_is_refused(hospitals):
+    thief = SigningIdentity.generate()
+    with pytest.raises(SignatureError):
+        accept(hospitals, approval_of(hospitals, identity=thief))
+    mixed = approve(
+        hospitals.coordinator,
+        site="hospital-0",
+        signed=sign_study(thief, hospitals.study),
+        certificate=b"zip",
+    )
+    with pytest.raises(SignatureError):
+        accept(hospitals, mixed)
+
+
+def test_an_approval_for_another_site_is_refused(hospitals):
+    with pytest.raises(SignatureError, match="is for 'hospital-1'"):
+        accept(hospitals, approval_of(hospitals, "hospital-1"))
+
+
+@pytest.mark.parametrize(
+    "changes", [{"site": "hospital-0 "}, {"certificate": b"zap"}, {"signature": bytes(64)}]
+)
+def test_an_altered_approval_is_refused(hospitals, changes):
+    altered = msgspec.structs.replace(approval_of(hospitals), **changes)
+    with pytest.raises(SignatureError):
+        accept(hospitals, altered)
+
+
+def test_an_approval_for_another_study_or_key_is_refused(hospitals):
+    with pytest.raises(SignatureError, match="for the study"):
+        accept(hospitals, approval_of(hospitals), study="other")
+    with pytest.raises(SignatureError, match="another identity key"):
+        accept(hospitals, approval_of(hospitals), identity=SigningIdentity.generate().public)
+
+
+def altered_studies():
+    thief = SigningIdentity.generate().public
+    return [
+        lambda s: {"sites": (*s.sites, msgspec.structs.replace(s.sites[0], name="ghost"))},
+        lambda s: {"sites": (*s.sites[:-1], msgspec.structs.replace(s.sites[-1], identity=thief))},
+        lambda s: {"sites": s.sites[:-1]},
+        lambda s: {"min_sites": 2},
+        lambda s: {"protections": ("none",)},
+        lambda s: {"revoked": ("hospital-0",)},
+        lambda s: {"host": "evil.example"},
+        lambda s: {"port": 1},
+        lambda s: {"version": 2},
+        lambda s: {"issued": "2026-01-02T00:00:00+00:00"},
+        lambda s: {"name": "other"},
+    ]
+
+
+@pytest.mark.parametrize("alter", altered_studies())
+def test_a_study_altered_on_its_way_or_on_disk_is_refused(hospitals, alter):
+    signed = sign_study(hospitals.coordinator, hospitals.study)
+    study = msgspec.structs.replace(hospitals.study, **alter(hospitals.study))
+    with pytest.raises(SignatureError):
+        check_study(SignedStudy(study=study, signature=signed.signature))
+    folder = hospitals.folders["hospital-0"]
+    write_file(folder.study_path, SignedStudy(study=study, signature=signed.signature))
+    with pytest.raises(SignatureError):
+        hospitals.handler("hospital-0")
+    assert study_fingerprint(study) != study_fingerprint(hospitals.study)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        (lambda s: {"sites": (*s.sites, s.sites[0])}, CohortError),
+        (
+            lambda s: {"sites": (s.sites[0], msgspec.structs.replace(s.sites[0], name="x"))},
+            CohortError,
+        ),
+        (
+            lambda s: {
+                "sites": (s.sites[0], msgspec.structs.replace(s.sites[1], name="HOSPITAL-0"))
+            },
+            CohortError,
+        ),
+        (
+            lambda s: {"sites": (msgspec.structs.replace(s.sites[0], identity=s.coordinator),)},
+            CohortError,
+        ),
+        (
+            lambda s: {"sites": (msgspec.structs.replace(s.sites[0], identity=b"short"),)},
+            CohortError,
+        ),
+        (lambda s: {"revoked": ("Hospital-1",)}, CohortError),
+        (
+            lambda s: {"sites": (msgspec.structs.replace(s.sites[0], name="../x"),)},
+            ParameterError,
+        ),
+        (lambda s: {"name": "../x"}, ParameterError),
+        (lambda s: {"host": "a b"}, ParameterError),
+        (lambda s: {"port": 0}, ParameterError),
+        (lambda s: {"min_sites": 1}, ParameterError),
+        (lambda s: {"protections": ()}, ParameterError),
+    ],
+)
+def test_even_a_signed_study_must_make_sense(hospitals, changes, error):
+    study = msgspec.structs.replace(hospitals.study, **changes(hospitals.study))
+    with pytest.raises(error):
+        check_study(sign_study(hospitals.coordinator, study))
+
+
+# certificates
+
+
+@pytest.fixture(scope="module")
+def rsa_keys():
+    return [rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(3)]
+
+
+def certificate(name, public, issuer_name, issuer_key):
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer_name)]))
+        .public_key(public)
+        .serial_number(7)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(issuer_key, hashes.SHA256())
+    )
+
+
+def zipped(files):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def pem(thing):
+    return thing.public_bytes(serialization.Encoding.PEM)
+
+
+def test_someone_else_s_certificate_is_refused(rsa_keys):
+    authority, own, other = rsa_keys
+    root = certificate("study", authority.public_key(), "study", authority)
+    fingerprint = root.fingerprint(hashes.SHA256()).hex()
+
+    def check(name="north", key=own, issuer=authority, expected=fingerprint, filed="north"):
+        issued = certificate(name, key.public_key(), "study", issuer)
+        archive = zipped({f"{filed}.crt": pem(issued), "rootCA.pem": pem(root)})
+        check_certificate(archive, name="north", key=own.public_key(), root=expected)
+
+    check()
+    for wrong in (
+        {"key": other},
+        {"name": "south"},
+        {"issuer": other},
+        {"expected": "00" * 32},
+        {"filed": "south"},
+    ):
+        with pytest.raises(SignatureError):
+            check(**wrong)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"../north.crt": b""},
+        {"/north.crt": b""},
+        {"a\\b": b""},
+        {".hidden": b""},
+        {f"{n}.txt": b"" for n in range(9)},
+        {"big": bytes(70_000)},
+    ],
+)
+def test_an_archive_with_other_files_is_refused(files):
+    with pytest.raises(MalformedMessageError):
+        read_archive(zipped(files))
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_archive_are_malformed(content):
+    with pytest.raises(MalformedMessageError):
+        read_archive(content)
+
+
+def test_a_request_for_another_role_is_never_signed(rsa_keys):
+    """A site that asks for the coordinator's role would gain its rights at the server."""
+    key = rsa_keys[0]
+    asked = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "north")]))
+        .sign(key, hashes.SHA256())
+    )
+    about = {
+        "name": "north",
+        "org": "hospital",
+        "project": "study",
+        "kind": "site",
+        "cert_type": "client",
+        "cert_role": None,
+    }
+
+    def check(**changes):
+        files = {
+            "request.json": msgspec.json.encode(about | changes),
+            "site.yaml": b"",
+            "north.csr": pem(asked),
+        }
+        request = request_of(SigningIdentity.generate(), certificate_request=zipped(files))
+        check_certificate_request(request)
+
+    check()
+    for wrong in (
+        {"cert_type": "lead"},
+        {"cert_type": "server"},
+        {"kind": "user"},
+        {"cert_role": "lead"},
+        {"name": "south"},
+        {"project": "other"},
+        {"org": "coordinator"},
+    ):
+        with pytest.raises(SignatureError):
+            check(**wrong)
+
+
+# the folder
+
+
+def test_a_new_site_s_keys_are_private_and_its_settings_read_back(tmp_path):
+    settings = SiteSettings(name="north", host="hub.example", data="/data/x.csv")
+    folder = SiteFolder.create(tmp_path / "north", settings)
+    assert folder.settings() == settings
+    assert folder.path.stat().st_mode & 0o077 == 0
+    for path in (folder.identity_path, folder.policy_path, folder.settings_path):
+        assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(OutputError, match="not empty"):
+        SiteFolder.create(tmp_path / "north", settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "name = 3",
+        'name = "../x"',
+        'name = "north"\nport = "8002"',
+        'name = "north"\nport = true',
+        'name = "north"\nhost = "a b"',
+        'name = "north"\ndevice = "tpu"',
+        'name = "north"\nnames = "x"',
+        "name",
+        "[" * 9000,
+        "#" + "x" * 70_000 + '\nname = "north"',
+    ],
+)
+def test_settings_with_a_fault_stop_the_site(tmp_path, text):
+    (tmp_path / "site.toml").write_text(text)
+    with pytest.raises(SiteNotReadyError):
+        SiteFolder(tmp_path).settings()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o666])
+def test_a_key_that_others_may_read_stops_the_site(hospitals, mode):
+    folder = hospitals.folders["hospital-0"]
+    folder.identity_path.chmod(mode)
+    with pytest.raises(PolicyRefusedError, match="open to other users"):
+        hospitals.handler("hospital-0")
+    folder.identity_path.chmod(0o600)
+    transport = folder.transport / "request"
+    transport.mkdir(parents=True)
+    (transport / "hospital-0.key").write_text("key")
+    (transport / "hospital-0.key").chmod(mode)
+    with pytest.raises(SiteNotReadyError, match="open to other users"):
+        folder.check_keys()
+
+
+def test_one_process_serves_a_folder(hospitals):
+    hospitals.handler("hospital-0")
+    with pytest.raises(SiteNotReadyError, match="another process"):
+        hospitals.handler("hospital-0")
+    hospitals.close()
+    hospitals.handler("hospital-0")
+
+
+def test_a_site_that_is_not_activated_does_not_answer(hospitals):
+    folder = hospitals.folders["hospital-0"]
+    folder.study_path.unlink()
+    with pytest.raises(SiteNotReadyError, match="not activated"):
+        hospitals.handler("hospital-0")
+    os.close(lock(folder.path / ".lock", wait_s=0.0))
+
+
+# runs over the folders
+
+
+def whole_run(hospitals, engine=None, protection="masking"):
+    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
+    session = hospitals.session(handlers, protection=protection)
+    if engine is not None:
+        session._courier._engine = engine(LocalEngine(handlers))
+    outcome = session.run(FedPC().ask(session.open(), len(handlers)))
+    return session, outcome, session.finish()
+
+
+def test_folders_give_the_graph_of_a_run_in_one_process(hospitals):
+    _, outcome, _ = whole_run(hospitals)
+    data = {name: folder.path / "data.csv" for name, folder in hospitals.folders.items()}
+    schema = hospitals.folders["hospital-0"].path / "schema.toml"
+    reference = Federation.simulate(data, schema=schema, device="cpu").run(FedPC())
+    names = reference.graph.nodes
+    from cipherdag.results.naming import named_graphs
+
+    assert named_graphs(outcome, names)[0] == reference.graph
+
+
+def test_a_site_whose_data_do_not_fit_says_so_without_its_data(hospitals, caplog):
+    folder = hospitals.folders["hospital-1"]
+    (folder.path / "data.csv").write_text("Secret column\nsecret value\nother\n")
+    with pytest.raises(MissingColumnError) as caught:
+        whole_run(hospitals)
+    assert caught.value.site == "hospital-1"
+    assert "ecret" not in str(caught.value) + caught.value.remedy
+    assert "hospital-1" in caplog.text or "Cholesterol" in caplog.text
+
+
+def test_a_cohort_with_a_revoked_site_is_refused(hospitals):
+    everyone = hospitals.study.sites
+    hospitals.pin(sites=everyone[:2], revoked=("hospital-2",), version=2, min_sites=2)
+    handlers = {name: hospitals.open(name).handle for name in ("hospital-0", "hospital-1")}
+    hospitals.study = msgspec.structs.replace(hospitals.study, sites=everyone, revoked=())
+    session = hospitals.session(handlers)
+    with pytest.raises(CohortError, match="revoked"):
+        session.open()
+
+
+def test_a_site_outside_the_study_is_refused_by_all_others(hospitals):
+    from cipherdag.sites.study.study import StudySite
+
+    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
+    ghost = StudySite(name="ghost", identity=SigningIdentity.generate().public)
+    hospitals.study = msgspec.structs.replace(
+        hospitals.study, sites=(*hospitals.study.sites, ghost)
+    )
+    with pytest.raises(CohortError, match="not pinned"):
+        hospitals.session(handlers).open()
+
+
+def test_garbage_gets_a_signed_refusal_and_nothing_else(hospitals):
+    from cipherdag.protocol.messages import Refusal, decode, read_envelope
+
+    handler = hospitals.handler("hospital-0")
+    for operation in ("invite", "ask", "open", "shell"):
+        for message in (b"", b"\x00" * 99, b"{}"):
+            envelope = read_envelope(handler(operation, message))
+            assert envelope.topic == "refusal"
+            assert decode(envelope.body, Refusal).error in ("MalformedMessageError", "ReplayError")
+
+
+# secrets
+
+
+@pytest.mark.parametrize("protection", ["masking", "bfv"])
+def test_no_secret_is_in_any_file_log_or_repr_of_a_run(
+    hospitals, monkeypatch, caplog, tmp_path, protection
+):
+    """Every key that a run makes is looked for in everything that it wrote."""
+    from cipherdag.privacy import pairkeys
+
+    if protection == "bfv":
+        pytest.importorskip("tenseal")
+    secrets = {}
+    make_pair_key = pairkeys.PairKey.__init__
+
+    def record_pair_key(self, content, *rest, **named):
+        secrets[f"pair key {len(secrets)}"] = bytes(content)
+        make_pair_key(self, content, *rest, **named)
+
+    def record_secrets(shared, *_, encode=handshake.encode):
+        if hasattr(shared, "alignment_key"):
+            secrets[f"alignment key {len(secrets)}"] = shared.alignment_key
+            secrets[f"context key {len(secrets)}"] = shared.context_key
+        elif getattr(shared, "context", b""):
+            secrets[f"bfv context {len(secrets)}"] = shared.context[-200:]
+        return encode(shared)
+
+    monkeypatch.setattr(pairkeys.PairKey, "__init__", record_pair_key)
+    monkeypatch.setattr(handshake, "encode", record_secrets)
+    caplog.set_level(logging.DEBUG)
+    session, outcome, closed = whole_run(
+        hospitals,
+        lambda engine: TranscribingEngine(engine, tmp_path / "transcript.jsonl"),
+        protection,
+    )
+    assert any(name.startswith("alignment") for name in secrets)
+    assert any(name.startswith("pair") for name in secrets)
+    for name, folder in hospitals.folders.items():
+        secrets[f"identity of {name}"] = private_bytes(folder.identity_path)
+        write_file(folder.path / "x.request", request_of(folder.identity(), name=name))
+        write_file(tmp_path / f"{name}.approval", approval_of(hospitals, name))
+    secrets["coordinator"] = hospitals.coordinator._key.private_bytes_raw()
+    shown = [repr((session, outcome, closed, hospitals)), caplog.text]
+    texts = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for name, secret in secrets.items():
+        for form in forms(secret):
+            holders = {path.name for path, content in texts.items() if form in content}
+            allowed = {"identity.pem"} if name.startswith("identity") else set()
+            assert holders <= allowed, name
+            assert not any(form in text.encode() for text in shown), name
+    for path in tmp_path.rglob("*.pem"):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def private_bytes(path):
+    key = serialization.load_pem_private_key(path.read_bytes(), password=None)
+    return key.private_bytes_raw()
+
+
+def forms(secret):
+    coded = base64.b64encode(secret)
+    return {secret, secret.hex().encode(), secret.hex().upper().encode(), coded.rstrip(b"=")}
+
+
+# ledgers against transcripts
+
+
+def audited(hospitals, tmp_path):
+    path = tmp_path / "transcript.jsonl"
+    _, _, closed = whole_run(hospitals, lambda engine: TranscribingEngine(engine, path))
+    name = "hospital-1"
+    ledger = hospitals.folders[name].ledger_path
+    lines = ledger_lines(ledger.read_text())
+    head = LedgerHead(
+        closed[name].records,
+        closed[name].ledger_head.hex(),
+        name,
+        hospitals.study.pinned[name].hex(),
+    )
+    return lines, read_transcript(path), head
+
+
+def test_a_ledger_agrees_with_what_the_coordinator_received(hospitals, tmp_path):
+    lines, transcript, head = audited(hospitals, tmp_path)
+    checked = check_ledger(lines, transcript, expected=head)
+    assert checked.matched == len(lines) > 4
+    assert checked.unreceived == ()
+
+
+def test_an_answer_that_the_ledger_hides_is_found(hospitals, tmp_path):
+    lines, transcript, head = audited(hospitals, tmp_path)
+    shorter = LedgerHead(0, "0" * 64, head.site, head.identity)
+    with pytest.raises(LedgerError, match="does not record"):
+        check_ledger(lines[:3], transcript, expected=shorter)
+    with pytest.raises(LedgerError, match="shorter"):
+        check_ledger(lines[:-1], transcript, expected=head)
+
+
+def test_a_ledger_rewritten_after_the_run_is_found(hospitals, tmp_path):
+    from cipherdag.sites.record.ledger import Ledger
+
+    lines, transcript, head = audited(hospitals, tmp_path)
+    identity = hospitals.folders["hospital-1"].identity()
+    forged = Ledger("hospital-1", identity)
+    for _ in lines:
+        forged.append(
+            session=bytes(16), round_number=1, algorithm="fedpc", kind="edge-votes", values=1,
+            content=b"", protection="masking", sites=3, digest=bytes(32),
+        )  # fmt: skip
+    with pytest.raises(LedgerError, match="not the one"):
+        check_ledger(forged.lines, transcript, expected=head)
+
+
+def test_an_answer_that_never_arrived_is_said(hospitals, tmp_path):
+    lines, transcript, head = audited(hospitals, tmp_path)
+    lost = next(r for r in transcript if r.site == "hospital-1" and r.topic == "share")
+    checked = check_ledger(lines, [r for r in transcript if r != lost], expected=head)
+    assert len(checked.unreceived) == 1
+
+
+# results with names
+
+
+def signed_result(hospitals, tmp_path, *, identity=None, study=None, variables=5, edges=()):
+    path = tmp_path / "result.json"
+    signed = sign_result(
+        identity or hospitals.coordinator,
+        study=study or hospitals.study,
+        algorithm="fedpc",
+        protection="masking",
+        rounds=3,
+        variables=variables,
+        edges=edges or (ResultEdge(1, 2, "-->"), ResultEdge(5, 3, "---")),
+    )
+    path.write_bytes(msgspec.json.encode(signed))
+    return path
+
+
+def test_a_result_gets_its_names_back_at_the_site(hospitals, tmp_path):
+    shared = read_result(signed_result(hospitals, tmp_path), hospitals.study)
+    names = ("a", "b", "c", "d", "e")
+    assert named_edges(shared, names) == [("a", "b", "-->"), ("e", "c", "---")]
+    with pytest.raises(CipherdagError):
+        named_edges(shared, names[:-1])
+
+
+def test_a_result_that_the_coordinator_did_not_sign_is_refused(hospitals, tmp_path):
+    path = signed_result(hospitals, tmp_path, identity=SigningIdentity.generate())
+    with pytest.raises(SignatureError):
+        read_result(path, hospitals.study)
+    path = signed_result(hospitals, tmp_path)
+    path.write_bytes(path.read_bytes().replace(b'"-->"', b'"---"'))
+    with pytest.raises(SignatureError):
+        read_result(path, hospitals.study)
+    other = msgspec.structs.replace(hospitals.study, name="other")
+    with pytest.raises(SignatureError, match="of the study"):
+        read_result(signed_result(hospitals, tmp_path, study=other), hospitals.study)
+    path.write_bytes(b"{}")
+    with pytest.raises(MalformedMessageError):
+        read_result(path, hospitals.study)
+    path = signed_result(hospitals, tmp_path, edges=(ResultEdge(0, 9, "-->"),))
+    with pytest.raises(MalformedMessageError, match="variable that there is not"):
+        named_edges(read_result(path, hospitals.study), "abcde")
+
+
+# the whole way with FLARE's own provisioning
+
+
+@pytest.fixture(scope="module")
+def flare():
+    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
+        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+
+
+@pytest.fixture(scope="module")
+def enrolled(flare, tmp_path_factory):
+    """A coordinator and three sites, of which the first two are activated."""
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+    from cipherdag.deployment.enrolment import activate, request_enrolment
+
+    folder = tmp_path_factory.mktemp("enrolled")
+    coordinator = CoordinatorFolder.create(
+        folder / "coordinator", study="study", host="localhost", port=8002
+    )
+    sites = {
+        name: SiteFolder.create(folder / name, SiteSettings(name=name))
+        for name in ("north", "south", "west")
+    }
+    requests = [request_enrolment(site)[0] for site in sites.values()]
+    approvals = coordinator.approve(requests)
+    for name in ("north", "south"):
+        activate(sites[name], approvals[name], fingerprint=coordinator.fingerprint)
+    return coordinator, sites, approvals
+
+
+def test_private_keys_stay_where_they_were_made(enrolled):
+    coordinator, sites, approvals = enrolled
+    sent = [path.read_bytes() for path in approvals.values()]
+    sent += [next(site.path.glob("*.request")).read_bytes() for site in sites.values()]
+    for site in sites.values():
+        assert len(site.private_keys) >= 2
+        for key in site.private_keys:
+            assert key.stat().st_mode & 0o077 == 0
+            secret = key.read_bytes()
+            body = b"".join(secret.splitlines()[1:-1])
+            others = [p for p in coordinator.path.rglob("*") if p.is_file()]
+            assert not any(secret in path.read_bytes() for path in others)
+            assert not any(secret in file or body in file for file in sent)
+    for path in coordinator.path.rglob("*"):
+        if path.suffix in (".key", ".pem") and b"PRIVATE" in path.read_bytes():
+            assert path.stat().st_mode & 0o077 == 0
+
+
+def test_every_private_key_lies_in_a_closed_key_file_of_its_party_and_nowhere_else(enrolled):
+    """Identity keys and TLS keys alike, in every file of folders, kits, requests and approvals."""
+    coordinator, sites, _ = enrolled
+    count, parties = hospital_checks.check_secrets(coordinator.path.parent)
+    assert parties == ["coordinator", *sites]
+    assert count >= 3 + sum(len(site.private_keys) for site in sites.values())
+
+
+def test_a_swapped_certificate_is_refused_at_activation(enrolled, tmp_path):
+    """The coordinator, or whoever has its key, hands one site the certificate of another."""
+    from cipherdag.deployment.enrolment import activate
+
+    coordinator, sites, approvals = enrolled
+    theirs = read_file(approvals["north"], Approval)
+    swapped = approve(
+        coordinator.identity(), site="west", signed=theirs.signed, certificate=theirs.certificate
+    )
+    write_file(tmp_path / "west.approval", swapped)
+    with pytest.raises(SignatureError, match="certificate"):
+        activate(sites["west"], tmp_path / "west.approval", fingerprint=coordinator.fingerprint)
+    assert not sites["west"].kit.exists()
+    assert not sites["west"].study_path.exists()
+
+
+def test_activation_compares_fingerprint_study_and_address(enrolled, tmp_path):
+    from cipherdag.deployment.enrolment import activate
+
+    coordinator, sites, approvals = enrolled
+    with pytest.raises(SignatureError):
+        activate(sites["west"], approvals["west"], fingerprint="00" * 32)
+    with pytest.raises(SignatureError, match="study"):
+        activate(
+            sites["west"],
+            approvals["west"],
+            fingerprint=coordinator.fingerprint,
+            study_expected="00" * 32,
+        )
+    site = sites["west"]
+    kept = site.settings_path.read_text()
+    site.settings_path.write_text(kept.replace('host = ""', 'host = "elsewhere.example"'))
+    with pytest.raises(SiteNotReadyError, match="elsewhere"):
+        activate(site, approvals["west"], fingerprint=coordinator.fingerprint)
+    site.settings_path.write_text(kept)
+
+
+def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
+    from cipherdag.deployment.enrolment import activate, request_enrolment
+
+    coordinator, sites, approvals = enrolled
+    north = sites["north"]
+    old = read_file(approvals["north"], Approval)
+    key = next(north.kit.rglob("client.key")).read_bytes()
+    later = SiteFolder.create(north.path.parent / "later", SiteSettings(name="later"))
+    renewed = coordinator.approve([request_enrolment(later)[0]])
+    done = activate(north, renewed["north"], fingerprint=coordinator.fingerprint)
+    assert (done.added, done.removed) == (("later",), ())
+    assert next(north.kit.rglob("client.key")).read_bytes() == key
+    stale = north.path / "stale.approval"
+    write_file(stale, old)
+    with pytest.raises(ReplayError, match="version"):
+        activate(north, stale, fingerprint=coordinator.fingerprint)
+    renewed = coordinator.revoke("later")
+    assert "later" not in renewed
+    assert activate(north, renewed["north"], fingerprint=coordinator.fingerprint).removed == (
+        "later",
+    )
+    with pytest.raises(PolicyRefusedError, match="revoked"):
+        coordinator.approve([later.path / "later.request"])
+    with pytest.raises(ParameterError):
+        coordinator.revoke("later")
+    shut_out = coordinator.path / "server" / "kit" / "disabled_clients.json"
+    assert msgspec.json.decode(shut_out.read_bytes()) == {"disabled_clients": ["later"]}
+
+
+def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enrolled):
+    from cipherdag.deployment.enrolment import activate
+    from cipherdag.sites.private_files import START_LOCK, locked
+
+    coordinator, sites, _ = enrolled
+    south = sites["south"]
+    startup = south.kit / "startup"
+    study = coordinator.study()
+
+    def days():
+        issued = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+        return round((issued.not_valid_after_utc - datetime.now(UTC)).total_seconds() / 86_400)
+
+    key = (startup / "client.key").read_bytes()
+    about = (south.kit / "local" / "cipherdag.json").read_bytes()
+    assert days() == 90
+    renewed = coordinator.approve([south.path / "south.request"], valid_days=200)
+    assert coordinator.study() == study
+    with locked(south.path / START_LOCK), pytest.raises(SiteNotReadyError):
+        activate(south, renewed["south"], fingerprint=coordinator.fingerprint)
+    assert days() == 90
+    activate(south, renewed["south"], fingerprint=coordinator.fingerprint)
+    assert days() == 200
+    assert (startup / "client.key").read_bytes() == key
+    assert (south.kit / "local" / "cipherdag.json").read_bytes() == about
+    shorter = coordinator.approve([south.path / "south.request"], valid_days=9)
+    activate(south, shorter["south"], fingerprint=coordinator.fingerprint)
+    assert days() == 200
+
+
+def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
+    """A coordinator that shows two sites different studies must not change one of them later."""
+    from cipherdag.deployment.enrolment import activate
+
+    coordinator, sites, _ = enrolled
+    north = sites["north"]
+    active = read_file(north.study_path, SignedStudy).study
+    split = msgspec.structs.replace(active, sites=active.sites[:-1], issued="2026-01-01")
+    forged = approve(
+        coordinator.identity(),
+        site="north",
+        signed=sign_study(coordinator.identity(), split),
+        certificate=b"",
+    )
+    write_file(tmp_path / "north.approval", forged)
+    with pytest.raises(SignatureError, match="two different studies"):
+        activate(north, tmp_path / "north.approval", fingerprint=coordinator.fingerprint)
+
+
+def test_a_known_name_with_another_key_is_refused(enrolled, tmp_path):
+    from cipherdag.deployment.enrolment import request_enrolment
+
+    coordinator, _, _ = enrolled
+    thief = SiteFolder.create(tmp_path / "thief", SiteSettings(name="north"))
+    path, _ = request_enrolment(thief)
+    before = coordinator.study()
+    with pytest.raises(CohortError, match="another key"):
+        coordinator.approve([path])
+    assert coordinator.study() == before
+
+
+def test_a_request_for_another_study_or_with_foreign_certificate_is_refused(enrolled, tmp_path):
+    from cipherdag.deployment.enrolment import request_enrolment
+
+    coordinator, sites, _ = enrolled
+    other = SiteFolder.create(tmp_path / "other", SiteSettings(name="other", study="elsewhere"))
+    path, _ = request_enrolment(other)
+    with pytest.raises(SignatureError, match="for the study"):
+        coordinator.approve([path])
+    theirs = read_file(next(sites["west"].path.glob("*.request")), Request)
+    mixed = request_of(
+        SigningIdentity.generate(), name="mixed", certificate_request=theirs.certificate_request
+    )
+    write_file(tmp_path / "mixed.request", mixed)
+    with pytest.raises(CipherdagError):
+        coordinator.approve([tmp_path / "mixed.request"])
+
+
+def test_too_few_sites_make_no_run(flare, tmp_path):
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    CoordinatorFolder.create(tmp_path / "c", study="study", host="localhost", port=8002)
+    with pytest.raises(CohortError, match="asks for 3"):
+        Federation.connect(tmp_path / "c").run(FedPC())

@@ -1,0 +1,56 @@
+"""Uneven splits: a partition, a least size for every site, and the same split for the same seed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cipherdag import Federation
+from cipherdag.errors import ParameterError
+from cipherdag.federation.splitting import split_rows
+from cipherdag.graphs.networks import asia
+
+sizes = st.integers(1, 20).flatmap(lambda n: st.tuples(st.integers(2 * n, 50 * n), st.just(n)))
+
+
+@given(sizes, st.integers(0, 2**32), st.booleans())
+def test_split_is_a_partition_with_a_least_size(size, seed, shuffle):
+    n_rows, n_sites = size
+    parts = split_rows(n_rows, n_sites, rng=np.random.default_rng(seed), shuffle=shuffle)
+    assert len(parts) == n_sites
+    assert sorted(np.concatenate(parts).tolist()) == list(range(n_rows))
+    assert min(map(len, parts)) >= n_rows // (2 * n_sites)
+    again = split_rows(n_rows, n_sites, rng=np.random.default_rng(seed), shuffle=shuffle)
+    assert all(np.array_equal(one, two) for one, two in zip(parts, again, strict=True))
+    if not shuffle:
+        assert np.concatenate(parts).tolist() == list(range(n_rows))
+
+
+def test_sizes_are_uneven_and_shuffling_mixes_rows():
+    parts = split_rows(5000, 5, rng=np.random.default_rng(0))
+    assert len({len(part) for part in parts}) > 1
+    assert all(2000 < part.mean() < 3000 for part in parts)
+
+
+def test_first_size_is_uniform_over_its_range():
+    rng = np.random.default_rng(1)
+    first = [len(split_rows(30, 3, rng=rng, shuffle=False)[0]) for _ in range(3000)]
+    counts = np.bincount(first, minlength=16)[5:16]  # from 30 / 6 to 30 / 2
+    expected = 3000 / 11
+    assert sum(counts) == 3000
+    assert ((counts - expected) ** 2 / expected).sum() < 29.6  # 0.999 quantile, 10 degrees
+
+
+@pytest.mark.parametrize(("n_rows", "n_sites"), [(10, 0), (10, -1), (5, 3), (0, 1), (1, 1)])
+def test_impossible_splits(n_rows, n_sites):
+    with pytest.raises(ParameterError) as caught:
+        split_rows(n_rows, n_sites, rng=np.random.default_rng(0))
+    assert caught.value.exit_code == 2
+
+
+def test_a_negative_seed_is_named():
+    table = asia().sample(60, np.random.default_rng(0))
+    with pytest.raises(ParameterError, match="seed"):
+        Federation.split(table, 3, seed=-1)

@@ -1,0 +1,165 @@
+"""Panels: what the algorithms' details make, the numbers they show, and what they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_run import TRUTH, asia_run, page_of
+
+from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
+from cipherdag.algorithms.rfcd.algorithm import report as rfcd_report
+from cipherdag.errors import ParameterError
+from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.heat_map import HeatMap
+from cipherdag.findings.rows import Rows
+from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.results.disclosures import learnt_sentences
+
+
+@pytest.fixture(scope="module")
+def result():
+    return asia_run()
+
+
+def as_run_by(result, algorithm, details, **parameters):
+    """A result as another algorithm gives it: a DAG, and details in the form of result.json."""
+    (a, b), *rest = TRUTH.directed
+    dag = CausalGraph.from_edges(TRUTH.nodes, [(b, a), *rest[:-1]])  # one turned, one missing
+    assert dag.to_cpdag() != dag
+    return replace(
+        result,
+        algorithm=algorithm,
+        parameters=parameters,
+        graph=dag,
+        dag=dag,
+        evidence=GraphEvidence(),
+        details=details,
+    )
+
+
+def test_a_regret_curve_is_shown(result):
+    outcome = RFcdOutcome(
+        dag=result.dag.arcs,
+        arcs=result.graph.arcs,
+        regret=0.5,
+        curve=(12.25, 3.125, 0.5),
+        grid=2**-10,
+        candidates=321,
+    )
+    run = as_run_by(result, "rfcd", rfcd_report.details(outcome), objective="nodewise", beam=3)
+    page = page_of(replace(run, panels=rfcd_report.panels(outcome)))
+    assert "RFcd over 3 sites" in page.texts["h1"]
+    numbers = [own["value"] for tag, own in page.elements if tag == "data"]
+    assert {"12.25", "3.125", "0.5"} <= set(numbers)
+    assert "largest regret over the sites; not at which site" in page.texts["main"]
+
+
+def test_beliefs_are_strengths_and_a_matrix(result):
+    names = result.dag.nodes
+    rng = np.random.default_rng(0)
+    belief = {a: {b: float(rng.random()) for b in names} for a in names}
+    belief[names[0]][names[1]] = 1.0 + 2**-40  # fixed-point sums may round like this
+    details = {
+        "belief": belief,
+        "cut": [{"from": names[0], "to": names[1], "belief": 0.625}],
+    }
+    run = as_run_by(result, "fedcd", details, aggregation="proximity")
+    page = page_of(run, truth=TRUTH)
+    edges = run.graph.edges
+    assert page.column("edge-table", "Strength", values=True) == [
+        [str(belief[edge.source][edge.target])] for edge in edges
+    ]
+    numbers = {own["value"] for tag, own in page.elements if tag == "data"}
+    assert "0.625" in numbers
+    assert {str(belief[a][b]) for a in names for b in names if a != b} <= numbers
+    assert "intervened near an edge, but not which" in page.texts["main"]
+    # a DAG that tells more than its CPDAG is held against the true DAG
+    verdicts = page.column("edge-table", "Truth")
+    metrics = run.metrics(TRUTH)
+    assert (metrics.reverse, metrics.miss, metrics.extra) == (1, 1, 0)
+    assert verdicts.count("as in the truth") == metrics.correct == len(edges) - 1
+
+
+def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
+    said = {
+        choice: learnt_sentences(replace(result, parameters={"evidence": choice}))
+        for choice in ("statistic", "fisher", "stouffer", "weighted_p", "pooled")
+    }
+    assert all(len(own) == 1 for own in said.values())
+    assert len({own[0] for own in said.values()}) == 5
+    for sepset in ("max", "mean", "vote"):
+        assert len(learnt_sentences(replace(result, parameters={"sepset": sepset}))) == 2
+    assert "documentation" in learnt_sentences(replace(result, algorithm="own"))[0]
+
+
+def test_panels_show_their_numbers(result):
+    curves = Curves(
+        title="Regret",
+        note="Worst regret over sites.",
+        x_label="round",
+        y_label="regret",
+        series=(
+            Series("best", ((1.0, 12.5), (2.0, 7.25), (3.0, 0.125))),
+            Series("next", ((1.0, 14.0), (3.0, 1e-9))),
+        ),
+    )
+    beliefs = HeatMap(
+        title="Beliefs",
+        note="Belief in every edge.",
+        rows=("a", "b"),
+        columns=("a", "b"),
+        values=((None, 0.75), (0.25, None)),
+    )
+    rows = Rows(title="Beam", note="Last beam.", columns=("graph", "regret"), rows=(("g1", 3.5),))
+    page = page_of(result, panels=(curves, beliefs, rows))
+    numbers = [own["value"] for tag, own in page.elements if tag == "data"]
+    assert {"12.5", "7.25", "0.125", "14.0", "1e-09", "0.75", "0.25", "3.5"} <= set(numbers)
+    courses = [o for t, o in page.elements if t == "path" and o["class"].startswith("curve ")]
+    assert len(courses) == 4  # two curves and their two signs
+    cells = [own for _, own in page.elements if own.get("class") == "heat-cell"]
+    assert [own["fill-opacity"] for own in cells] == ["0.75", "0.25"]
+    assert {"#panel-1", "#panel-2", "#panel-3"} <= set(page.links)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e12, 1e12, allow_nan=False)), min_size=1)
+)
+def test_curves_stay_in_their_frame(points):
+    curves = Curves(
+        title="t",
+        note="n",
+        x_label="x",
+        y_label="y",
+        series=(Series("s", tuple((float(x), y) for x, y in points)),),
+    )
+    left, top, right, bottom = curves.frame
+    for x, y, first, second in curves.dots(curves.series[0]):
+        assert left - 0.1 <= x <= right + 0.1
+        assert top - 0.1 <= y <= bottom + 0.1
+        assert (first, second) in [(float(a), b) for a, b in points]
+    assert all(tick.value.is_integer() for tick in curves.x_ticks)
+    for ticks in (curves.x_ticks, curves.y_ticks):
+        assert len(ticks) <= 7
+        assert [tick.value for tick in ticks] == sorted({tick.value for tick in ticks})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Curves(title="t", note="", x_label="", y_label="", series=()),
+        lambda: Curves(
+            title="t", note="", x_label="", y_label="", series=(Series("s", ((0.0, np.nan),)),)
+        ),
+        lambda: HeatMap(title="t", note="", rows=("a",), columns=("b",), values=((2.0,),)),
+        lambda: HeatMap(title="t", note="", rows=("a",), columns=("b",), values=()),
+        lambda: Rows(title="t", note="", columns=("a", "b"), rows=(("x",),)),
+    ],
+)
+def test_panels_that_make_no_sense_are_refused(make):
+    with pytest.raises(ParameterError):
+        make()

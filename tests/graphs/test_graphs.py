@@ -1,0 +1,303 @@
+"""Causal graphs: values, edges by name, and every export read back by another program."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pydot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cipherdag.errors import GraphError, OutputError
+from cipherdag.graphs.edges import Edge
+from cipherdag.graphs.graph import CausalGraph
+
+ODD_NAMES = (
+    'the "quoted" one',
+    "comma, and; semicolon",
+    "back\\slash",
+    'back\\n and \\"',
+    "<b>&amp;</b>",
+    "Größe [cm]",
+    "年龄",
+    "-->",
+    "$x_1$",
+    "{graph}",
+    "port:ne",
+    " ",
+    "node",
+    "#1",
+    "'single'",
+    "می\u200cخواهم",  # noqa: RUF001
+    "🫀",
+)
+HEALTH = CausalGraph.from_edges(
+    ("T2D", "Age", "BMI", "Sex"), directed=[("Age", "BMI")], undirected=[("T2D", "BMI")]
+)
+
+
+@st.composite
+def graphs(draw, names=ODD_NAMES):
+    nodes = draw(st.lists(st.sampled_from(names), min_size=1, max_size=7, unique=True))
+    kinds = st.sampled_from(["none", "none", "out", "in", "plain"])
+    arcs = np.zeros((len(nodes), len(nodes)), dtype=bool)
+    for i in range(len(nodes)):
+        for j in range(i):
+            kind = draw(kinds)
+            arcs[i, j], arcs[j, i] = kind in ("out", "plain"), kind in ("in", "plain")
+    return CausalGraph.from_arcs(nodes, arcs)
+
+
+def test_edges_by_name_and_as_text():
+    assert HEALTH.directed == (("Age", "BMI"),)
+    assert HEALTH.undirected == (("BMI", "T2D"),)
+    assert HEALTH.edges == (Edge("Age", "BMI", "-->"), Edge("BMI", "T2D", "---"))
+    assert str(HEALTH) == "Age --> BMI\nBMI --- T2D"
+    assert repr(HEALTH) == "<CausalGraph: 4 nodes, 1 directed and 1 undirected edges>"
+    assert str(CausalGraph.empty("ab")) == ""
+    assert "Age --&gt; BMI" in HEALTH._repr_html_()
+
+
+def test_the_matrix_is_a_read_only_copy():
+    matrix = np.zeros((2, 2), dtype=bool)
+    graph = CausalGraph.from_arcs("ab", matrix)
+    matrix[0, 1] = True
+    assert graph.edges == ()
+    with pytest.raises(ValueError, match="read-only"):
+        graph.arcs[0, 1] = True
+    with pytest.raises(AttributeError):
+        graph.nodes = ("c", "d")
+    values = HEALTH.to_numpy()
+    values[:] = 0
+    assert HEALTH.to_numpy().sum() == 3
+
+
+def test_matrix_entries_read_from_row_to_column():
+    assert HEALTH.to_numpy().tolist() == [[0, 0, 1, 0], [0, 0, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    assert (HEALTH.skeleton() == (HEALTH.arcs | HEALTH.arcs.T)).all()
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_equality_goes_by_names_and_not_by_their_order(graph, random):
+    order = list(range(len(graph.nodes)))
+    random.shuffle(order)
+    other = CausalGraph.from_arcs([graph.nodes[i] for i in order], graph.arcs[np.ix_(order, order)])
+    assert other == graph
+    assert hash(other) == hash(graph)
+    assert str(other) == str(graph)
+    if graph.edges:
+        assert CausalGraph.empty(graph.nodes) != graph
+    assert CausalGraph.from_arcs([*graph.nodes, "new"], np.pad(graph.arcs, (0, 1))) != graph
+    assert graph != str(graph)
+
+
+@given(graphs())
+def test_edges_rebuild_the_graph(graph):
+    assert CausalGraph.from_edges(graph.nodes, graph.directed, graph.undirected) == graph
+
+
+@pytest.mark.parametrize(
+    ("directed", "undirected", "match"),
+    [
+        ([("Age", "Weight")], [], "'Weight'"),
+        ([("Age", "Age")], [], "'Age' to itself"),
+        ([("Age", "BMI"), ("Age", "BMI")], [], "two edges"),
+        ([("Age", "BMI"), ("BMI", "Age")], [], "two edges"),
+        ([("Age", "BMI")], [("BMI", "Age")], "two edges"),
+    ],
+)
+def test_wrong_edges_are_named(directed, undirected, match):
+    with pytest.raises(GraphError, match=match):
+        CausalGraph.from_edges(("Age", "BMI"), directed, undirected)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "matrix", "match"),
+    [
+        (("a", "b"), np.eye(2), "itself"),
+        (("a", "b"), np.zeros((2, 3)), "square"),
+        (("a", "b"), np.zeros((3, 3)), "2 names"),
+        (("a", "a"), np.zeros((2, 2)), "'a'"),
+        (("a", ""), np.zeros((2, 2)), "empty"),
+        (("a", "b\x00"), np.zeros((2, 2)), "control"),
+        (("a", "b\nc"), np.zeros((2, 2)), "control"),
+        (("a", "\ud800"), np.zeros((2, 2)), "control"),
+    ],
+)
+def test_what_is_no_graph_is_refused(nodes, matrix, match):
+    with pytest.raises(GraphError, match=match):
+        CausalGraph.from_arcs(nodes, matrix)
+
+
+def test_kinds_of_graphs():
+    chain = CausalGraph.from_edges("abc", [("a", "b"), ("b", "c")])
+    collider = CausalGraph.from_edges("abc", [("a", "b"), ("c", "b")])
+    cycle = CausalGraph.from_edges("abc", [("a", "b"), ("b", "c"), ("c", "a")])
+    assert chain.is_dag
+    assert cycle.is_acyclic is cycle.is_dag is False
+    assert HEALTH.is_acyclic
+    assert not HEALTH.is_dag
+    assert chain.to_cpdag().undirected == (("a", "b"), ("b", "c"))
+    assert collider.to_cpdag() == collider
+    for graph in (cycle, HEALTH):
+        with pytest.raises(GraphError, match="DAG"):
+            graph.to_cpdag()
+
+
+def test_relabelling():
+    assert str(HEALTH.relabel({"T2D": "Diabetes"})) == "Age --> BMI\nBMI --- Diabetes"
+    assert HEALTH.relabel({"Age": "BMI", "BMI": "Age"}).directed == (("BMI", "Age"),)
+    with pytest.raises(GraphError, match="'Weight'"):
+        HEALTH.relabel({"Weight": "W"})
+    with pytest.raises(GraphError, match="'BMI'"):
+        HEALTH.relabel({"Age": "BMI"})
+
+
+def from_networkx(graph):
+    """Edges of a networkx graph, checking that marks and arcs agree."""
+    for a, b, mark in graph.edges(data="mark"):
+        assert (mark == "---") == graph.has_edge(b, a)
+    return CausalGraph.from_arcs(graph.nodes, nx.to_numpy_array(graph, weight=None))
+
+
+@given(graphs())
+def test_networkx_and_graphml_keep_everything(graph):
+    assert from_networkx(graph.to_networkx()) == graph
+    assert list(graph.to_networkx().nodes) == list(graph.nodes)
+    assert from_networkx(nx.parse_graphml(graph.to_graphml())) == graph
+
+
+def test_graphml_opens_as_a_file(tmp_path):
+    path = tmp_path / "graph.graphml"
+    path.write_text(HEALTH.to_graphml(), encoding="utf-8")
+    assert from_networkx(nx.read_graphml(path)) == HEALTH
+
+
+@given(graphs())
+def test_gml_keeps_everything(graph):
+    assert from_networkx(nx.parse_gml(graph.to_gml())) == graph
+
+
+def read_dot(text):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydot calls old names of its parser library
+        (parsed,) = pydot.graph_from_dot_data(text)
+    return parsed
+
+
+def dot_name(quoted):
+    assert quoted[0] == quoted[-1] == '"'
+    return re.sub(r"\\(.)", r"\1", quoted[1:-1])
+
+
+@settings(max_examples=40)
+@given(graphs())
+def test_dot_keeps_everything(graph):
+    parsed = read_dot(graph.to_dot())
+    edges = [
+        (dot_name(e.get_source()), dot_name(e.get_destination()), e.get("dir"))
+        for e in parsed.get_edges()
+    ]
+    nodes = [dot_name(n.get_name()) for n in parsed.get_nodes() if n.get_name() != "node"]
+    again = CausalGraph.from_edges(
+        nodes,
+        directed=[(a, b) for a, b, kind in edges if kind is None],
+        undirected=[(a, b) for a, b, kind in edges if kind == "none"],
+    )
+    assert again == graph
+
+
+def read_dagitty(text):
+    """Names and edges by the published grammar: a backslash escapes quotation marks only."""
+    kind, body = re.fullmatch(r"(dag|pdag) \{\n(.*)\}\n", text, flags=re.DOTALL).groups()
+    name = r'"((?:\\"|[^"])+)"'
+    found = re.findall(rf"{name}(?: (->|--) {name})?\n", body)
+    plain = [(a.replace('\\"', '"'), arrow, b.replace('\\"', '"')) for a, arrow, b in found]
+    names = [a for a, arrow, _ in plain if not arrow]
+    return kind, names, [(a, b, arrow) for a, arrow, b in plain if arrow]
+
+
+@given(graphs([name for name in ODD_NAMES if not name.endswith("\\")]))
+def test_dagitty_keeps_everything(graph):
+    kind, names, edges = read_dagitty(graph.to_dagitty())
+    assert kind == ("dag" if graph.is_dag else "pdag")
+    again = CausalGraph.from_edges(
+        names,
+        directed=[(a, b) for a, b, arrow in edges if arrow == "->"],
+        undirected=[(a, b) for a, b, arrow in edges if arrow == "--"],
+    )
+    assert again == graph
+
+
+def test_dagitty_refuses_what_its_grammar_cannot_write():
+    graph = CausalGraph.empty(("a\\", "b"))
+    with pytest.raises(OutputError, match="backslash"):
+        graph.to_dagitty()
+    parsed = read_dot(graph.to_dot())
+    assert dot_name(parsed.get_nodes()[1].get_name()) == "a\\"
+
+
+@given(graphs())
+def test_csv_keeps_everything(graph):
+    text = graph.to_csv()
+    assert text.splitlines()[0] == "from,to,mark"
+    assert CausalGraph.from_csv(text, nodes=graph.nodes) == graph
+    joined = [name for name in graph.nodes if graph.skeleton()[graph.nodes.index(name)].any()]
+    assert set(CausalGraph.from_csv(text).nodes) == set(joined)
+
+
+def test_csv_of_a_true_dag():
+    graph = CausalGraph.from_csv("parent,child\nAge,BMI\n\nBMI,T2D\n")
+    assert graph.directed == (("Age", "BMI"), ("BMI", "T2D"))
+    assert graph.nodes == ("Age", "BMI", "T2D")
+    bom = CausalGraph.from_csv("\ufeffFrom , to, mark,p\r\nAge,BMI, ---,0.1\r\n")
+    assert bom.undirected == (("Age", "BMI"),)
+
+
+def test_names_in_a_csv_are_compared_in_normal_form():
+    graph = CausalGraph.from_csv("parent,child\nGro\u0308\u00dfe, BMI\n", nodes=("Größe", "BMI"))
+    assert graph.directed == (("Größe", "BMI"),)
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("", "header"),
+        ("a,b\n1,2\n", "header"),
+        ("from,to,mark\na,b\n", "line 2"),
+        ("from,to,mark\na,b,-->\nb,c,<->\n", "line 3.*'<->'"),
+        ("parent,child\na,b\nb,a\n", "two edges"),
+        ("parent,child\na,a\n", "itself"),
+        ('parent,child\n"a,b\n', "line"),
+    ],
+)
+def test_wrong_csv_is_named_by_line(text, match):
+    with pytest.raises(GraphError, match=match):
+        CausalGraph.from_csv(text)
+
+
+def test_a_csv_with_a_foreign_name():
+    with pytest.raises(GraphError, match="'X'"):
+        CausalGraph.from_csv("parent,child\nX,BMI\n", nodes=("BMI", "Age"))
+
+
+def test_import_of_graphs_stays_light():
+    code = (
+        "import sys, json, cipherdag.graphs.graph, cipherdag.graphs.networks;"
+        "import cipherdag.graphs.drawing.figure;"
+        "print(json.dumps([m for m in ('networkx','matplotlib','pandas','torch','scipy')"
+        " if m in sys.modules]))"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root
+    )
+    assert json.loads(done.stdout) == []

@@ -1,0 +1,290 @@
+"""The command line: the main paths, every bad input with its exit code, and what a pipe sees."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import adversary
+import numpy as np
+import pandas as pd
+import pytest
+
+from cipherdag.graphs.networks import asia
+
+BAD = {
+    "empty": ("", "EmptyDataError"),
+    "header_only": ("a,b\n", "EmptyDataError"),
+    "one_row": ("a,b\n1,2\n", "TooFewRowsError"),
+    "duplicate": ("a,a\n1,2\n2,1\n", "DuplicateNameError"),
+    "clashing": ("a, a\n1,2\n2,1\n", "DuplicateNameError"),
+    "constant": ("a,b\n1,2\n1,1\n1,2\n", "ConstantColumnError"),
+    "missing_column": ("a\n1\n2\n", "MissingColumnError"),
+    "extra_column": ("a,b,c\n1,2,3\n2,1,4\n", "ExtraColumnError"),
+    "unknown_category": ("a,b\n1,2\n2,7\n", "UnknownCategoryError"),
+    "ragged": ("a,b\n1,2,3\n2,1\n", "UnreadableDataError"),
+}
+SCHEMA = """
+[columns.a]
+kind = "discrete"
+categories = ["1", "2"]
+
+[columns.b]
+kind = "discrete"
+categories = ["1", "2"]
+"""
+
+
+@pytest.fixture
+def three_files(tmp_path):
+    files = []
+    for number, rows in enumerate(adversary.ROWS):
+        file = tmp_path / f"clinic{number}.csv"
+        adversary.patients(rows, number).to_csv(file, index=False)
+        files.append(file)
+    return files
+
+
+@pytest.fixture
+def one_file(tmp_path):
+    file = tmp_path / "all.csv"
+    asia().sample(1500, np.random.default_rng(0)).to_csv(file, index=False)
+    truth = tmp_path / "truth.csv"
+    truth.write_text(
+        "parent,child\n" + "".join(f"{a},{b}\n" for a, b in asia().graph.directed), "utf-8"
+    )
+    return file, truth
+
+
+def test_run_writes_a_whole_folder_and_says_what_left(call, three_files, tmp_path):
+    out = tmp_path / "out"
+    code, text, _ = call("run", "fedpc", *three_files, "--out", out)
+    assert code == 0
+    assert "What left 'clinic0'" in text
+    assert "only as a sum over 3 sites" in text
+    for name in ("graph.svg", "graph.graphml", "graph.dot", "edges.csv", "run.toml", "schema.toml"):
+        assert (out / name).stat().st_size > 0
+    assert "FedPC over 3 sites" in (out / "report.html").read_text("utf-8")
+    report = json.loads((out / "result.json").read_text("utf-8"))
+    keys = "algorithm protection sites rounds seconds bytes_sent_per_site edges".split()
+    assert set(keys) <= set(report)
+    assert report["sites"] == ["clinic0", "clinic1", "clinic2"]
+    assert pd.read_csv(out / "edges.csv").columns.tolist() == ["from", "to", "mark"]
+
+
+def test_audit_accepts_a_run_and_names_the_line_of_one_changed_byte(call, three_files, tmp_path):
+    out = tmp_path / "out"
+    call("run", "fedpc", *three_files, "--out", out)
+    code, text, _ = call("audit", "verify", out)
+    assert code == 0
+    assert text.count("unbroken") == 3
+    ledger = out / "releases" / "clinic1.jsonl"
+    lines = ledger.read_text("utf-8").split("\n")
+    lines[2] = lines[2].replace('"values":', '"values":1', 1)
+    ledger.write_text("\n".join(lines), "utf-8")
+    code, _, error = call("audit", "verify", out)
+    assert code == 1
+    assert "line 3" in error
+    assert "clinic1" in error
+
+
+def test_audit_finds_a_ledger_that_was_cut_or_removed(call, three_files, tmp_path):
+    out = tmp_path / "out"
+    call("run", "fedpc", *three_files, "--out", out)
+    ledger = out / "releases" / "clinic1.jsonl"
+    lines = ledger.read_text("utf-8").splitlines()
+    ledger.write_text("\n".join(lines[:-1]) + "\n", "utf-8")
+    assert call("audit", "verify", out)[0] == 1
+    ledger.unlink()
+    code, _, error = call("audit", "verify", out)
+    assert code == 1
+    assert "clinic1" in error
+
+
+def test_audit_show_speaks_in_sentences_and_in_json(call, three_files, tmp_path):
+    out = tmp_path / "out"
+    call("run", "fedpc", *three_files, "--out", out, "--protection", "bfv")
+    _, text, _ = call("audit", "show", out)
+    assert "encrypted, seen by the coordinator only as a sum over 3 sites" in text
+    _, text, _ = call("audit", "show", out, "--json")
+    assert {"site", "round", "kind", "digest"} <= set(json.loads(text.splitlines()[0]))
+
+
+def test_simulate_measures_against_a_truth_and_can_be_repeated(call, one_file, tmp_path):
+    file, truth = one_file
+    out, again = tmp_path / "out", tmp_path / "again"
+    code, text, _ = call(
+        "simulate", "fedpc", file, "--sites", 3, "--truth", truth, "--out", out, "--seed", 4
+    )
+    assert code == 0
+    assert "SHD" in text
+    report = json.loads((out / "result.json").read_text("utf-8"))
+    assert set(report["metrics"]) >= {
+        "shd", "reverse", "extra", "miss", "precision", "recall", "f1",
+    }  # fmt: skip
+    assert call("repeat", out, "--out", again)[0] == 0
+    other = json.loads((again / "result.json").read_text("utf-8"))
+    assert other["edges"] == report["edges"]
+    assert other["metrics"] == report["metrics"]
+
+
+def test_all_protections_write_the_same_graph(call, one_file, tmp_path):
+    file, _ = one_file
+    edges = []
+    for protection in ("masking", "bfv", "none"):
+        out = tmp_path / protection
+        call("simulate", "fedpc", file, "--sites", 3, "--protection", protection, "--out", out)
+        edges.append((out / "edges.csv").read_text("utf-8"))
+    assert edges[0] == edges[1] == edges[2]
+
+
+def test_json_is_one_object_per_line(call, one_file):
+    file, _ = one_file
+    code, text, _ = call("simulate", "fedpc", file, "--sites", 3, "--json")
+    assert code == 0
+    objects = [json.loads(line) for line in text.splitlines()]
+    assert [next(iter(o)) for o in objects[:-1]] == ["round"] * (len(objects) - 1)
+    assert len(objects) - 1 == objects[-1]["result"]["rounds"]
+
+
+def test_graph_show_compare_and_export(call, one_file, tmp_path):
+    file, truth = one_file
+    out = tmp_path / "out"
+    call("simulate", "fedpc", file, "--sites", 3, "--out", out)
+    assert "-->" in call("graph", "show", out)[1] or "---" in call("graph", "show", out)[1]
+    assert json.loads(call("graph", "compare", out, out, "--json")[1])["shd"] == 0
+    assert "SHD" in call("graph", "compare", out, truth)[1]
+    svg, png = tmp_path / "drawn", tmp_path / "drawn.png"
+    assert call("graph", "show", out, "--svg", svg, "--png", png)[0] == 0
+    assert svg.read_bytes()[:5] == b"<?xml"
+    assert png.read_bytes()[:4] == b"\x89PNG"
+    for kind in ("graphml", "gml", "dot", "dagitty", "csv", "svg", "png"):
+        target = tmp_path / f"graph.{kind}"
+        assert call("graph", "export", out, "--format", kind, "--out", target)[0] == 0
+        assert target.stat().st_size > 0
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_data_ends_with_code_6_and_says_what_where_and_what_to_do(call, tmp_path, name):
+    content, error = BAD[name]
+    schema = tmp_path / "schema.toml"
+    schema.write_text(SCHEMA, "utf-8")
+    files = []
+    for number in range(3):
+        files.append(tmp_path / f"site{number}.csv")
+        good = "a,b\n1,2\n2,1\n1,1\n"
+        files[-1].write_text(content if number == 1 else good, "utf-8")
+    code, _, text = call("run", "fedpc", *files, "--schema", schema)
+    assert code == 6
+    assert error in text
+    assert "site1.csv" in text
+    assert "cause" in text
+    assert "  do " in text
+
+
+def test_text_in_a_numeric_column_ends_with_code_6(call, tmp_path):
+    schema = tmp_path / "schema.toml"
+    schema.write_text('[columns.a]\nkind = "continuous"\n[columns.b]\nkind = "continuous"\n')
+    files = [tmp_path / f"s{k}.csv" for k in range(3)]
+    for file in files:
+        file.write_text("a,b\n1.5,2\n2,x\n3,4\n", "utf-8")
+    code, _, text = call("run", "fedpc", *files, "--schema", schema)
+    assert code == 6
+    assert "NotNumericError" in text
+    assert "column 'b'" in text
+
+
+def test_mixed_columns_without_a_test_for_them_end_with_code_6(call, tmp_path):
+    schema = tmp_path / "schema.toml"
+    schema.write_text(
+        '[columns.a]\nkind = "continuous"\n[columns.b]\nkind = "discrete"\n'
+        'categories = ["0", "1"]\n',
+        "utf-8",
+    )
+    files = [tmp_path / f"s{k}.csv" for k in range(3)]
+    for file in files:
+        file.write_text("a,b\n1.5,0\n2,1\n3,0\n4,1\n", "utf-8")
+    code, _, text = call("run", "fedpc", *files, "--schema", schema)
+    assert code == 6
+    assert "MixedTypesError" in text
+
+
+def test_two_files_are_refused_for_privacy_with_code_3(call, three_files):
+    code, _, text = call("run", "fedpc", *three_files[:2])
+    assert code == 3
+    assert "CohortError" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "fedpc"),
+        ("run", "fedpc", "no-such-file.csv"),
+        ("simulate", "fedpc", __file__, "--sites", "0"),
+        ("dance",),
+        ("run", "fedpc", __file__, "--protection", "ckks"),
+    ],
+)
+def test_usage_ends_with_code_2(call, arguments):
+    assert call(*arguments)[0] == 2
+
+
+def test_a_parameter_out_of_range_ends_with_code_2(call, one_file):
+    assert call("simulate", "fedpc", one_file[0], "--sites", 3, "--alpha", "2")[0] == 2
+    assert call("simulate", "fedpc", one_file[0], "--sites", 5000)[0] == 2
+
+
+def test_two_files_of_one_name_end_with_code_2(call, tmp_path, three_files):
+    other = tmp_path / "other"
+    other.mkdir()
+    double = other / "clinic0.csv"
+    double.write_text(three_files[0].read_text("utf-8"), "utf-8")
+    assert call("run", "fedpc", *three_files, double)[0] == 2
+
+
+def test_a_folder_that_is_no_result_ends_with_code_1(call, tmp_path):
+    for command in (("audit", "verify"), ("audit", "show"), ("graph", "show"), ("repeat",)):
+        assert call(*command, tmp_path)[0] == 1
+
+
+def test_an_unwritable_out_is_found_before_the_run(call, one_file, tmp_path):
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file, not a folder", "utf-8")
+    code, text, error = call("simulate", "fedpc", one_file[0], "--sites", 3, "--out", blocked)
+    assert code == 1
+    assert "OutputError" in error
+    assert "round" not in text
+
+
+def test_schema_infer_writes_what_run_reads(call, three_files, tmp_path):
+    schema = tmp_path / "schema.toml"
+    assert call("schema", "infer", *three_files, "--out", schema)[0] == 0
+    assert call("run", "fedpc", *three_files, "--schema", schema)[0] == 0
+    assert call("schema", "infer", *three_files, "--out", schema)[0] == 1
+
+
+def test_demo_ends_well(call, tmp_path):
+    code, text, _ = call("demo", "--rows", 2000, "--out", tmp_path)
+    assert code == 0
+    assert "gave the same graph" in text
+    assert "SHD" in text
+
+
+def test_a_pipe_sees_plain_lines_and_help_is_light(three_files):
+    command = [sys.executable, "-c", "from cipherdag.cli.main import main; main()"]
+    done = subprocess.run(
+        [*command, "run", "fedpc", *map(str, three_files)], capture_output=True, check=True
+    )
+    assert b"\x1b" not in done.stdout
+    assert b"\r" not in done.stdout
+    probe = (
+        "import sys; sys.argv=['cipherdag','--help']\n"
+        "from cipherdag.cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy={'torch','pandas','networkx','scipy','matplotlib','tenseal','numpy'}&set(sys.modules)\n"
+        "print('HEAVY', sorted(heavy))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, check=True, text=True)
+    assert "HEAVY []" in done.stdout

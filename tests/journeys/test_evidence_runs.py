@@ -1,0 +1,261 @@
+"""FedPC on evidence of all sites: the graph of PC on all data, from command line to site."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import original_fedpc as original
+import pandas as pd
+import pytest
+from driving import drive, respondent
+from evidence_sites import cut, discrete_codes, discrete_site, gaussian_site, gaussian_values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import OracleTest, random_dag
+from plain_pc import plain_pc, plain_skeleton
+
+from cipherdag import Federation, FedPC, Policy, Schema
+from cipherdag.algorithms.evidence import pooled_tables
+from cipherdag.algorithms.evidence import source as evidence_module
+from cipherdag.algorithms.fedpc import pcstable
+from cipherdag.errors import MixedTypesError, ParameterError, PolicyRefusedError
+from cipherdag.graphs.networks import asia
+from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+
+KINDS = ("statistic", "fisher", "stouffer", "weighted_p", "pooled")
+OPEN = Policy(min_cell_size=0)
+
+
+def outcome_of(algorithm, sites):
+    outcome, questions = drive(algorithm.ask(sites[0].n_variables, len(sites)), sites)
+    return outcome, questions
+
+
+# pooled is PC on all data
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), n_sites=st.integers(3, 15), continuous=st.booleans())
+def test_pooled_gives_the_graph_of_pc_on_all_data(seed, n_sites, continuous):
+    rng = np.random.default_rng(seed)
+    if continuous:
+        data = gaussian_values(rng, 600, 8)
+        sites = [gaussian_site(part) for part in cut(data, n_sites, rng)]
+        test = FisherZTest(data)
+    else:
+        levels = rng.integers(2, 4, 7).tolist()
+        data = discrete_codes(rng, 1200, levels)
+        sites = [discrete_site(part, levels) for part in cut(data, n_sites, rng)]
+        test = DiscreteTest(data)
+    pooled, _ = outcome_of(FedPC(evidence="pooled"), sites)
+    alone, _ = outcome_of(FedPC(), [respondent(test)])  # FedPC's own votes at one site
+    assert (pooled.arcs == alone.arcs).all()
+    assert pooled.separators == alone.separators
+    assert pooled.layers == alone.layers
+    for pair, strength in alone.support.items():
+        assert pooled.support[pair] == max(strength, 0.0)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_plain_loops_and_scipy_give_the_same_graph(continuous):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        if continuous:
+            data = gaussian_values(rng, 400, 7)
+            sites = [gaussian_site(part) for part in cut(data, 4, rng)]
+        else:
+            data = discrete_codes(rng, 900, [2, 3, 2, 2, 3, 2])
+            sites = [discrete_site(part, (2, 3, 2, 2, 3, 2)) for part in cut(data, 4, rng)]
+        pooled, _ = outcome_of(FedPC(evidence="pooled", alpha=0.05), sites)
+        test = original.fisher_z_test if continuous else original.g2_test
+        known = {}
+
+        def p_value(x, y, members, known=known, test=test, data=data):
+            key = (min(x, y), max(x, y), tuple(sorted(members)))
+            if key not in known:
+                known[key] = test(data, key[0], key[1], key[2])[0]
+            return known[key]
+
+        graph, separators, arcs = plain_pc(data.shape[1], p_value, 0.05, 3)
+        assert (pooled.skeleton == graph).all()
+        assert pooled.separators == separators
+        assert (pooled.arcs == arcs).all()
+        assert pooled.layers == plain_skeleton(data.shape[1], p_value, 0.05, 3)[1]
+
+
+def test_causal_learn_finds_the_same_skeleton():
+    from causallearn.search.ConstraintBased.PC import pc
+
+    values = gaussian_values(np.random.default_rng(12), 800, 9)
+    sites = [gaussian_site(part) for part in cut(values, 5, np.random.default_rng(0))]
+    pooled, _ = outcome_of(FedPC(evidence="pooled", max_cond_size=None), sites)
+    peer = pc(values, 0.01, "fisherz", stable=True, show_progress=False)
+    assert (pooled.skeleton == (peer.G.graph != 0)).all()
+
+
+# the search
+
+
+class Certain(OracleTest):
+    """The oracle, with statistics that leave no doubt."""
+
+    def evaluate(self, x, y, given):
+        outcome = super().evaluate(x, y, given)
+        outcome.statistic[:] = 1000.0 * outcome.statistic
+        return outcome
+
+
+@pytest.mark.parametrize("kind", ["statistic", "fisher", "stouffer", "weighted_p"])
+@pytest.mark.parametrize("sepset", ["max", "search"])
+def test_the_true_cpdag_under_an_oracle(kind, sepset):
+    rng = np.random.default_rng(2026)
+    algorithm = FedPC(evidence=kind, sepset=sepset, max_cond_size=None)
+    for _ in range(20):
+        dag = random_dag(int(rng.integers(3, 10)), float(rng.uniform(1, 3)), rng)
+        outcome, _ = outcome_of(algorithm, [respondent(Certain(dag)) for _ in range(3)])
+        assert (outcome.arcs == cpdag_of(dag)).all()
+
+
+def test_a_layer_is_one_round_and_separating_sets_are_one_more():
+    rng = np.random.default_rng(3)
+    for size in (6, 20):
+        dag = random_dag(size, 2.0, rng)
+        sites = [respondent(Certain(dag)) for _ in range(3)]
+        outcome, questions = outcome_of(FedPC(evidence="statistic"), sites)
+        assert len(questions) <= len(outcome.layers) + 1
+        _, questions = outcome_of(FedPC(evidence="statistic", sepset="search"), sites)
+        assert len(questions) == len(outcome.layers)
+
+
+@pytest.mark.parametrize("kind", ["statistic", "pooled"])
+def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeypatch):
+    rng = np.random.default_rng(5)
+    codes = discrete_codes(rng, 900, [2] * 8)
+    sites = [discrete_site(part, [2] * 8) for part in np.split(codes, 3)]
+    one, questions = outcome_of(FedPC(evidence=kind), sites)
+    monkeypatch.setattr(pcstable, "LAYER_TESTS", 20)
+    monkeypatch.setattr(evidence_module, "ROUND_VALUES", 30)
+    monkeypatch.setattr(pooled_tables, "ROUND_VALUES", 30)
+    other, more = outcome_of(FedPC(evidence=kind), sites)
+    assert len(more) > len(questions)
+    assert (one.arcs == other.arcs).all()
+    assert one.separators == other.separators
+    assert one.layers == other.layers
+    widest = max(sum(e.length for e in q.encodings) for q in more)
+    assert widest <= 4 * 30
+
+
+# protections and orders
+
+
+def tables():
+    rng = np.random.default_rng(1)
+    codes = discrete_codes(rng, 600, [2, 3, 2, 2, 3])
+    names = ["smoke", "cough", "asthma", "pollen", "fever"]
+    return {
+        "discrete": pd.DataFrame(codes, columns=names),
+        "continuous": pd.DataFrame(gaussian_values(rng, 300, 5), columns=names),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("columns", ["discrete", "continuous"])
+def test_every_protection_learns_the_same_from_the_same_sums(kind, columns):
+    data = tables()[columns]
+    results = []
+    for protection in ("masking", "bfv", "none"):
+        policy = Policy(min_cell_size=5, allow_unprotected=protection == "none")
+        federation = Federation.split(data, 3, protection=protection, policy=policy, device="cpu")
+        results.append(federation.run(FedPC(evidence=kind, alpha=0.05)))
+    assert len({tuple(r.aggregate for r in result.rounds) for result in results}) == 1
+    assert len({result.graph for result in results}) == 1
+    assert len({json.dumps(dict(result.details["tests"])) for result in results}) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_sites_and_of_columns_changes_nothing(kind):
+    for data in tables().values():
+        schema = Schema.infer([data])
+        parts = {f"site{k}": data.iloc[k::3] for k in range(3)}
+        one = Federation.simulate(parts, schema=schema, device="cpu", policy=OPEN)
+        turned = {
+            name: own[own.columns[np.random.default_rng(k).permutation(own.shape[1])]]
+            for k, (name, own) in enumerate(reversed(parts.items()))
+        }
+        other = Federation.simulate(
+            turned, schema=Schema(schema.columns[::-1]), device="cpu", policy=OPEN
+        )
+        algorithm = FedPC(evidence=kind, alpha=0.05)
+        first, second = one.run(algorithm), other.run(algorithm)
+        assert first.graph == second.graph
+        assert first.details["tests"] == second.details["tests"]
+
+
+# policies, parameters, the command line
+
+
+def test_a_policy_without_tables_refuses_pooled_evidence_and_nothing_else():
+    data = tables()["discrete"]
+    policy = Policy(questions=Policy().questions - {"tables"})
+    federation = Federation.split(data, 3, policy=policy, device="cpu")
+    with pytest.raises(PolicyRefusedError, match="tables"):
+        federation.run(FedPC(evidence="pooled"))
+    assert federation.run(FedPC(evidence="statistic")).graph.nodes
+
+
+def test_the_default_policy_withholds_small_counts_and_the_result_says_so():
+    data = tables()["discrete"]
+    result = Federation.split(data, 4, device="cpu").run(FedPC(evidence="pooled"))
+    assert result.details["tests"]["withheld: statistic"] > 0
+    assert json.loads(json.dumps(result.to_dict()))["details"]["tests"] == dict(
+        result.details["tests"]
+    )
+    kinds = set(result.releases["kind"])
+    assert {"columns", "small-cells", "tables"} <= {k for own in kinds for k in own.split("+")}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"evidence": "rumour"},
+        {"evidence": "pooled", "sepset": "mean"},
+        {"sepset": "search"},
+        {"evidence": "pooled", "reference": "code"},
+        {"max_cells": 0},
+        {"max_rows": 1},
+    ],
+)
+def test_parameters_out_of_range_are_named(wrong):
+    with pytest.raises(ParameterError, match=list(wrong)[-1]):
+        FedPC(**wrong)
+
+
+def test_mixed_columns_are_refused_before_a_test_is_asked():
+    data = tables()["continuous"].assign(cough=tables()["discrete"]["cough"][:300])
+    with pytest.raises(MixedTypesError) as caught:
+        Federation.split(data, 3, device="cpu").run(FedPC(evidence="pooled"))
+    assert caught.value.exit_code == 6
+
+
+def test_the_command_line_runs_pooled_evidence_and_repeats_it(call, tmp_path):
+    data = tmp_path / "asia.csv"
+    asia().sample(1500, np.random.default_rng(1)).to_csv(data, index=False)
+    base = ["simulate", "fedpc", str(data), "--sites", "3", "--evidence", "pooled", "--json"]
+    base += ["--min-cell-size", "0"]
+    code, _, _ = call(*base, "--out", str(tmp_path / "one"))
+    assert code == 0
+    report = json.loads((tmp_path / "one" / "result.json").read_text())
+    assert report["parameters"]["evidence"] == "pooled"
+    assert set(report["details"]["tests"]) <= {"pooled", "too few rows: none"}
+    code, printed, _ = call("repeat", str(tmp_path / "one"), "--out", str(tmp_path / "two"))
+    assert code == 0
+    assert "Tests over all sites" in printed
+    other = json.loads((tmp_path / "two" / "result.json").read_text())
+    assert other["details"]["tests"] == report["details"]["tests"]
+    assert other["edges"] == report["edges"]
+    code, _, said = call(*base, "--sepset", "vote")
+    assert code == 2
+    assert "sepset" in said

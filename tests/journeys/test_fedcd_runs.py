@@ -1,0 +1,425 @@
+"""Fed-CD from tables with interventions to a result by name, under every protection."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from adversary import recorded
+from scipy import stats
+
+from cipherdag import CausalGraph, FedCD, Federation, Policy, Schema
+from cipherdag.cli.fedcd import FEDCD_PARAMETERS as PARAMETERS
+from cipherdag.cli.main import cli
+from cipherdag.errors import (
+    MissingColumnError,
+    ParameterError,
+    SchemaError,
+    SiteUnreachableError,
+    TooFewRowsError,
+    UnknownCategoryError,
+)
+from cipherdag.federation.splitting import split_regimes
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.journal import Journal, Summed
+from cipherdag.protocol.messages import Envelope, Member, Share, decode, read_envelope
+from cipherdag.protocol.session import Session
+from cipherdag.results.folder import verify_folder
+from cipherdag.sites.answers.belief_answers import table_beliefs
+from cipherdag.sites.answers.respondent import Respondent, table_tests
+from cipherdag.sites.record.ledger import Ledger
+from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+from cipherdag.sites.table.site_table import load_table
+
+SMALL = {
+    "rounds": 2, "epochs": 1, "fit_steps": 60, "graph_steps": 30, "batch": 32, "graphs": 20,
+    "hidden": 8,
+}  # fmt: skip
+NAMES = ("dose", "enzyme", "pain")
+
+
+def trial(rows=300, each=60, seed=0):
+    """dose -> enzyme -> pain with three levels each, and experiments on all of them."""
+    rng = np.random.default_rng(seed)
+
+    def draw(count, target):
+        levels = np.zeros((count, 3), dtype=int)
+        for j in range(3):
+            noise = rng.choice(3, size=count, p=[0.85, 0.15, 0.0])
+            follows = (
+                (levels[:, j - 1] + noise) % 3 if j else rng.choice(3, count, p=[0.5, 0.3, 0.2])
+            )
+            levels[:, j] = rng.integers(0, 3, count) if NAMES[j] == target else follows
+        return pd.DataFrame(levels, columns=list(NAMES)).assign(experiment=target or "")
+
+    return pd.concat([draw(rows, None), *(draw(each, name) for name in NAMES)], ignore_index=True)
+
+
+def dealt(protection="masking", deal="vertical", sites=3, **options):
+    return Federation.split(
+        trial(),
+        sites,
+        interventions="experiment",
+        deal=deal,
+        protection=protection,
+        device="cpu",
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        FedCD(**SMALL),
+        FedCD(**SMALL, aggregation="naive"),
+        FedCD(**SMALL, reference="code"),
+        FedCD(**SMALL, method="sdi", sharpness=30.0),
+    ],
+    ids=["proximity", "naive", "code", "sdi"],
+)
+def test_every_protection_gives_the_same_beliefs_from_the_same_sums(algorithm):
+    results = {p: dealt(p).run(algorithm, seed=5) for p in ("masking", "bfv", "none")}
+    sums = {tuple(r.aggregate for r in result.rounds) for result in results.values()}
+    assert len(sums) == 1
+    one = results["masking"]
+    assert all(r.details == one.details for r in results.values())
+    assert dealt("none").run(algorithm, seed=6).details["belief"] != one.details["belief"]
+
+
+def test_the_graph_is_found_by_name_and_agreed_upon():
+    larger = {**SMALL, "rounds": 3, "epochs": 2, "fit_steps": 150, "graph_steps": 80, "hidden": 16}
+    result = dealt("none").run(FedCD(**larger))
+    truth = CausalGraph.from_edges(NAMES, directed=[("dose", "enzyme"), ("enzyme", "pain")])
+    assert result.dag == truth
+    assert result.graph == truth
+    assert result.metrics(truth).shd == result.metrics_cpdag(truth).shd == 0
+    report = result.to_dict()["details"]
+    assert report["belief"]["dose"]["enzyme"] > 0.5 > report["belief"]["enzyme"]["dose"]
+    assert report["cut"] == []
+    assert len(report["edge_entropy"]) == len(result.rounds)
+    assert report["edge_entropy"][-1] <= report["edge_entropy"][0]
+
+
+def test_the_order_of_sites_and_of_columns_changes_nothing():
+    federation = dealt("none")
+    one = federation.run(FedCD(**SMALL))
+    turned = replace(federation, sites=federation.sites[::-1])
+    assert turned.run(FedCD(**SMALL)).details == one.details
+
+
+# -- privacy ----------------------------------------------------------------------------------
+
+
+def shares_seen(engine):
+    """The uniform words of every share that the coordinator received, in order."""
+    words = []
+    for operation, _, message in engine.received:
+        if operation == "ask":
+            envelope: Envelope = read_envelope(message)
+            words.append(np.frombuffer(decode(envelope.body, Share).share, dtype=np.uint64))
+    return words
+
+
+def test_the_coordinator_cannot_tell_who_intervened_on_what():
+    """Two runs that differ in who holds which experiments only, with equal aggregates.
+
+    What arrives is alike in everything but masked words, and these are uniform in both runs, given
+    the sums: no function of the transcript tells the runs apart.
+    """
+    federation = dealt()
+    tables = [site.table for site in federation.sites]
+    assert len({tuple(t.interventions.any(axis=0)) for t in tables}) == 3
+    swapped = replace(
+        federation,
+        sites=tuple(
+            replace(site, table=table)
+            for site, table in zip(federation.sites, tables[1:] + tables[:1], strict=True)
+        ),
+    )
+    runs = []
+    for arrangement in (federation, swapped):
+        recording, engines = recorded(arrangement)
+        result = recording.run(FedCD(**SMALL), seed=2)
+        runs.append((result, engines[0]))
+    (one, first), (other, second) = runs
+    assert [r.aggregate for r in one.rounds] == [r.aggregate for r in other.rounds]
+    # the same messages of the same lengths in the same order, whoever holds what
+    shapes = [[(op, site, len(m)) for op, site, m in e.sent + e.received] for e in (first, second)]
+    assert [s[:2] for s in shapes[0]] == [s[:2] for s in shapes[1]]
+    lengths = [np.array([s[2] for s in own]) for own in shapes]
+    assert np.abs(lengths[0] - lengths[1]).max() <= 16  # packed numbers of varying width
+    for words, again in zip(shares_seen(first), shares_seen(second), strict=True):
+        assert len(words) == len(again)
+        assert not (words == again).any()
+        both = np.concatenate([words, again]) / 2.0**64
+        assert stats.kstest(both, "uniform").pvalue > 1e-6
+        assert abs(np.corrcoef(words.astype(float), again.astype(float))[0, 1]) < 0.9
+    # what does differ, the sites' own answers, never arrived in the clear
+    assert one.bytes_sent_per_site.keys() == other.bytes_sent_per_site.keys()
+
+
+def test_a_site_answers_fed_cd_only_if_its_policy_allows_it():
+    policy = Policy(algorithms=frozenset({"fedpc"}))
+    with pytest.raises(Exception, match="does not allow 'fedcd'"):
+        dealt(policy=policy).run(FedCD(**SMALL))
+
+
+# -- crash and resumption ---------------------------------------------------------------------
+
+
+class Cohort:
+    """Three sites that live on, and coordinators that may die."""
+
+    def __init__(self, path):
+        self.path = path
+        self.federation = dealt()
+        self.key = SigningIdentity.generate()
+        keys = {site.name: SigningIdentity.generate() for site in self.federation.sites}
+        self.pinned = {name: key.public for name, key in keys.items()}
+        self.handlers = {
+            site.name: SiteRuntime(
+                SiteProfile(
+                    name=site.name,
+                    identity=keys[site.name],
+                    coordinator=self.key.public,
+                    pinned=self.pinned,
+                    schema=site.table.schema.canonical(),
+                    rows=site.table.rows,
+                ),
+                Respondent(
+                    3, table_tests(site.table, device="cpu"), learn=table_beliefs(site.table)
+                ),
+                site.policy,
+                Ledger(site.name, keys[site.name]),
+            ).handle
+            for site in self.federation.sites
+        }
+
+    def run(self, algorithm, *, die_in_round=0):
+        asked = []
+
+        def watch(operation):
+            asked.append(operation)
+            if die_in_round and session.rounds[-1:] and operation == "unmask":
+                assert session.rounds[-1].number < die_in_round
+
+        class Mortal(LocalEngine):
+            def call(self, operation, messages, *, timeout_s):
+                watch(operation)
+                return super().call(operation, messages, timeout_s=timeout_s)
+
+        session = Session(
+            Mortal(self.handlers),
+            self.key,
+            [Member(name=n, identity=k) for n, k in self.pinned.items()],
+            protection="masking",
+            algorithm="fedcd",
+            journal=Journal(self.path),
+        )
+        n_variables = session.open()
+        outcome = session.run(algorithm.ask(n_variables, 3, seed=7))
+        return outcome, asked.count("ask")
+
+
+def test_a_killed_run_resumes_at_its_round_with_identical_results(tmp_path):
+    algorithm = FedCD(**{**SMALL, "rounds": 4})
+    whole, asked = Cohort(tmp_path / "whole.jsonl").run(algorithm)
+    assert asked == 4
+    cohort = Cohort(tmp_path / "cut.jsonl")
+    with pytest.raises(AssertionError):  # dies in round 3, after the sites have trained
+        cohort.run(algorithm, die_in_round=2)
+    finished = [e for e in Journal(cohort.path).entries if isinstance(e, Summed)]
+    assert len(finished) == 2
+    again, asked = cohort.run(algorithm)
+    assert asked == 2  # rounds 3 and 4; the sums of 1 and 2 are in the journal
+    assert np.array_equal(again.belief, whole.belief)
+    assert again.entropies == whole.entropies
+
+
+def test_a_restarted_site_repeats_its_answer_bit_for_bit():
+    table = dealt().sites[0].table
+    question = next(FedCD(**SMALL).ask(3, 3, seed=1))
+    one, other = (table_beliefs(table, device="cpu")(question) for _ in range(2))
+    assert np.array_equal(one, other)
+
+
+# -- data -------------------------------------------------------------------------------------
+
+
+def schema_of(frame, **changes):
+    schema = Schema.infer(frame).with_interventions("experiment")
+    mark = replace(schema.intervention, **changes)
+    return Schema(tuple(mark if c.name == "experiment" else c for c in schema.columns))
+
+
+def test_a_column_names_the_intervened_variables_of_each_row():
+    frame = trial()
+    frame["experiment"] = ["none", "pain;dose", " enzyme", ""] + ["none"] * (len(frame) - 4)
+    table = load_table(frame, schema_of(frame, missing=("none",)))
+    assert table.names == NAMES
+    assert table.interventions[:4].astype(int).tolist() == [
+        [0, 0, 0], [1, 0, 1], [0, 1, 0], [0, 0, 0],
+    ]  # fmt: skip
+    assert table.observational().rows == len(frame) - 2
+    assert table.take(np.array([1])).interventions.tolist() == [[True, False, True]]
+    assert (
+        load_table(
+            frame.drop(columns="experiment"), Schema.infer(frame.drop(columns="experiment"))
+        ).interventions
+        is None
+    )
+    frame.loc[2, "experiment"] = "enzyme;gout"
+    with pytest.raises(UnknownCategoryError, match="row 3") as refused:
+        load_table(frame, schema_of(frame, missing=("none",)))
+    assert refused.value.column == "experiment"
+    with pytest.raises(MissingColumnError):
+        load_table(frame.drop(columns="experiment"), schema_of(frame))
+
+
+def test_the_schema_says_which_column_names_interventions():
+    schema = schema_of(trial())
+    again = Schema.loads(schema.dumps())
+    assert again == schema
+    assert again.intervention.name == "experiment"
+    assert again.names == NAMES
+    plain = Schema(tuple(c for c in schema.columns if c.kind != "intervention"))
+    assert plain.canonical() != schema.canonical()
+    assert schema.canonical().startswith(plain.canonical())
+    with pytest.raises(SchemaError, match="already names"):
+        Schema((*schema.columns, replace(schema.intervention, name="other")))
+    with pytest.raises(SchemaError, match="no such column"):
+        schema.with_interventions("elsewhere")
+    with pytest.raises(SchemaError, match="label"):
+        replace(schema.intervention, label=True)
+
+
+def test_conditional_independence_tests_see_observational_rows_only():
+    from cipherdag import FedPC
+
+    frame = trial(rows=900)
+    with_marks = Federation.simulate(
+        {f"s{k}": frame.iloc[k::3] for k in range(3)}, interventions="experiment", device="cpu"
+    )
+    plain = frame[frame["experiment"] == ""].drop(columns="experiment")
+    parts = {f"s{k}": frame.iloc[k::3] for k in range(3)}
+    without = Federation.simulate(
+        {n: p[p["experiment"] == ""].drop(columns="experiment") for n, p in parts.items()},
+        schema=Schema.infer(plain),
+        device="cpu",
+    )
+    sums = [[r.aggregate for r in f.run(FedPC()).rounds] for f in (with_marks, without)]
+    assert sums[0] == sums[1]
+
+
+@pytest.mark.parametrize("vertical", [True, False])
+def test_regimes_are_dealt_out_or_divided(vertical):
+    table = load_table(trial(), schema_of(trial()))
+    rng = np.random.default_rng(0)
+    parts = split_regimes(table.interventions, 3, vertical=vertical, rng=rng)
+    assert sorted(np.concatenate(parts)) == list(range(table.rows))
+    held = np.array([table.interventions[rows].sum(axis=0) for rows in parts])
+    if vertical:
+        assert sorted(held.max(axis=1)) == [60, 60, 60]
+        assert (np.count_nonzero(held, axis=0) == 1).all()
+    else:
+        assert (held == 20).all()
+    free = [int((~table.interventions[rows].any(axis=1)).sum()) for rows in parts]
+    assert free == [100, 100, 100]
+
+
+def test_what_cannot_be_split_is_named():
+    table = load_table(trial(), schema_of(trial()))
+    rng = np.random.default_rng(0)
+    with pytest.raises(ParameterError, match="dealt out over 4"):
+        split_regimes(table.interventions, 4, vertical=True, rng=rng)
+    with pytest.raises(ParameterError, match="too few"):
+        split_regimes(table.interventions, 200, vertical=False, rng=rng)
+    with pytest.raises(SchemaError, match="dealt out"):
+        Federation.split(trial().drop(columns="experiment"), 3, deal="vertical", device="cpu")
+
+
+def test_a_site_without_observational_rows_is_not_ready():
+    federation = dealt("none")
+    table = federation.sites[0].table
+    only = table.take(np.flatnonzero(table.interventions.any(axis=1)))
+    sites = (replace(federation.sites[0], table=only), *federation.sites[1:])
+    with pytest.raises(Exception) as refused:
+        replace(federation, sites=sites).run(FedCD(**SMALL))
+    assert refused.type.__name__ in (TooFewRowsError.__name__, SiteUnreachableError.__name__)
+    question = next(FedCD(**SMALL).ask(3, 3))
+    with pytest.raises(TooFewRowsError, match="observational"):
+        table_beliefs(only, device="cpu")(question)
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+FLAGS = [
+    str(part) for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", value)
+]
+
+
+def test_simulate_writes_a_whole_folder_that_verifies_and_repeats(call, tmp_path):
+    file, truth, out, again = (tmp_path / n for n in ("trial.csv", "truth.csv", "out", "again"))
+    trial().to_csv(file, index=False)
+    truth.write_text("from,to,mark\ndose,enzyme,-->\nenzyme,pain,-->\n", "utf-8")
+    arguments = ("simulate", "fedcd", file, "--interventions", "experiment", "--sites", 3, *FLAGS)
+    code, text, _ = call(*arguments, "--truth", truth, "--out", out)
+    assert code == 0
+    assert "Learnt graph (DAG)" in text
+    assert "beliefs of a local model" in text
+    assert "only as a sum over 3 sites" in text
+    report = json.loads((out / "result.json").read_text("utf-8"))
+    assert report["parameters"]["hidden"] == 8
+    assert len(report["details"]["edge_entropy"]) == 2
+    assert report["metrics"]["shd"] >= 0
+    assert len(verify_folder(out)) == 3
+    assert call("repeat", out, "--out", again)[0] == 0
+    repeated = json.loads((again / "result.json").read_text("utf-8"))
+    assert repeated["details"] == report["details"]
+
+
+def test_run_takes_one_file_per_site_and_the_column_from_the_schema(call, tmp_path):
+    frame = trial()
+    files = [tmp_path / f"clinic{k}.csv" for k in range(3)]
+    for k, file in enumerate(files):
+        frame.iloc[k::3].to_csv(file, index=False)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(schema_of(frame).dumps(), "utf-8")
+    code, text, _ = call("run", "fedcd", *files, "--schema", schema, "--json", *FLAGS)
+    assert code == 0
+    last = json.loads(text.splitlines()[-1])["result"]
+    assert last["sites"] == ["clinic0", "clinic1", "clinic2"]
+    assert set(last["details"]["belief"]) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "text"),
+    [
+        (("--interventions", "gout"), 6, "no such column"),
+        (("--sites", "4"), 2, "dealt out"),
+        (("--sharpness", "99"), 2, "sharpness"),
+        (("--reference", "code", "--method", "sdi"), 2, "sdi"),
+    ],
+)
+def test_what_is_wrong_is_named(call, tmp_path, arguments, expected, text):
+    file = tmp_path / "trial.csv"
+    trial().to_csv(file, index=False)
+    known = ("--interventions", "experiment") if "gout" not in arguments else ()
+    code, _, error = call("simulate", "fedcd", file, *known, *FLAGS, *arguments)
+    assert code == expected
+    assert text in error
+
+
+def test_the_commands_have_the_defaults_of_the_class():
+    default = FedCD()
+    assert set(PARAMETERS) == {f.name for f in fields(FedCD)} - {"max_rows"}
+    for group in ("run", "simulate"):
+        options = {p.name: p.default for p in cli.commands[group].commands["fedcd"].params}
+        assert {n: options[n] for n in PARAMETERS} == {n: getattr(default, n) for n in PARAMETERS}
+    coordinated = cli.commands["coordinator"].commands["run"].commands["fedcd"]
+    options = {p.name: p.default for p in coordinated.params}
+    assert {n: options[n] for n in PARAMETERS} == {n: getattr(default, n) for n in PARAMETERS}

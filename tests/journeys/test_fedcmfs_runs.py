@@ -1,0 +1,206 @@
+"""FedCMFS from files and DataFrames to a result by name, under every protection."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from labelled_runs import ALGORITHM, LABELS, TABLES, continuous_table, discrete_table, selections
+
+from cipherdag import FedCMFS, Federation, Policy, Schema
+from cipherdag.errors import ConstantColumnError, MixedTypesError, SchemaError
+from cipherdag.results.folder import verify_folder
+
+
+def names(result, label):
+    return [own.feature for own in result.features[label]]
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_protection_selects_the_same_from_the_same_sums(kind):
+    table, labels = TABLES[kind]
+    results = {}
+    for protection in ("masking", "bfv", "none"):
+        federation = Federation.split(table, 3, labels=labels, protection=protection, device="cpu")
+        results[protection] = federation.run(ALGORITHM)
+    sums = {tuple(r.aggregate for r in result.rounds) for result in results.values()}
+    assert len(sums) == 1
+    first = results["masking"]
+    assert all(selections(result) == selections(first) for result in results.values())
+    assert all(r.related_labels == first.related_labels for r in results.values())
+
+
+def test_the_causes_and_effects_of_each_label_are_found_by_name():
+    table, labels = TABLES["discrete"]
+    result = Federation.split(table, 3, labels=labels, device="cpu").run(ALGORITHM)
+    assert set(names(result, "bronchitis")) == {"smoke", "cough"}
+    assert set(names(result, "asthma")) == {"pollen"}
+    assert result.related_labels == {"asthma": ("bronchitis",), "bronchitis": ("asthma",)}
+    strengths = [own.strength for own in result.features["bronchitis"]]
+    assert strengths == sorted(strengths, reverse=True)
+    assert result.union == ("cough", "pollen", "smoke")
+    frame = result.to_frame()
+    assert frame.columns.tolist() == "label rank feature strength p_value retrieved".split()
+    assert frame["label"].tolist() == ["asthma", "bronchitis", "bronchitis"]
+    assert frame["rank"].tolist() == [1, 1, 2]
+    assert result.untested == ()
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_order_of_sites_and_of_columns_changes_nothing(kind):
+    table, labels = TABLES[kind]
+    parts = {f"site{k}": table.iloc[k::3] for k in range(3)}
+    schema = Schema.infer(table).with_labels(labels)
+    one = Federation.simulate(parts, schema=schema, device="cpu").run(ALGORITHM)
+    turned = {
+        name: own[own.columns[np.random.default_rng(k).permutation(own.shape[1])]]
+        for k, (name, own) in enumerate(reversed(parts.items()))
+    }
+    reversed_schema = Schema(schema.columns[::-1])
+    other = Federation.simulate(turned, schema=reversed_schema, device="cpu").run(ALGORITHM)
+    assert selections(other) == selections(one)
+    assert [r.aggregate for r in other.rounds] == [r.aggregate for r in one.rounds]
+
+
+@pytest.mark.parametrize("test", ["auto", "likelihood-ratio"])
+def test_labels_of_two_values_and_continuous_features_go_together(test):
+    table = continuous_table()
+    table["one"] = (table["one"] > 0).astype(int)
+    algorithm = FedCMFS(k1=100, k2=100, test=test)
+    result = Federation.split(table, 3, labels=("one",), device="cpu").run(algorithm)
+    assert {"a", "effect"} <= set(names(result, "one"))
+    assert "zodiac" not in names(result, "one")
+    frame = table.drop(columns="effect").assign(colour=np.arange(len(table)) % 3)
+    with pytest.raises(MixedTypesError):
+        Federation.split(frame, 3, labels=("one",), device="cpu").run(algorithm)
+
+
+def test_no_label_is_named():
+    table, _ = TABLES["discrete"]
+    with pytest.raises(SchemaError, match="label"):
+        Federation.split(table, 3, device="cpu").run(ALGORITHM)
+    with pytest.raises(SchemaError, match="no variable") as refused:
+        Federation.split(table, 3, labels=("asthma", "gout"), device="cpu")
+    assert refused.value.column == "gout"
+
+
+def constant_at(site, column, table):
+    """Three sites of one table, at one or all of which a column holds one value."""
+    parts = {f"site{k}": table.iloc[k::3].copy() for k in range(3)}
+    for name in parts if site == "all" else [site]:
+        parts[name][column] = 1
+    return parts
+
+
+def allowing(columns):
+    """The schema of the discrete table, where these columns may be constant at a site."""
+    text = Schema.infer(discrete_table()).with_labels(LABELS).dumps()
+    for column in columns:
+        text = text.replace(f"[columns.{column}]", f"[columns.{column}]\nallow_constant = true")
+    return Schema.loads(text)
+
+
+def test_a_constant_label_or_feature_is_named():
+    table, labels = TABLES["discrete"]
+    parts = constant_at("site1", "asthma", table)
+    with pytest.raises(ConstantColumnError) as refused:
+        Federation.simulate(parts, schema=allowing(()), device="cpu")
+    assert refused.value.column == "asthma"
+    assert refused.value.site == "site1"
+    # a split only shows at the run
+    table = pd.concat([discrete_table(40), discrete_table(40)]).reset_index(drop=True)
+    table["asthma"] = [1] + [0] * 79
+    with pytest.raises(ConstantColumnError) as refused:
+        Federation.split(table, 3, labels=labels, device="cpu").run(ALGORITHM)
+    assert refused.value.column == "asthma"
+    parts = constant_at("all", "zodiac", discrete_table())
+    one_site = Federation.simulate(
+        {k: v.assign(zodiac=[0, *v["zodiac"][1:]]) for k, v in parts.items()},
+        schema=allowing(()),
+        device="cpu",
+    )
+    rows = np.arange(1, 300)
+    sites = tuple(
+        type(site)(site.name, site.table.take(rows), site.policy) for site in one_site.sites
+    )
+    with pytest.raises(ConstantColumnError, match="every site") as refused:
+        Federation(sites=sites, device="cpu").run(ALGORITHM)
+    assert refused.value.column == "zodiac"
+
+
+def test_where_the_schema_allows_it_a_constant_column_weighs_nothing_at_its_site():
+    table = discrete_table(2700)
+    schema = allowing(("asthma", "zodiac"))
+    parts = constant_at("site1", "asthma", table)
+    result = Federation.simulate(parts, schema=schema, device="cpu").run(ALGORITHM)
+    assert names(result, "asthma") == ["pollen"]
+    alone = {k: v for k, v in constant_at("site1", "zodiac", table).items() if k != "site1"}
+    policy = Policy(min_sites=2)
+    without = Federation.simulate(alone, schema=schema, device="cpu", policy=policy).run(ALGORITHM)
+    assert result.features["asthma"] == without.features["asthma"]
+    everywhere = constant_at("all", "zodiac", table)
+    result = Federation.simulate(everywhere, schema=schema, device="cpu").run(ALGORITHM)
+    assert result.untested == ("zodiac",)
+
+
+@pytest.fixture
+def table_file(tmp_path):
+    file = tmp_path / "clinic.csv"
+    discrete_table().to_csv(file, index=False)
+    return file
+
+
+def test_simulate_writes_a_whole_folder_that_verifies_and_repeats(call, table_file, tmp_path):
+    out, again = tmp_path / "out", tmp_path / "again"
+    arguments = ("simulate", "fedcmfs", table_file, "--labels", "asthma,bronchitis")
+    code, text, _ = call(*arguments, "--sites", 3, "--out", out, "--k1", 50, "--k2", 100)
+    assert code == 0
+    assert "bronchitis: cough, smoke" in text
+    assert "FedCFL" in text
+    assert "only as a sum over 3 sites" in text
+    report = json.loads((out / "result.json").read_text("utf-8"))
+    assert report["parameters"]["k1"] == 50
+    assert set(report["union"]) == {"cough", "pollen", "smoke"}
+    frame = pd.read_csv(out / "features.csv")
+    assert frame["feature"].tolist() == ["pollen", "cough", "smoke"]
+    assert len(verify_folder(out)) == 3
+    assert call("audit", "verify", out)[0] == 0
+    assert call("repeat", out, "--out", again)[0] == 0
+    assert (again / "features.csv").read_text("utf-8") == (out / "features.csv").read_text("utf-8")
+    code, _, error = call("graph", "show", out)
+    assert code == 1
+    assert "features.csv" in error
+
+
+def test_run_takes_one_file_per_site_and_labels_from_the_schema(call, tmp_path):
+    table = discrete_table()
+    files = [tmp_path / f"clinic{k}.csv" for k in range(3)]
+    for k, file in enumerate(files):
+        table.iloc[k::3].to_csv(file, index=False)
+    schema = tmp_path / "schema.toml"
+    schema.write_text(Schema.infer(table).with_labels(LABELS).dumps(), "utf-8")
+    code, text, _ = call("run", "fedcmfs", *files, "--schema", schema, "--json")
+    assert code == 0
+    last = json.loads(text.splitlines()[-1])["result"]
+    assert last["sites"] == ["clinic0", "clinic1", "clinic2"]
+    assert set(last["features"]) == set(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "text"),
+    [
+        ((), 6, "label"),
+        (("--labels", "asthma,gout"), 6, "gout"),
+        (("--labels", "asthma", "--k1", "101"), 2, "k1"),
+        (("--labels", "asthma", "--k2", "-3"), 2, "k2"),
+        (("--labels", "asthma", "--alpha", "0"), 2, "alpha"),
+        (("--labels", "asthma", "--test", "fisherz"), 6, "discrete"),
+        (("--labels", "asthma", "--sites", "2"), 3, "2 sites"),
+    ],
+)
+def test_what_is_wrong_is_named(call, table_file, arguments, expected, text):
+    code, _, error = call("simulate", "fedcmfs", table_file, *arguments)
+    assert code == expected
+    assert text in error

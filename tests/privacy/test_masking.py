@@ -1,0 +1,352 @@
+import json
+import tracemalloc
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cohort import (
+    agreed_keys,
+    declare,
+    masked_sum,
+    masking_sites,
+    partial_sum,
+    plain_sum,
+    questions,
+    seeds_of,
+    shares_of,
+    words_of,
+)
+from hypothesis import given, settings
+from scipy import stats
+
+from cipherdag.errors import (
+    AggregateRangeError,
+    BoundExceededError,
+    CohortError,
+    OpeningRefusedError,
+    ReplayError,
+    ShareError,
+)
+from cipherdag.privacy.aggregation import Segment
+from cipherdag.privacy.bfv import DEFAULT_PARAMETERS
+from cipherdag.privacy.fixedpoint import plane_lengths, word_count
+from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
+from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.pairkeys import PairKey, expand
+from cipherdag.privacy.residues import WORD_MODULI, add
+from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
+from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+
+GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "pair_masks.json"
+
+
+# ------------------------------------------------------------------ the keystream
+
+
+def test_the_keystream_is_aes_256_in_counter_mode():
+    # blocks 0, 1 and 2 under the zero key: The Galois/Counter Mode of Operation (McGrew and
+    # Viega), test cases 13 and 14, where they appear as H, tag and ciphertext
+    expected = (
+        "dc95c078a2408989ad48a21492842087"
+        "530f8afbc74536b9a963b4f1c4cb738b"
+        "cea7403d4d606b6e074ec5d3baf39d18"
+    )
+    words = Keystream(bytes(32)).words(6)
+    assert words.astype("<u8").tobytes().hex() == expected
+
+
+def test_the_keystream_does_not_depend_on_how_it_is_cut():
+    whole = Keystream(b"k" * 32).words(1000)
+    stream = Keystream(b"k" * 32)
+    parts = [stream.words(count) for count in (1, 0, 7, 500, 492)]
+    assert np.concatenate(parts).tobytes() == whole.tobytes()
+
+
+def test_masks_are_those_of_the_golden_file():
+    golden = json.loads(GOLDEN.read_text())
+    key = PairKey(bytes.fromhex(golden["pair_key"]))
+    seed = key.derive(b"round", bytes.fromhex(golden["digest"]))
+    assert seed.hex() == golden["seed"]
+    for name, moduli in (("words", WORD_MODULI), ("bfv", DEFAULT_PARAMETERS.moduli)):
+        for sign, signed in (
+            (1, {"added": [seed], "subtracted": []}),
+            (-1, {"added": [], "subtracted": [seed]}),
+        ):
+            masks = np.zeros(4 * len(moduli), dtype=np.uint64)
+            apply_masks(masks, [4] * len(moduli), moduli, **signed)
+            expected = [
+                sign * int(word) % modulus
+                for plane, modulus in zip(golden[name], moduli, strict=True)
+                for word in plane
+            ]
+            assert masks.tolist() == expected
+
+
+# ------------------------------------------------------------------ sums
+
+
+@given(question=questions())
+@settings(max_examples=50, deadline=None, derandomize=True)
+def test_masked_sums_are_the_plain_ones_bit_by_bit(question):
+    declaration, answers = question
+    found = masked_sum(masking_sites(len(answers)), answers, declaration)
+    assert found.tobytes() == plain_sum(answers, declaration).tobytes()
+
+
+def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs():
+    # the definition, stream by stream, with the integers of Python
+    declaration = declare(5, participants=(0, 2, 3, 4, 6))
+    keys = agreed_keys(7)
+    moduli, lengths = DEFAULT_PARAMETERS.moduli, [5, 0, 2]
+    masks = RoundMasks(3, keys[3])
+    words = np.zeros(7, dtype=np.uint64)
+    masks.mask(words, lengths, moduli, declaration)
+    own = masks.unmask(declaration)
+    signed = [(own, 1)] + [
+        (keys[3][peer].derive(b"round", declaration.digest), 1 if peer > 3 else -1)
+        for peer in (0, 2, 4, 6)
+    ]
+    start = 0
+    for plane, (length, modulus) in enumerate(zip(lengths, moduli, strict=True)):
+        expected = [0] * length
+        for seed, sign in signed:
+            stream = Keystream(expand(seed, b"plane", plane.to_bytes(4, "big")))
+            drawn = stream.residues(length, modulus).tolist()
+            expected = [(e + sign * d) % modulus for e, d in zip(expected, drawn, strict=True)]
+        assert words[start : start + length].tolist() == expected
+        start += length
+
+
+@pytest.mark.parametrize("n_sites", [2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 100])
+@pytest.mark.parametrize("moduli", [WORD_MODULI, DEFAULT_PARAMETERS.moduli])
+def test_masks_of_all_sites_asked_are_stripped_by_their_seeds(n_sites, moduli):
+    lengths = [3, 2, 1][: len(moduli)]
+    asked = tuple(range(0, n_sites, 1 if n_sites < 4 else 2))
+    declaration = declare(len(asked), participants=asked)
+    sites = [RoundMasks(index, keys) for index, keys in enumerate(agreed_keys(n_sites))]
+    total = np.zeros(sum(lengths), dtype=np.uint64)
+    for index in asked:
+        masks = np.zeros(sum(lengths), dtype=np.uint64)
+        sites[index].mask(masks, lengths, moduli, declaration)
+        assert masks.all()
+        ends = np.cumsum(lengths)[:-1]
+        planes = zip(np.split(total, ends), np.split(masks, ends), moduli, strict=True)
+        for part, own, modulus in planes:
+            add(part, own, modulus)
+    seeds = seeds_of(sites, declaration)
+    strip_masks(total, lengths, moduli, seeds=seeds, declaration=declaration)
+    assert not total.any()
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, CHUNK_WORDS - 1, CHUNK_WORDS, CHUNK_WORDS + 1])
+def test_answers_of_any_length_cancel(length):
+    declaration = declare(3, Segment(length, 1.0, 30), Segment(length // 9, 2.0**60, 30))
+    rng = np.random.default_rng(length)
+    answers = [rng.uniform(-1, 1, declaration.length) for _ in range(3)]
+    found = masked_sum(masking_sites(3), answers, declaration)
+    assert found.tobytes() == plain_sum(answers, declaration).tobytes()
+
+
+def test_the_order_of_arrival_does_not_matter():
+    declaration = declare(4, Segment(5, 1.0, 40), Segment(2, 2.0**80))
+    answers = [np.random.default_rng(site).uniform(-1, 1, 7) for site in range(4)]
+    shares = shares_of(masking_sites(4), answers, declaration)
+    coordinator = MaskingCoordinator()
+    combined = {
+        coordinator.combine(dict(order), declaration) for order in permutations(shares.items())
+    }
+    assert len(combined) == 1
+
+
+def test_a_hundred_sites_at_their_bounds():
+    declaration = declare(100, Segment(2, 2.0**16, 40), Segment(1, 1.0, comparison=True))
+    answers = [np.array([2.0**16, -(2.0**16), site == 57]) for site in range(100)]
+    found = masked_sum(masking_sites(100), answers, declaration)
+    assert found.tolist() == [100 * 2.0**16, -100 * 2.0**16, 1.0]
+
+
+def test_a_share_has_eight_bytes_a_word():
+    declaration = declare(3, Segment(10_000, 1.0, 40))
+    share = masking_sites(3)[0].share(np.zeros(10_000), declaration)
+    assert len(share) == 8 * word_count(declaration, WORD_MODULI) == 8 * 10_003
+
+
+# ------------------------------------------------------------------ what a share shows
+
+
+def test_masked_words_are_uniform_and_unrelated_to_the_answer():
+    length = 100_000
+    declaration = declare(3, Segment(length, 1.0, 40), Segment(length, 2.0**60, 40))
+    answer = np.random.default_rng(1).uniform(0.9, 1.0, 2 * length)
+    words = words_of(masking_sites(3)[1].share(answer, declaration))
+    first = plane_lengths(declaration, WORD_MODULI)[0]
+    for plane, modulus in zip(np.split(words, [first]), WORD_MODULI, strict=True):
+        for counts in (
+            np.bincount((plane / (modulus / 200)).astype(int), minlength=200),
+            np.bincount((plane % 200).astype(int), minlength=200),
+        ):
+            assert stats.chisquare(counts).pvalue > 1e-6
+    values = np.delete(words[:first], slice(None, None, 4096))[:length].astype(float)
+    assert abs(np.corrcoef(values, answer[:length])[0, 1]) < 0.02
+
+
+def test_every_bit_of_a_masked_word_is_balanced():
+    length = 60_000
+    declaration = declare(2, Segment(length, 1.0))
+    share = masking_sites(2)[0].share(np.ones(length), declaration)
+    bits = np.unpackbits(np.frombuffer(share, dtype=np.uint8)).reshape(-1, 64)
+    ones = bits.sum(axis=0)
+    expected = len(bits) / 2
+    assert (np.abs(ones - expected) < 6 * np.sqrt(len(bits)) / 2).all()
+
+
+def test_another_digest_key_position_or_plane_gives_unrelated_masks():
+    def masks(label="one", seed=0, index=0):
+        share = masking_sites(3, seed)[index].share(np.zeros(400), declare(3, *wide, label=label))
+        return words_of(share)
+
+    wide = (Segment(400, 2.0**70),)
+    streams = [masks(), masks(label="two"), masks(seed=1), masks(index=1), masks(index=2)]
+    streams += [stream[401:] for stream in streams]
+    words = np.concatenate([stream[:401] for stream in streams])
+    assert len(np.unique(words)) == words.size
+    for i, one in enumerate(streams):
+        for other in streams[i + 1 :]:
+            correlation = np.corrcoef(one[:401].astype(float), other[:401].astype(float))[0, 1]
+            assert abs(correlation) < 0.3
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def test_a_site_never_masks_twice_for_one_digest():
+    site = masking_sites(3)[0]
+    declaration = declare(3, Segment(2, 1.0))
+    with pytest.raises(BoundExceededError):
+        site.share(np.array([0.0, 2.0]), declaration)
+    site.share(np.zeros(2), declaration)
+    for answer, again in (
+        (np.zeros(2), declaration),
+        (np.ones(2), declaration),
+        (np.zeros(1), declare(3, Segment(1, 1.0))),
+    ):
+        with pytest.raises(ReplayError):
+            site.share(answer, again)
+    site.share(np.zeros(2), declare(3, Segment(2, 1.0), label="next"))
+
+
+@pytest.mark.parametrize(
+    ("n_sites", "participants", "threshold"),
+    [
+        (2, (), 1),  # leaves site 3 out
+        (5, (), 1),  # names a site without a pair key
+        (3, (0, 1, 2), 1),
+        (3, (1, 3, 4), 1),
+        (3, (-1, 1, 3), 1),
+        (3, (0, 1, 3, 2), 1),
+        (3, (1, 0, 3), 1),
+        (3, (1, 3, 3), 1),
+        (4, (0, 1, 3), 1),
+        (2, (0, 1, 3), 1),
+        (1, (3,), 1),
+        (3, (0, 1, 3), -1),
+        (3, (0, 1, 3), 3),
+    ],
+)
+def test_a_declaration_for_other_sites_is_refused(n_sites, participants, threshold):
+    site = masking_sites(4)[3]
+    declaration = declare(n_sites, Segment(1, 1.0), participants=participants, threshold=threshold)
+    with pytest.raises(CohortError):
+        site.share(np.zeros(1), declaration)
+    proper = declare(3, Segment(1, 1.0), participants=(0, 1, 3), threshold=2)
+    assert site.share(np.zeros(1), proper)
+
+
+def test_a_cohort_with_missing_keys_is_refused():
+    keys = agreed_keys(3)
+    for index, wrong in (
+        (0, {}),
+        (0, {2: keys[0][2]}),
+        (0, {0: keys[0][1], 1: keys[0][2]}),
+        (3, keys[0]),
+        (-1, keys[0]),
+    ):
+        with pytest.raises(CohortError):
+            MaskingSite(index, wrong)
+
+
+@pytest.mark.parametrize("coordinator", [MaskingCoordinator(), UnprotectedCoordinator()])
+def test_shares_cut_short_missing_or_too_many_are_refused(coordinator):
+    declaration = declare(3, Segment(4, 1.0))
+    shares = shares_of(masking_sites(3), [np.zeros(4)] * 3, declaration)
+    for wrong in ({}, {**shares, 3: shares[0]}, {-1: shares[0]}):
+        with pytest.raises(ShareError):
+            coordinator.combine(wrong, declaration)
+    coordinator.check(shares[1], declaration)
+    for cut in (shares[1][:-1], shares[1] + b"\0", b""):
+        with pytest.raises(ShareError, match="cut short"):
+            coordinator.check(cut, declaration)
+        with pytest.raises(ShareError, match="share 1 is cut short"):
+            coordinator.combine({**shares, 1: cut}, declaration)
+    with pytest.raises(ShareError):
+        coordinator.open(b"", dict.fromkeys(range(3), b""), declaration)
+
+
+def test_words_beyond_a_planes_modulus_are_refused():
+    declaration = declare(3, Segment(1, 2.0**80))
+    shares = shares_of(masking_sites(3), [np.zeros(1)] * 3, declaration)
+    altered = shares[2][:-8] + b"\xff" * 8
+    with pytest.raises(ShareError, match="share 2"):
+        MaskingCoordinator().combine({**shares, 2: altered}, declaration)
+    with pytest.raises(ShareError, match="not reduced"):
+        MaskingCoordinator().check(altered, declaration)
+
+
+@pytest.mark.parametrize(
+    "segment", [Segment(1, 2.0**61), Segment(1, 1.0, comparison=True), Segment(0, 1.0)]
+)
+def test_a_share_of_another_question_site_or_run_is_noticed(segment):
+    declaration = declare(3, segment)
+    answer = np.zeros(segment.length)
+    sites = masking_sites(3)
+    shares = shares_of(sites, [answer] * 3, declaration)
+    seeds = seeds_of(sites, declaration)
+    coordinator = MaskingCoordinator()
+    coordinator.open(coordinator.combine(shares, declaration), seeds, declaration)
+    foreign = masking_sites(3)[2].share(answer, declare(3, segment, label="another"))
+    other_run = masking_sites(3, seed=9)[2].share(answer, declaration)
+    for wrong in (
+        {**shares, 2: foreign},
+        {**shares, 2: other_run},
+        {**shares, 2: shares[1]},
+        {**shares, 2: bytes(len(foreign))},
+    ):
+        with pytest.raises(AggregateRangeError):
+            coordinator.open(coordinator.combine(wrong, declaration), seeds, declaration)
+    without = partial_sum(coordinator, (0, 1), shares, declaration)
+    with pytest.raises(AggregateRangeError):
+        coordinator.open(without, seeds, declaration)
+
+
+def test_a_million_values_are_masked_in_bounded_memory():
+    length = 1_000_000
+    declaration = declare(10, Segment(length, 1.0, 40))
+    site = masking_sites(10)[0]
+    answer = np.random.default_rng(0).uniform(-1, 1, length)
+    tracemalloc.start()
+    share = site.share(answer, declaration)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # one check word for every row of 4095 values
+    assert len(share) == 8 * (length + -(-length // 4095))
+    assert peak < 10 * len(share)
+
+
+def test_nothing_is_opened_by_a_site():
+    for site in (masking_sites(2)[0], UnprotectedSite()):
+        with pytest.raises(OpeningRefusedError):
+            site.open(bytes(8), {}, declare(2))
+        assert site.modulus == 2**64
+    assert not MaskingCoordinator().opened_by_site
+    assert not UnprotectedCoordinator().opened_by_site

@@ -1,0 +1,184 @@
+import json
+import secrets
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cipherdag.errors import ParameterError, ShareError
+from cipherdag.privacy.secretsharing import PRIME, SHARE_BYTES, check_share, combine, split
+
+GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "secret_shares.json"
+SECRET = bytes(range(32))
+
+
+def value_at_zero(points):
+    """The polynomial through points, by Lagrange's formula with fractions, reduced at the end."""
+    total = 0
+    for x, y in points:
+        weight = Fraction(1)
+        for other, _ in points:
+            if other != x:
+                weight *= Fraction(-other, x - other)
+        total += y * weight.numerator * pow(weight.denominator, -1, PRIME)
+    return total % PRIME
+
+
+def whole(share):
+    return int.from_bytes(share, "big")
+
+
+@given(
+    secret=st.binary(min_size=32, max_size=32),
+    points=st.sets(st.integers(1, 200) | st.just(PRIME - 1), min_size=1, max_size=9),
+    data=st.data(),
+)
+@settings(max_examples=60, deadline=None, derandomize=True)
+def test_any_subset_of_the_threshold_or_more_recovers_the_secret(secret, points, data):
+    threshold = data.draw(st.integers(1, len(points)))
+    points = list(points)
+    shares = dict(zip(points, split(secret, points, threshold), strict=True))
+    chosen = data.draw(st.sets(st.sampled_from(points), min_size=threshold))
+    some = {point: shares[point] for point in chosen}
+    assert combine(some, threshold) == secret
+    assert all(len(share) == SHARE_BYTES for share in shares.values())
+    assert value_at_zero([(x, whole(y)) for x, y in some.items()]) == whole(secret)
+
+
+def test_every_subset_of_one_sharing():
+    points = range(1, 8)
+    shares = dict(zip(points, split(SECRET, points, 4), strict=True))
+    for size in range(8):
+        for chosen in combinations(points, size):
+            some = {point: shares[point] for point in chosen}
+            if size < 4:
+                with pytest.raises(ShareError, match="4 are needed"):
+                    combine(some, 4)
+            else:
+                assert combine(some, 4) == SECRET
+
+
+@pytest.mark.parametrize("threshold", [2, 3, 5])
+def test_fewer_shares_fit_every_secret_equally_well(threshold):
+    # for every candidate there is exactly one polynomial through it and threshold - 1 shares
+    points = list(range(1, threshold))
+    seen = split(SECRET, [*points, threshold], threshold)[:-1]
+    for candidate in (bytes(32), b"\xff" * 32, SECRET, bytes(reversed(SECRET))):
+        rows = [[pow(x, k, PRIME) for k in range(1, threshold)] for x in points]
+        right = [whole(share) - whole(candidate) for share in seen]
+        coefficients = solved(rows, right)
+        # drawn from the highest power down to the first
+        drawn = iter(reversed(coefficients))
+        again = split(
+            candidate, [*points, threshold], threshold, random_below=lambda _, d=drawn: next(d)
+        )
+        assert again[:-1] == seen
+
+
+def solved(rows, right):
+    """The one solution of a square linear system modulo the prime, by elimination."""
+    size = len(rows)
+    table = [[*row, value] for row, value in zip(rows, right, strict=True)]
+    for k in range(size):
+        pivot = next(r for r in range(k, size) if table[r][k] % PRIME)
+        table[k], table[pivot] = table[pivot], table[k]
+        inverse = pow(table[k][k], -1, PRIME)
+        table[k] = [entry * inverse % PRIME for entry in table[k]]
+        for r in range(size):
+            if r != k:
+                table[r] = [
+                    (a - table[r][k] * b) % PRIME for a, b in zip(table[r], table[k], strict=True)
+                ]
+    return [row[-1] for row in table]
+
+
+def test_a_single_share_is_uniform_whatever_the_secret():
+    for secret in (bytes(32), b"\xff" * 32):
+        shares = [whole(split(secret, [1, 2], 2)[0]) for _ in range(4000)]
+        for drawn in (
+            [share * 20 // PRIME for share in shares],
+            [share % 20 for share in shares],
+        ):
+            counts = np.bincount(drawn, minlength=20)
+            assert stats.chisquare(counts).pvalue > 1e-6
+
+
+def test_an_altered_share_is_noticed():
+    points = range(1, 6)
+    shares = dict(zip(points, split(SECRET, points, 3), strict=True))
+    other = split(SECRET, points, 3)[1]
+    for wrong in (
+        (whole(shares[2]) ^ 1 << 300).to_bytes(SHARE_BYTES, "big"),
+        bytes(SHARE_BYTES),
+        shares[3],
+        other,
+    ):
+        for spare in ((), (4,), (4, 5)):
+            some = {point: shares[point] for point in (1, 3, *spare)} | {2: wrong}
+            with pytest.raises(ShareError, match="do not fit"):
+                combine(some, 3)
+
+
+def test_a_share_shaped_to_shift_the_secret_is_noticed_with_a_spare_one():
+    # adding the inverse of the share's weight moves the secret by one: only a spare share tells
+    points = (1, 2, 3, 4)
+    shares = dict(zip(points, split(SECRET, points, 3), strict=True))
+    weight = value_at_zero([(1, 0), (2, 1), (3, 0)])
+    shifted = (whole(shares[2]) + pow(weight, -1, PRIME)) % PRIME
+    some = {1: shares[1], 2: shifted.to_bytes(SHARE_BYTES, "big"), 3: shares[3]}
+    assert whole(combine(some, 3)) == whole(SECRET) + 1
+    with pytest.raises(ShareError, match="do not fit"):
+        combine(some | {4: shares[4]}, 3)
+
+
+def test_malformed_shares_secrets_and_points_are_refused():
+    shares = dict(zip((1, 2), split(SECRET, [1, 2], 2), strict=True))
+    for wrong in (
+        b"",
+        shares[2][:-1],
+        shares[2] + b"\0",
+        PRIME.to_bytes(SHARE_BYTES, "big"),
+        b"\xff" * SHARE_BYTES,
+    ):
+        with pytest.raises(ShareError, match="cut short"):
+            check_share(wrong)
+        with pytest.raises(ShareError, match="cut short"):
+            combine({**shares, 2: wrong}, 2)
+    with pytest.raises(ShareError, match="same point"):
+        combine({1: shares[1], 1 + PRIME: shares[1]}, 2)
+    with pytest.raises(ShareError):
+        combine(shares, 0)
+    for secret, points, threshold in (
+        (b"", [1, 2], 2),
+        (SECRET + b"\0", [1, 2], 2),
+        (SECRET, [1, 1], 2),
+        (SECRET, [0, 1], 2),
+        (SECRET, [1, PRIME], 2),
+        (SECRET, [1, 2], 0),
+        (SECRET, [1, 2], 3),
+        (SECRET, [], 1),
+    ):
+        with pytest.raises(ParameterError):
+            split(secret, points, threshold)
+
+
+def test_shares_are_those_of_the_golden_file():
+    golden = json.loads(GOLDEN.read_text())
+    drawn = iter(int(coefficient, 16) for coefficient in golden["coefficients"])
+    found = split(
+        bytes.fromhex(golden["secret"]),
+        golden["points"],
+        golden["threshold"],
+        random_below=lambda _: next(drawn),
+    )
+    assert [share.hex() for share in found] == golden["shares"]
+
+
+def test_coefficients_come_from_the_systems_random_source():
+    assert split.__kwdefaults__ == {"random_below": secrets.randbelow}
+    assert split(SECRET, [1, 2], 2) != split(SECRET, [1, 2], 2)

@@ -1,0 +1,527 @@
+"""A run over real messages: equal bits under every protection, and every lie refused by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import adversary
+import msgspec
+import numpy as np
+import pytest
+from adversary import CATEGORIES, NAMES, ROWS, Ward, every_integer, hospitals, recorded, tags_for
+
+from cipherdag import FedPC, Policy
+from cipherdag.errors import (
+    AggregateRangeError,
+    CohortError,
+    InconsistentQuestionError,
+    KeyAgreementError,
+    MalformedMessageError,
+    MixedTypesError,
+    OpeningRefusedError,
+    PolicyRefusedError,
+    PrivacyError,
+    ProtectionError,
+    ReplayError,
+    SchemaMismatchError,
+    SignatureError,
+    SiteComputationError,
+    SiteUnreachableError,
+)
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.messages import (
+    OPERATIONS,
+    Ask,
+    Envelope,
+    Invite,
+    Member,
+    Offers,
+    Open,
+    Refusal,
+    Sealed,
+    Share,
+    Unmask,
+    decode,
+    encode,
+    read_envelope,
+)
+from cipherdag.questions.question import CITestSpec, Skeleton
+from cipherdag.questions.skeleton import EdgeVotes
+
+PROTECTIONS = ("masking", "bfv", "none")
+FULL = Skeleton.from_matrix(~np.eye(len(NAMES), dtype=bool))
+VOTES = EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=0.01))
+
+
+def variant(number):
+    """The same question but for a trifle: a question is never opened twice."""
+    spec = CITestSpec(alpha=0.01, min_rows_per_cell=5.0 + number * 1e-6)
+    return msgspec.structs.replace(VOTES, test=spec)
+
+
+def asking(number, question, sites=3):
+    return Ask(number=number, participants=tuple(range(sites)), question=question)
+
+
+def with_body(message, **changes):
+    """The same envelope with a changed body, its signature left as it was."""
+    envelope = msgspec.msgpack.decode(message, type=Envelope)
+    return encode(msgspec.structs.replace(envelope, **changes))
+
+
+def test_all_protections_give_the_same_bits_and_graph():
+    seen = {}
+    for protection in PROTECTIONS:
+        ward = Ward(protection)
+        variables = ward.session.open()
+        sums = []
+
+        def spy(asking, sums=sums, session=ward.session):
+            question = next(asking)
+            try:
+                while True:
+                    sums.append(session.ask(question))
+                    question = asking.send(sums[-1])
+            except StopIteration as finished:
+                return finished.value
+
+        outcome = spy(FedPC(sepset="mean").ask(variables, 3))
+        seen[protection] = (outcome.arcs.tobytes(), [s.tobytes() for s in sums])
+    assert seen["masking"] == seen["none"]
+    assert seen["bfv"] == seen["none"]
+
+
+@pytest.mark.parametrize("sepset", ["max", "vote"])
+def test_whole_runs_agree(sepset):
+    graphs = [hospitals(p).run(FedPC(sepset=sepset)).graph for p in PROTECTIONS]
+    assert graphs[0] == graphs[1] == graphs[2]
+    assert sorted(graphs[0].nodes) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("protection", ["masking", "bfv"])
+def test_no_name_category_or_row_count_travels(protection):
+    federation, engines = recorded(hospitals(protection))
+    federation.run(FedPC(sepset="mean"))
+    carried = [m for _, _, m in engines[0].sent + engines[0].received]
+    for text in (*NAMES, *CATEGORIES):
+        for encoding in ("utf-8", "utf-16-le", "latin-1"):
+            assert not any(text.encode(encoding) in message for message in carried)
+    integers = set().union(*(every_integer(message) for message in carried))
+    assert not integers & set(ROWS)
+
+
+def shares_of(engine, site):
+    return [
+        decode(read_envelope(reply).body, Share).share
+        for operation, name, reply in engine.received
+        if operation == "ask" and name == site
+    ]
+
+
+def test_masked_shares_say_nothing_alone_or_together():
+    ward = Ward("masking", n_sites=4)
+    ward.session.open()
+    for number in range(200):
+        ward.session.ask(variant(number))
+    shares = np.array(
+        [
+            [np.frombuffer(share, dtype="<u8") for share in shares_of(ward.engine, site)]
+            for site in ward.tables
+        ]
+    )
+    answers = [runtime._respondent.answer(VOTES) for runtime in ward.runtimes.values()]
+    # the answer is the same in every round, so a mean over rounds would show it
+    for subset in ([0], [1], [0, 1], [1, 2, 3], [0, 2, 3]):
+        words = shares[subset].sum(axis=0)
+        unit = words.astype(np.float64) / 2.0**64
+        assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
+        assert np.abs(unit.mean(axis=0) - 0.5).max() < 5 / np.sqrt(12 * 200)
+        for site in range(4):
+            answer = answers[site]
+            if answer.std() > 0:
+                noise = [np.corrcoef(row, answer)[0, 1] for row in unit[:, -len(answer) :]]
+                assert abs(np.mean(noise)) < 5 / np.sqrt(200 * (len(answer) - 1))
+    # not even all shares together say anything before the sites release their seeds
+    total = shares.sum(axis=0).astype(np.float64) / 2.0**64
+    assert abs(total.mean() - 0.5) < 5 / np.sqrt(12 * total.size)
+
+
+def test_one_flipped_bit_in_a_share_is_refused():
+    for protection in PROTECTIONS:
+
+        def forge(operation, site, reply):
+            if operation == "ask" and site == "hospital-1":
+                return reply[:-80] + bytes([reply[-80] ^ 1]) + reply[-79:]
+            return reply
+
+        federation, _ = recorded(hospitals(protection), forge=forge)
+        with pytest.raises((SignatureError, MalformedMessageError)) as caught:
+            federation.run(FedPC())
+        assert caught.value.site == "hospital-1"
+
+
+def test_one_flipped_bit_in_a_signature_is_refused_on_both_sides():
+    def flip(message):
+        envelope = msgspec.msgpack.decode(message, type=Envelope)
+        bad = bytes([envelope.signature[0] ^ 1]) + envelope.signature[1:]
+        return with_body(message, signature=bad)
+
+    to_site, _ = recorded(hospitals(), tamper=lambda o, s, m: flip(m) if o == "ask" else m)
+    with pytest.raises(SignatureError):
+        to_site.run(FedPC())
+    from_site, _ = recorded(hospitals(), forge=lambda o, s, r: flip(r) if o == "ask" else r)
+    with pytest.raises(SignatureError):
+        from_site.run(FedPC())
+
+
+class Liar:
+    """A site's aggregation whose shares are changed before they leave."""
+
+    def __init__(self, honest, change):
+        self.honest = honest
+        self.change = change
+
+    def share(self, answer, declaration):
+        return self.change(self.honest.share(answer, declaration))
+
+    def __getattr__(self, name):
+        return getattr(self.honest, name)
+
+
+def lie(runtime, change):
+    rounds = runtime._current.rounds
+    rounds.aggregation = Liar(rounds.aggregation, change)
+
+
+def test_a_share_cut_short_is_refused():
+    ward = Ward()
+    ward.session.open()
+    lie(ward.runtimes["hospital-2"], lambda share: share[:-8])
+    with pytest.raises(SiteUnreachableError, match="cut short") as caught:
+        ward.session.ask(VOTES)
+    assert caught.value.site == "hospital-2"
+
+
+def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum():
+    ward = Ward("none")
+    ward.session.open()
+    sevens = np.full(FULL.n_edges, 7, dtype="<u8").tobytes()
+    lie(ward.runtimes["hospital-0"], lambda share: share[: -len(sevens)] + sevens)
+    with pytest.raises(AggregateRangeError):
+        ward.session.ask(VOTES)
+
+
+def split_question(ward):
+    """Ask one site another question than the others, correctly signed."""
+    other = msgspec.structs.replace(VOTES, test=CITestSpec(alpha=0.5))
+
+    def tamper(operation, site, message):
+        if operation == "ask" and site == "hospital-1":
+            return ward.message("ask", asking(1, other))
+        return message
+
+    ward.engine.tamper = tamper
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_a_split_question_is_noticed_by_an_honest_coordinator(protection):
+    ward = Ward(protection)
+    ward.session.open()
+    split_question(ward)
+    with pytest.raises(InconsistentQuestionError) as caught:
+        ward.session.ask(VOTES)
+    assert caught.value.site == "hospital-1"
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_a_coordinator_that_splits_its_question_is_refused_by_every_site(protection):
+    ward = Ward(protection)
+    ward.session.open()
+    split_question(ward)
+    with pytest.raises(InconsistentQuestionError):
+        ward.session.ask(VOTES)
+    replies = [reply for operation, _, reply in ward.engine.received if operation == "ask"]
+    shares = {p: decode(read_envelope(reply).body, Share) for p, reply in enumerate(replies)}
+    assert len({share.digest for share in shares.values()}) == 2
+    for position, (name, runtime) in enumerate(ward.runtimes.items()):
+        tags = tags_for(position, shares)
+        request = ward.message("unmask", Unmask(shares[position].digest, tags))
+        envelope = read_envelope(runtime.handle("unmask", request))
+        with pytest.raises(InconsistentQuestionError, match="did not agree"):
+            raise refusal_error(decode(envelope.body, Refusal), name)
+
+
+def refused(reply):
+    """The error class that a refusal names; fails where the site did not refuse."""
+    envelope = read_envelope(reply)
+    assert envelope.topic == "refusal"
+    return type(refusal_error(decode(envelope.body, Refusal), "x"))
+
+
+def test_under_a_split_question_masked_shares_sum_to_noise():
+    sums = []
+    for _ in range(60):
+        ward = Ward()
+        ward.session.open()
+        split_question(ward)
+        with pytest.raises(InconsistentQuestionError):
+            ward.session.ask(VOTES)
+        shares = [s for name in ward.tables for s in shares_of(ward.engine, name)]
+        sums.append(sum(np.frombuffer(s, dtype="<u8") for s in shares))
+    unit = np.concatenate(sums).astype(np.float64) / 2.0**64
+    assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
+
+
+@pytest.mark.parametrize("protection", ["masking", "bfv"])
+def test_a_round_is_never_answered_twice(protection):
+    ward = Ward(protection)
+    ward.session.open()
+    ward.session.ask(VOTES)
+    first = next(m for o, s, m in ward.engine.sent if o == "ask" and s == "hospital-0")
+    runtime = ward.runtimes["hospital-0"]
+    reply = next(r for o, s, r in ward.engine.received if o == "ask" and s == "hospital-0")
+    assert runtime.handle("ask", first) == reply
+    for again in (asking(1, variant(1)), asking(2, VOTES), asking(3, variant(1))):
+        assert refused(runtime.handle("ask", ward.message("ask", again))) is ReplayError
+
+
+def test_set_up_is_repeated_byte_for_byte_or_not_at_all():
+    ward = Ward()
+    ward.session.open()
+    runtime = ward.runtimes["hospital-0"]
+    replies = {o: r for o, site, r in ward.engine.received if site == "hospital-0"}
+    sent = {o: m for o, site, m in ward.engine.sent if site == "hospital-0"}
+    for operation, message in sent.items():
+        assert runtime.handle(operation, message) == replies[operation]
+    invite = decode(read_envelope(sent["invite"]).body, Invite)
+    swapped = msgspec.structs.replace(invite, cohort=invite.cohort[::-1])
+    assert refused(runtime.handle("invite", ward.message("invite", swapped))) is ReplayError
+    for topic, kind in (("offers", Offers), ("sealed", Sealed)):
+        body = decode(read_envelope(sent[topic]).body, kind)
+        other = ward.message(topic, kind(envelopes=body.envelopes[::-1]))
+        assert refused(runtime.handle(topic, other)) is ReplayError
+    assert refused(runtime.handle("dance", b"")) is ReplayError
+
+
+def test_another_session_of_the_same_coordinator_is_out_of_step():
+    ward = Ward()
+    ward.session.open()
+    foreign = ward.message("ask", asking(1, VOTES), session=b"x" * 16)
+    assert refused(ward.runtimes["hospital-0"].handle("ask", foreign)) is SignatureError
+
+
+def test_a_stranger_is_not_the_coordinator():
+    ward = Ward()
+    ward.session.open()
+    stranger = SigningIdentity.generate()
+    asked = ward.message("ask", asking(1, VOTES), key=stranger)
+    assert refused(ward.runtimes["hospital-0"].handle("ask", asked)) is SignatureError
+
+
+def ask_once(ward):
+    ward.session.open()
+    ward.session.ask(VOTES)
+
+
+def test_bfv_opens_nothing_but_the_whole_sum_of_this_round():
+    ward = Ward("bfv")
+    seen = []
+    ward.engine.tamper = lambda o, s, m: (seen.append(m), m)[1] if o == "open" else m
+    ask_once(ward)
+    honest = decode(read_envelope(seen[0]).body, Open)
+    shares = {name: shares_of(ward.engine, name)[0] for name in ward.tables}
+    for runtime in ward.runtimes.values():
+        for share in shares.values():
+            rigged = ward.message("open", msgspec.structs.replace(honest, combined=share))
+            assert refused(runtime.handle("open", rigged)) is OpeningRefusedError
+    late = ward.message("open", msgspec.structs.replace(honest, digest=b"d" * 32))
+    assert refused(ward.runtimes["hospital-0"].handle("open", late)) is ReplayError
+    without = ward.message("open", msgspec.structs.replace(honest, seeds=honest.seeds[:2]))
+    assert refused(ward.runtimes["hospital-0"].handle("open", without)) is OpeningRefusedError
+
+
+def test_nothing_is_opened_before_the_site_released_its_seed():
+    ward = Ward("bfv")
+    ward.session.open()
+    ward.engine.tamper = lambda o, s, m: b"" if o == "unmask" else m
+    with pytest.raises(PrivacyError):
+        ward.session.ask(VOTES)
+    share = shares_of(ward.engine, "hospital-0")[0]
+    bound_to = decode(read_envelope(ward.engine.received[-4][2]).body, Share).digest
+    request = ward.message("open", Open(digest=bound_to, combined=share, seeds=(b"",) * 3))
+    assert refused(ward.runtimes["hospital-0"].handle("open", request)) is OpeningRefusedError
+
+
+def test_masking_and_none_refuse_to_open_anything():
+    for protection in ("masking", "none"):
+        ward = Ward(protection)
+        ask_once(ward)
+        bound_to = ward.runtimes["hospital-0"]._current.rounds._current.declared.digest
+        share = shares_of(ward.engine, "hospital-0")[0]
+        request = ward.message("open", Open(digest=bound_to, combined=share, seeds=(b"",) * 3))
+        assert refused(ward.runtimes["hospital-0"].handle("open", request)) is OpeningRefusedError
+
+
+def test_keys_swapped_doubled_or_altered_on_their_way_are_refused():
+    def swap(envelopes):
+        return (envelopes[1], envelopes[0], *envelopes[2:])
+
+    def double(envelopes):
+        return (envelopes[0], envelopes[0], *envelopes[2:])
+
+    def drop(envelopes):
+        return envelopes[:-1]
+
+    def alter(envelopes):
+        changed = msgspec.msgpack.decode(envelopes[2], type=Envelope)
+        body = changed.body[:-3] + bytes([changed.body[-3] ^ 1]) + changed.body[-2:]
+        return (*envelopes[:2], with_body(envelopes[2], body=body))
+
+    for step, kind in (("offers", Offers), ("sealed", Sealed)):
+        for change in (swap, double, drop, alter):
+            ward = Ward()
+
+            def tamper(operation, site, message, change=change, step=step, kind=kind, ward=ward):
+                if operation != step or site != "hospital-1":
+                    return message
+                body = decode(read_envelope(message).body, kind)
+                return ward.message(step, kind(envelopes=change(body.envelopes)))
+
+            ward.engine.tamper = tamper
+            with pytest.raises((SignatureError, KeyAgreementError)):
+                ward.session.open()
+
+
+def test_a_cohort_is_what_every_site_has_pinned():
+    ward = Ward(n_sites=4)
+    members = [Member(name=n, identity=k) for n, k in ward.pinned.items()]
+    stranger = SigningIdentity.generate().public
+    lies = {
+        CohortError: [
+            members[:2],
+            [*members[:3], members[2]],
+            [*members, Member(name="unknown", identity=stranger)],
+        ],
+        SignatureError: [[*members[:3], Member(name="hospital-3", identity=stranger)]],
+    }
+    for error, cohorts in lies.items():
+        for cohort in cohorts:
+            session = ward.new_session(members=cohort)
+            with pytest.raises(error):
+                session.open()
+
+
+def test_a_site_outside_the_cohort_refuses_to_join():
+    ward = Ward(n_sites=4)
+    members = tuple(Member(name=n, identity=k) for n, k in ward.pinned.items())
+    invite = Invite(
+        cohort=members[:3], protection="masking", algorithm="fedpc", min_survivors=3, colluders=1
+    )
+    message = ward.message("invite", invite, session=b"y" * 16)
+    assert refused(ward.runtimes["hospital-3"].handle("invite", message)) is CohortError
+
+
+def test_the_policy_of_a_site_outranks_the_coordinator():
+    with pytest.raises(ProtectionError, match="in the clear"):
+        hospitals("none", Policy()).run(FedPC())
+    with pytest.raises(ProtectionError, match="does not accept"):
+        hospitals("bfv", Policy(protections=frozenset({"masking"}))).run(FedPC())
+    with pytest.raises(CohortError, match="asks for 4"):
+        hospitals("masking", Policy(min_sites=4)).run(FedPC())
+    with pytest.raises(PolicyRefusedError, match="does not allow"):
+        hospitals("masking", Policy(algorithms=frozenset())).run(FedPC())
+    with pytest.raises(PolicyRefusedError, match="fewer rows"):
+        hospitals("masking", Policy(min_rows=5000)).run(FedPC())
+    with pytest.raises(PolicyRefusedError, match="max_rounds"):
+        hospitals("masking", Policy(max_rounds=2)).run(FedPC())
+    with pytest.raises(PolicyRefusedError, match="max_values"):
+        hospitals("masking", Policy(max_values=5)).run(FedPC())
+
+
+def test_two_sites_are_too_few_to_hide_one_in_a_sum():
+    with pytest.raises(CohortError) as caught:
+        hospitals(rows=ROWS[:2]).run(FedPC())
+    assert caught.value.exit_code == 3
+
+
+def test_a_site_that_follows_another_schema_stops_the_run_and_names_no_column(caplog):
+    ward = Ward()
+    other = ward.tables["hospital-1"].schema.canonical().replace(b"Theft", b"Thefts")
+    ward.runtimes["hospital-1"] = ward.runtime("hospital-1", schema=other)
+    ward.engine._handlers["hospital-1"] = ward.runtimes["hospital-1"].handle
+    with pytest.raises(SchemaMismatchError) as caught:
+        ward.session.open()
+    assert caught.value.site == "hospital-1"
+    assert "Theft" not in str(caught.value)
+    assert not any(b"Theft" in reply for _, _, reply in ward.engine.received)
+    assert "Thefts" in caplog.text
+
+
+def test_what_fails_inside_a_site_stays_inside(caplog):
+    ward = Ward()
+    ward.session.open()
+
+    def broken(question):
+        raise RuntimeError("row 17 holds Alice")
+
+    ward.runtimes["hospital-0"]._respondent.answer = broken
+    with pytest.raises(SiteComputationError) as caught:
+        ward.session.ask(VOTES)
+    assert caught.value.exit_code == 4
+    assert not any(b"Alice" in reply for _, _, reply in ward.engine.received)
+    assert "Alice" in caplog.text
+
+
+def test_a_test_that_does_not_fit_is_refused_without_telling_the_types():
+    with pytest.raises(MixedTypesError) as caught:
+        hospitals().run(FedPC(test="fisherz"))
+    assert caught.value.exit_code == 6
+
+
+def test_a_site_that_is_not_there_is_named():
+    ward = Ward()
+    ward.session.open()
+    del ward.engine._handlers["hospital-2"]
+    with pytest.raises(SiteUnreachableError) as caught:
+        ward.session.ask(VOTES)
+    assert caught.value.site == "hospital-2"
+
+
+@pytest.mark.parametrize("junk", [b"", b"\x00", b"\xc1" * 50, b"{}", bytes(2000)])
+def test_junk_is_refused_by_name(junk):
+    ward = Ward()
+    ward.session.open()
+    for operation in OPERATIONS:
+        assert issubclass(
+            refused(ward.runtimes["hospital-0"].handle(operation, junk)), PrivacyError
+        )
+
+
+def test_an_unknown_refusal_is_itself_malformed():
+    for name in ("SystemExit", "os", "ClassVar", "__doc__"):
+        error = refusal_error(Refusal(error=name, message="x"), "a")
+        assert isinstance(error, SiteComputationError)
+
+
+def test_ledgers_hold_exactly_what_left():
+    federation, engines = recorded(hospitals("bfv"))
+    result = federation.run(FedPC())
+    releases = result.releases
+    sent = [(o, s) for o, s, _ in engines[0].received]
+    for site in result.sites:
+        own = releases[releases["site"] == site]
+        asked = sent.count(("ask", site))
+        opened = sent.count(("open", site))
+        unmasked = sent.count(("unmask", site))
+        assert asked == unmasked
+        assert len(own) == 1 + asked + unmasked + opened
+        assert own["bytes"].sum() < result.bytes_sent_per_site[site]
+    assert set(releases["protection"]) == {"bfv"}
+    assert not releases.isin(list(NAMES)).to_numpy().any()
+
+
+def test_replacing_the_wire_does_not_change_the_result():
+    one = hospitals().run(FedPC())
+    other = replace(hospitals(), wire=adversary.RecordingEngine).run(FedPC())
+    assert one.graph == other.graph

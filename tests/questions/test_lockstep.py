@@ -1,0 +1,46 @@
+"""Concurrent searches share rounds and get what they would get alone."""
+
+from __future__ import annotations
+
+import numpy as np
+from driving import drive, plain_sum, respondent
+from oracle import OracleTest, random_dag
+
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.question import Bundle
+
+
+def searches(rng, count):
+    dag = random_dag(7, 2.0, rng)
+    algorithms = [FedPC(alpha=0.01), FedPC(alpha=0.02, sepset="vote"), FedPC(reference="code")]
+    return dag, [algorithms[k % 3] for k in range(count)]
+
+
+def test_merged_searches_end_as_they_would_alone():
+    rng = np.random.default_rng(5)
+    dag, algorithms = searches(rng, 5)
+    sites = [respondent(OracleTest(dag)) for _ in range(3)]
+    alone = [drive(a.ask(7, 3), sites) for a in algorithms]
+    merged, asked = drive(lockstep([a.ask(7, 3) for a in algorithms]), sites)
+    assert len(asked) == max(len(questions) for _, questions in alone)
+    for (outcome, _), other in zip(alone, merged, strict=True):
+        assert (outcome.arcs == other.arcs).all()
+        assert outcome.separators == other.separators
+
+
+def test_bundles_are_never_nested():
+    rng = np.random.default_rng(6)
+    dag, algorithms = searches(rng, 4)
+    pairs = [lockstep([a.ask(7, 3) for a in algorithms[:2]]) for _ in range(2)]
+    asking = lockstep(pairs)
+    question = next(asking)
+    assert isinstance(question, Bundle)
+    assert len(question.parts) == 4
+    assert plain_sum(question, [respondent(OracleTest(dag))]).shape == (4 * 21,)
+
+
+def test_no_search_asks_nothing():
+    outcome, asked = drive(lockstep([]), [])
+    assert outcome == []
+    assert asked == []

@@ -1,0 +1,279 @@
+"""The report of a run: well formed, offline, safe with any name, and every number the result's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import adversary
+import numpy as np
+import pytest
+from labelled_runs import LABELS, discrete_table
+from oracle import random_dag
+from pages import Page
+from report_run import TRUTH, asia_run, page_of
+
+from cipherdag import FedCMFS, Federation, FedPC
+from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.heat_map import HeatMap
+from cipherdag.findings.rows import Rows
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.protocol.progress import DropOut
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</style></title></svg>{{ 7 * 7 }}{% raw %}",
+    "&lt;b&gt; & ]]> --> \\u003c",
+    "javascript:alert(1)//",
+    "年龄 و \u202e x",
+    "v" * 300,
+)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return asia_run()
+
+
+@pytest.fixture(scope="module")
+def selection():
+    """A real run of FedCMFS."""
+    table = discrete_table()
+    return Federation.split(table, 3, labels=LABELS, seed=1).run(FedCMFS())
+
+
+def test_every_number_of_a_graph_report_is_the_results(result):
+    page = page_of(result, truth=TRUTH, written=datetime(2026, 5, 4, 3, 2, tzinfo=UTC))
+    edges = result.graph.edges
+    assert page.column("edge-table", "From") == [edge.source for edge in edges]
+    assert page.column("edge-table", "To") == [edge.target for edge in edges]
+    arrows = {"-->": "→", "---": "—"}
+    assert page.column("edge-table", "Mark") == [arrows[edge.mark] for edge in edges]
+    known = [result.evidence.of(edge.source, edge.target) for edge in edges]
+    assert page.column("edge-table", "Strength", values=True) == [[str(e.strength)] for e in known]
+    assert page.column("edge-table", "Strength") == [edge.shown for edge in known]
+    assert page.column("round-table", "Bytes", values=True) == [
+        [str(max(report.bytes_sent_per_site.values()))] for report in result.rounds
+    ]
+    for heading, field in (("Round", "number"), ("Values", "values")):
+        assert page.column("round-table", heading, values=True) == [
+            [str(getattr(report, field))] for report in result.rounds
+        ]
+    sent = [[str(result.bytes_sent_per_site[site])] for site in result.sites]
+    assert page.column("site-table", "Sent", values=True) == sent
+    records = [[str(result.heads[site].records)] for site in result.sites]
+    assert page.column("site-table", "Ledger records", values=True) == records
+    assert page.column("site-table", "Ledger") == ["unbroken and signed"] * 3
+    accuracy = next(rows for rows in page.tables.values() if rows[0][0][0] == "Compared")
+    for row, metrics in zip(
+        accuracy[1:], (result.metrics_cpdag(TRUTH), result.metrics(TRUTH)), strict=True
+    ):
+        own = asdict(metrics)
+        names = "shd reverse extra miss correct precision recall f1".split()
+        assert [cell[1] for cell in row[1:]] == [[str(own[name])] for name in names]
+    facts = {own["value"] for tag, own in page.elements if tag == "data"}
+    assert {str(round(result.seconds, 3)), str(max(result.bytes_sent_per_site.values()))} <= facts
+    assert "2026-05-04 03:02 UTC" in page.texts["footer"]
+
+
+def test_the_rounds_that_stand_together_add_up(result):
+    page = page_of(result)
+    stages = next(rows for rows in page.tables.values() if rows[0][0][0] == "Rounds")
+    values, sent = ([int(row[k][1][0]) for row in stages[1:]] for k in (2, 3))
+    assert sum(values) == sum(report.values for report in result.rounds)
+    assert sum(sent) == sum(max(r.bytes_sent_per_site.values()) for r in result.rounds)
+    assert stages[-1][0][0].endswith(str(result.rounds[-1].number))
+
+
+def test_every_edge_is_drawn_once_and_leads_to_its_row(result):
+    page = page_of(result)
+    drawn = [own for tag, own in page.elements if "cd-edge" in own.get("class", "")]
+    assert [own["href"] for own in drawn] == [
+        f"#edge-{number}" for number in range(1, len(result.graph.edges) + 1)
+    ]
+    assert [json.loads(own["data-ends"]) for own in drawn] == [
+        [edge.source, edge.target] for edge in result.graph.edges
+    ]
+    boxes = [own["data-node"] for _, own in page.elements if "data-node" in own]
+    assert sorted(boxes) == sorted(result.graph.nodes)
+    heads = [own for _, own in page.elements if own.get("class") == "cd-head"]
+    assert len(heads) == len(result.graph.directed)
+
+
+def test_the_truth_is_told_edge_by_edge(result):
+    page = page_of(result, truth=TRUTH)
+    verdicts = page.column("edge-table", "Truth")
+    metrics = result.metrics_cpdag(TRUTH)
+    assert verdicts.count("as in the truth") == metrics.correct
+    assert verdicts.count("not in the truth") == metrics.extra
+    assert sum(verdict.startswith("truth: ") for verdict in verdicts) == metrics.reverse
+    assert "No truth was given" not in page.texts["main"]
+    plain = page_of(result)
+    assert "No truth was given" in plain.texts["main"]
+    assert "Truth" not in [cell[0] for cell in plain.tables["edge-table"][0]]
+
+
+def test_every_number_of_a_feature_report_is_the_results(selection):
+    page = page_of(selection)
+    rows = [(label, own) for label, chosen in selection.features.items() for own in chosen]
+    assert rows
+    assert page.column("feature-table", "Label") == [label for label, _ in rows]
+    assert page.column("feature-table", "Feature") == [own.feature for _, own in rows]
+    for heading, field in (("Strength", "strength"), ("p-value", "p_value")):
+        shown = page.column("feature-table", heading, values=True)
+        assert shown == [[str(getattr(own, field))] for _, own in rows]
+    kinds = page.column("feature-table", "How")
+    assert [kind.startswith("brought back") for kind in kinds] == [o.retrieved for _, o in rows]
+
+
+def hostile(result):
+    names = dict(zip(result.graph.nodes, HOSTILE, strict=True))
+    return replace(
+        result,
+        graph=result.graph.relabel(names),
+        dag=result.dag.relabel(names),
+        dag_note=HOSTILE[0],
+        identifiers={names[name]: own for name, own in result.identifiers.items()},
+        parameters={HOSTILE[0]: HOSTILE[1]} | dict(result.parameters),
+        versions=dict(result.versions) | {HOSTILE[0]: HOSTILE[1]},
+        evidence=GraphEvidence(
+            measure=HOSTILE[0],
+            edges=tuple(
+                EdgeEvidence(names[e.source], names[e.target], e.strength, HOSTILE[1], HOSTILE[:3])
+                for e in result.evidence.edges
+            ),
+            support=HOSTILE[1],
+            separations=(Separation(HOSTILE[0], HOSTILE[1], HOSTILE[2:4], 0.5),),
+            remarks=HOSTILE[:2],
+        ),
+        dropouts=(
+            DropOut(HOSTILE[0], 1, HOSTILE[1], HOSTILE[2], in_sum=False, n_sites=2, fewest=2),
+        ),
+        rounds=tuple(replace(report, label=HOSTILE[3]) for report in result.rounds),
+    )
+
+
+HOSTILE_PANELS = (
+    Rows(title=HOSTILE[0], note=HOSTILE[1], columns=HOSTILE[:2], rows=(HOSTILE[2:4],)),
+    Curves(
+        title=HOSTILE[0],
+        note=HOSTILE[1],
+        x_label=HOSTILE[2],
+        y_label=HOSTILE[3],
+        series=(Series(HOSTILE[0], ((0.0, 1.0),)), Series(HOSTILE[1], ())),
+    ),
+    HeatMap(
+        title=HOSTILE[3],
+        note=HOSTILE[1],
+        rows=HOSTILE[:2],
+        columns=HOSTILE[2:4],
+        values=((0.1, None), (0.4, 1.0)),
+    ),
+)
+
+
+def test_hostile_names_are_text_wherever_they_stand(result):
+    attacked = hostile(result)
+    truth = TRUTH.relabel(dict(zip(result.graph.nodes, HOSTILE, strict=True)))
+    page = page_of(attacked, truth=truth, panels=HOSTILE_PANELS)
+    plain = page_of(result, truth=TRUTH, panels=HOSTILE_PANELS)
+    tags = {tag for tag, _ in plain.elements}
+    assert {tag for tag, _ in page.elements} <= tags  # no element that a harmless run lacks
+    assert page.texts["title"].startswith("FedPC over 3 sites")
+    assert set(page.column("edge-table", "From")) <= set(HOSTILE)
+    boxes = [own["data-node"] for _, own in page.elements if "data-node" in own]
+    assert set(boxes) == set(HOSTILE)
+    assert "49" not in page.texts["nav"]
+
+
+def test_hostile_names_in_a_notebook_are_text():
+    graph = CausalGraph.from_edges(HOSTILE, [(HOSTILE[0], name) for name in HOSTILE[1:]])
+    page = Page(graph._repr_html_())
+    assert {tag for tag, _ in page.elements} <= {
+        *("div", "style", "svg", "g", "title", "path", "polygon", "rect", "text"),
+        *("details", "summary", "pre"),
+    }
+    assert [own["data-node"] for _, own in page.elements if "data-node" in own] == list(HOSTILE)
+    assert str(graph) in page.texts["pre"]
+
+
+def test_a_large_graph_is_shown_as_communities_and_whole(result):
+    dag = random_dag(130, 2.0, np.random.default_rng(3))
+    graph = CausalGraph.from_arcs([f"gene{i}" for i in range(130)], dag)
+    names = {name: str(k) for k, name in enumerate(graph.nodes, start=1)}
+    large = replace(result, graph=graph, dag=graph, identifiers=names, evidence=GraphEvidence())
+    page = page_of(large)
+    links = [own for tag, own in page.elements if tag == "a" and "data-edge" in own]
+    assert len(links) == len(graph.edges)
+    boxes = [own["data-node"] for _, own in page.elements if "data-node" in own]
+    assert set(graph.nodes) <= set(boxes)
+    assert len(boxes) > len(graph.nodes)
+    notebook = Page(graph._repr_html_())
+    assert 1 < len([1 for _, own in notebook.elements if "data-node" in own]) < 40
+
+
+def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
+    monkeypatch.setattr("cipherdag.results.run_page.MOST_DRAWN", 110)
+    names = [f"gene{i}" for i in range(120)]
+    chain = CausalGraph.from_edges(names, directed=list(pairwise(names)))
+    identifiers = {name: str(k) for k, name in enumerate(names, start=1)}
+    large = replace(
+        result, graph=chain, dag=chain, identifiers=identifiers, evidence=GraphEvidence()
+    )
+    page = page_of(large)
+    assert len([1 for _, own in page.elements if "data-node" in own]) < 40
+    assert len(page.body("edge-table")) == 119
+
+
+def test_a_result_without_edges_or_evidence_has_a_report(result):
+    empty = CausalGraph.empty(result.graph.nodes)
+    page = page_of(replace(result, graph=empty, dag=empty, evidence=GraphEvidence()))
+    assert "No edge was found." in page.texts["main"]
+
+
+def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(result):
+    site = result.sites[1]
+    lines = result.ledgers[site]
+    changed = replace(result, ledgers={**result.ledgers, site: (*lines[:1], *lines[2:])})
+    assert page_of(changed).column("site-table", "Ledger") == [
+        "unbroken and signed",
+        "line 2 does not continue the line before",
+        "unbroken and signed",
+    ]
+    cut = replace(result, ledgers={**result.ledgers, site: lines[:-1]})
+    assert page_of(cut).column("site-table", "Ledger")[1] == "does not end as the site reported"
+    away = page_of(replace(result, ledgers={}))
+    assert away.column("site-table", "Ledger") == ["stays at the site"] * 3
+    assert "seen by the coordinator only as a sum over 3 sites" in away.texts["main"]
+
+
+def test_the_ways_of_tests_over_all_sites_are_counted(result):
+    page = page_of(replace(result, details={"tests": {"pooled": 41, "withheld: statistic": 7}}))
+    assert "Tests over all sites: 41 pooled, 7 withheld: statistic." in page.texts["main"]
+
+
+def test_a_run_in_the_clear_says_so_where_nobody_can_miss_it():
+    open_run = adversary.hospitals("none").run(FedPC())
+    page = page_of(open_run)
+    assert "Answers left the sites in the clear" in page.texts["header"]
+    assert "IN THE CLEAR" in page.texts["main"]
+    assert "No row left a site" not in page.texts["body"]
+
+
+def test_a_dropout_is_told(result):
+    gone = DropOut(result.sites[0], 2, "share", "no reply", in_sum=False, n_sites=2, fewest=2)
+    page = page_of(replace(result, dropouts=(gone,)))
+    assert page.column("site-table", "In the run")[0] == "left in round 2"
+    assert f"Site '{result.sites[0]}' left in round 2" in page.texts["main"]
+
+
+def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
+    result.save(tmp_path, truth=TRUTH)
+    Page((tmp_path / "report.html").read_text("utf-8")).check_offline()
+    saved = json.loads((tmp_path / "result.json").read_text("utf-8"))
+    assert saved["evidence"] == json.loads(json.dumps(asdict(result.evidence)))

@@ -1,0 +1,325 @@
+"""A site's policy: its file, its limits, and that the stricter side wins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import fields, replace
+
+import adversary
+import hospital_folders
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.errors import (
+    CohortError,
+    PolicyRefusedError,
+    ProtectionError,
+    SiteNotReadyError,
+)
+from cipherdag.questions.question import CITestSpec, Skeleton
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
+from cipherdag.sites.policy.usage import TestBudget
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path)
+    yield made
+    made.close()
+
+
+def run(hospitals, **options):
+    """A whole run over the folders; returns the session."""
+    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
+    session = hospitals.session(handlers, **options)
+    session.run(FedPC().ask(session.open(), len(handlers)))
+    session.finish()
+    return session
+
+
+def set_policy(hospitals, name, **changes):
+    folder = hospitals.folders[name]
+    folder.policy_path.write_text(replace(Policy(), **changes).dumps())
+    folder.policy_path.chmod(0o600)
+
+
+# the file
+
+
+@given(
+    st.builds(
+        Policy,
+        algorithms=st.frozensets(st.sampled_from(["fedpc", "fedcmfs"])),
+        questions=st.frozensets(st.sampled_from(sorted(QUESTION_KINDS))),
+        protections=st.frozensets(st.sampled_from(["masking", "bfv"])),
+        allow_unprotected=st.booleans(),
+        min_sites=st.integers(2, 99),
+        tolerated_colluders=st.integers(0, 9),
+        allow_dropouts=st.booleans(),
+        approve_cohorts=st.sampled_from(["automatic", "manual"]),
+        min_cohort_difference=st.integers(0, 100),
+        max_values=st.integers(0, 2**53),
+        approve_runs=st.sampled_from(["automatic", "manual"]),
+    )
+)
+def test_a_policy_reads_back_as_it_was_written(policy):
+    assert Policy.loads(policy.dumps()) == policy
+
+
+def test_the_file_names_every_limit_with_its_default():
+    text = Policy().dumps()
+    assert Policy.loads(text) == Policy.loads("") == Policy()
+    for item in fields(Policy):
+        assert f"\n{item.name} = " in text
+    assert Policy().min_sites == 3
+    assert Policy().allow_unprotected is False
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "min_site = 3",
+        "min_sites = 1",
+        "min_sites = -3",
+        "min_sites = 3.0",
+        'min_sites = "3"',
+        "min_sites = true",
+        "max_values = 1e9",
+        "max_values = 99999999999999999999",
+        "allow_unprotected = 1",
+        'allow_unprotected = "false"',
+        'algorithms = "fedpc"',
+        "algorithms = [1]",
+        'algorithms = ["../fedpc"]',
+        'protections = ["none"]',
+        'protections = ["maskng"]',
+        'questions = ["edge-vote"]',
+        'approve_runs = "yes"',
+        "approve_runs = false",
+        "[table]\nmin_sites = 3",
+        "min_sites",
+        "min_sites = 3\nmin_sites = 2",
+        "a." * 5000 + "b = 1",
+        "x = " + "[" * 5000,
+    ],
+)
+def test_a_policy_with_a_fault_stops_the_site(text):
+    with pytest.raises(SiteNotReadyError) as caught:
+        Policy.loads(text)
+    assert caught.value.exit_code == 4
+
+
+def test_a_policy_that_cannot_be_read_stops_the_site(tmp_path):
+    path = tmp_path / "policy.toml"
+    with pytest.raises(SiteNotReadyError, match="cannot be read"):
+        Policy.load(path)
+    path.write_bytes(b"min_sites = 3 # \xff")
+    path.chmod(0o600)
+    with pytest.raises(SiteNotReadyError, match="UTF-8"):
+        Policy.load(path)
+    path.write_text("#" * 70_000)
+    with pytest.raises(SiteNotReadyError, match="larger"):
+        Policy.load(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX")
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_policy_that_others_may_change_stops_the_site(tmp_path, mode):
+    path = tmp_path / "policy.toml"
+    path.write_text(Policy().dumps())
+    path.chmod(mode)
+    with pytest.raises(SiteNotReadyError, match="changed by other users"):
+        Policy.load(path)
+
+
+# the stricter side
+
+
+def test_the_stricter_side_wins_both_ways():
+    site = Policy(min_sites=4, protections=frozenset({"masking"}), allow_unprotected=True)
+    both = site.stricter(min_sites=3, protections=("masking", "bfv"))
+    assert (both.min_sites, both.protections) == (4, frozenset({"masking"}))
+    assert both.allow_unprotected is False
+    assert site.stricter(min_sites=5, protections=("bfv",)).min_sites == 5
+    assert site.stricter(min_sites=3, protections=("bfv",)).protections == frozenset()
+    assert site.stricter(min_sites=3, protections=("none",)).allow_unprotected is True
+
+
+def test_a_run_within_the_policy_goes_through(hospitals):
+    assert len(run(hospitals).rounds) > 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"algorithms": frozenset()}, PolicyRefusedError, "does not allow 'fedpc'"),
+        ({"questions": QUESTION_KINDS - {"edge-votes"}}, PolicyRefusedError, "edge-votes"),
+        ({"protections": frozenset({"bfv"})}, ProtectionError, "does not accept"),
+        ({"min_sites": 4}, CohortError, "asks for 4"),
+        ({"min_rows": 10**6}, PolicyRefusedError, "fewer rows"),
+        ({"max_rounds": 1}, PolicyRefusedError, "max_rounds"),
+        ({"max_values": 11}, PolicyRefusedError, "max_values"),
+        ({"max_tests": 9}, PolicyRefusedError, "max_tests"),
+        ({"max_rounds_per_day": 1}, PolicyRefusedError, "max_rounds_per_day"),
+        ({"max_values_per_day": 11}, PolicyRefusedError, "max_values_per_day"),
+        ({"max_tests_per_day": 9}, PolicyRefusedError, "max_tests_per_day"),
+    ],
+)
+def test_one_site_s_limit_stops_the_run_with_its_reason_and_no_data(
+    hospitals, changes, error, said
+):
+    set_policy(hospitals, "hospital-1", **changes)
+    with pytest.raises(error, match=said) as caught:
+        run(hospitals)
+    assert caught.value.site == "hospital-1"
+    assert str(adversary.ROWS[1]) not in str(caught.value)
+
+
+def test_the_study_s_minimum_holds_where_the_policy_s_is_lower(hospitals):
+    hospitals.pin(min_sites=4)
+    with pytest.raises(CohortError, match="asks for 4"):
+        run(hospitals)
+
+
+def test_a_study_without_bfv_refuses_it_at_the_site(hospitals):
+    hospitals.pin(protections=("masking",))
+    with pytest.raises(ProtectionError):
+        run(hospitals, protection="bfv")
+
+
+def test_answers_in_the_clear_need_both_sides(hospitals):
+    for name in hospitals.folders:
+        set_policy(hospitals, name, allow_unprotected=True)
+    with pytest.raises(ProtectionError):
+        run(hospitals, protection="none")
+    hospitals.close()
+    hospitals.pin(protections=("none",))
+    assert run(hospitals, protection="none").rounds
+
+
+def test_an_unreadable_policy_stops_the_site_and_says_so_without_its_text(hospitals):
+    hospitals.folders["hospital-2"].policy_path.write_text('secret_plan = "x"')
+    with pytest.raises(SiteNotReadyError) as caught:
+        run(hospitals)
+    assert caught.value.site == "hospital-2"
+    assert "secret_plan" not in str(caught.value)
+
+
+# the day
+
+
+def test_the_day_s_values_are_counted_from_the_ledger_over_several_runs(hospitals):
+    first = run(hospitals)
+    released = sum(report.values for report in first.rounds)
+    hospitals.close()
+    set_policy(hospitals, "hospital-0", max_values_per_day=released + 9)
+    with pytest.raises(PolicyRefusedError, match="max_values_per_day"):
+        run(hospitals)
+    hospitals.close()
+    set_policy(hospitals, "hospital-0", max_values_per_day=2 * released)
+    run(hospitals)
+
+
+def test_tests_are_counted_over_runs_of_one_day_and_forgotten_on_the_next(tmp_path):
+    days = ["2026-01-01"]
+    policy = Policy(max_tests=10, max_tests_per_day=15)
+    path = tmp_path / "usage.json"
+    first = TestBudget(policy, path, clock=lambda: days[-1])
+    first.spend(10)
+    with pytest.raises(PolicyRefusedError, match=r"max_tests of"):
+        first.spend(1)
+    first.save()
+    second = TestBudget(policy, path, clock=lambda: days[-1])
+    second.spend(5)
+    with pytest.raises(PolicyRefusedError, match="max_tests_per_day"):
+        second.spend(1)
+    days.append("2026-01-02")
+    second.start_run()
+    second.spend(10)
+    path.write_text("gone")
+    with pytest.raises(SiteNotReadyError):
+        TestBudget(policy, path, clock=lambda: days[-1]).spend(1)
+
+
+def test_the_same_invite_sent_again_does_not_count_the_run_s_tests_from_zero(hospitals):
+    set_policy(hospitals, "hospital-1", max_tests=15)
+    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
+    engine = adversary.RecordingEngine(handlers)
+    session = hospitals.session(handlers, engine=engine)
+    session.open()
+    full = Skeleton.from_matrix(~np.eye(5, dtype=bool))
+    questions = [
+        EdgeVotes(skeleton=full, layer=0, test=CITestSpec(alpha=0.01, min_rows_per_cell=rows))
+        for rows in (5.0, 6.0)
+    ]
+    session.ask(questions[0])
+    for operation, site, message in list(engine.sent):
+        if operation == "invite":
+            handlers[site](operation, message)
+    with pytest.raises(PolicyRefusedError, match="max_tests of"):
+        session.ask(questions[1])
+
+
+# approval by a person
+
+
+def test_a_run_waits_until_a_person_approves_it(hospitals):
+    from cipherdag.errors import ParameterError
+    from cipherdag.sites.policy.approvals import AWAITS, Approvals
+
+    set_policy(hospitals, "hospital-1", approve_runs="manual")
+    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
+    session = hospitals.session(handlers)
+    with pytest.raises(PolicyRefusedError, match=AWAITS):
+        session.open()
+    approvals = Approvals(hospitals.folders["hospital-1"].runs)
+    (asked,) = approvals.runs()
+    assert (asked.algorithm, asked.approved) == ("fedpc", False)
+    assert list(asked.sites) == list(hospitals.folders)
+    for wrong in ("", "*", "../../x", "ffffffff", asked.session[:7]):
+        with pytest.raises(ParameterError):
+            approvals.approve(wrong)
+    with pytest.raises(PolicyRefusedError, match=AWAITS):
+        session.open()
+    approvals.approve(asked.session[:8])
+    session.run(FedPC().ask(session.open(), 3))
+
+
+def test_an_approval_holds_for_the_invite_that_was_seen_only(hospitals):
+    from cipherdag.protocol.messages import Invite
+    from cipherdag.sites.policy.approvals import AWAITS, Approvals
+
+    approvals = Approvals(hospitals.folders["hospital-1"].runs)
+    cohort = tuple(hospitals.members)
+    invite = Invite(
+        cohort=cohort, protection="masking", algorithm="fedpc", min_survivors=3, colluders=1
+    )
+    with pytest.raises(PolicyRefusedError, match=AWAITS):
+        approvals.check(bytes(16), invite)
+    approvals.approve("0" * 32)
+    approvals.check(bytes(16), invite)
+    other = Invite(
+        cohort=cohort, protection="masking", algorithm="rfcd", min_survivors=3, colluders=1
+    )
+    with pytest.raises(PolicyRefusedError, match=AWAITS):
+        approvals.check(bytes(16), other)
+    with pytest.raises(PolicyRefusedError, match=AWAITS):
+        approvals.check(bytes([1]) * 16, invite)
+
+
+def test_a_flood_of_runs_that_ask_fills_no_disk(tmp_path):
+    from cipherdag.protocol.messages import Invite
+    from cipherdag.sites.policy.approvals import MAX_KEPT, Approvals
+
+    approvals = Approvals(tmp_path / "runs")
+    invite = Invite(
+        cohort=(), protection="masking", algorithm="fedpc", min_survivors=3, colluders=1
+    )
+    for number in range(MAX_KEPT + 3):
+        with pytest.raises(PolicyRefusedError):
+            approvals.check(number.to_bytes(16, "big"), invite)
+    assert len(approvals.runs()) <= MAX_KEPT

@@ -1,0 +1,460 @@
+"""Schemas: reading, writing, comparing and guessing them, and the normal forms beneath."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cipherdag import errors
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.names import normalise_name, normalise_value
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
+
+HEART = Path(__file__).parents[3] / "benchmarks" / "schemas" / "heart.toml"
+TEXT = """
+[columns.age]
+kind = "binned"
+edges = [44, 54.5]
+missing = [0, "NA", -9.0]
+
+["columns"."Gro\u0308ße "]
+kind = "discrete"
+categories = ["klein", 1, 2.0, "01"]
+label = true
+
+[columns.weight]
+kind = "continuous"
+allow_constant = true
+
+[columns.id]
+kind = "ignore"
+"""
+
+seen = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])
+words = st.text(seen, min_size=1, max_size=12).filter(normalise_name)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def columns(draw, name):
+    kind = draw(st.sampled_from(["continuous", "discrete", "binned", "ignore"]))
+    categories = draw(st.lists(words, min_size=2, max_size=6, unique_by=normalise_value))
+    edges = draw(st.lists(finite.map(lambda edge: edge + 0.0), min_size=1, max_size=4, unique=True))
+    missing = draw(st.lists(words, max_size=3))
+    listed = {normalise_value(value) for value in categories} if kind == "discrete" else set()
+    return Column(
+        name=name,
+        kind=kind,
+        categories=tuple(categories) if kind == "discrete" else (),
+        edges=tuple(sorted(edges)) if kind == "binned" else (),
+        missing=tuple(marker for marker in missing if normalise_value(marker) not in listed),
+        allow_constant=draw(st.booleans()),
+        label=draw(st.booleans()),
+        ordered=draw(st.booleans()) and kind != "continuous",
+        comment=draw(words),
+    )
+
+
+@st.composite
+def schemas(draw):
+    names = draw(st.lists(words, min_size=1, max_size=5, unique_by=normalise_name))
+    first = Column(names[0], "continuous")
+    return Schema((first, *(draw(columns(name)) for name in names[1:])))
+
+
+def test_toml_is_read_and_normalised():
+    schema = Schema.loads(TEXT)
+    assert schema.names == ("Größe", "age", "weight")
+    assert [column.name for column in schema.columns] == ["age", "Größe", "weight", "id"]
+    size, age, weight = schema.variables
+    assert (size.categories, size.label, size.cardinality) == (("klein", "1", "2", "01"), True, 4)
+    assert (age.edges, age.missing, age.cardinality) == ((44.0, 54.5), ("0", "NA", "-9"), 3)
+    assert (weight.allow_constant, weight.cardinality) == (True, 0)
+
+
+@given(schemas())
+def test_dumps_and_loads_are_inverse(schema):
+    again = Schema.loads(schema.dumps())
+    assert again == schema
+    assert again.canonical() == schema.canonical()
+
+
+@given(schemas(), st.randoms(use_true_random=False))
+def test_canonical_ignores_order_comments_and_local_fields(schema, random):
+    shuffled = list(schema.columns)
+    random.shuffle(shuffled)
+    other = [
+        Column(
+            unicodedata.normalize("NFD", f" {column.name}\t"),
+            column.kind,
+            categories=column.categories,
+            edges=column.edges,
+            missing=(),
+            allow_constant=True,
+            label=column.label,
+            ordered=column.ordered,
+        )
+        for column in shuffled
+    ]
+    same = Schema((*other, Column("\u2603 not part of it", "ignore")))
+    assert same.canonical() == schema.canonical()
+    assert same.names == schema.names
+
+
+def test_canonical_is_pinned_and_tells_schemas_apart():
+    schema = Schema.loads(TEXT)
+    assert schema.canonical() == (
+        b"cipherdag schema 1\n"
+        b'["Gr\\u00f6\\u00dfe","discrete",["klein","1","2","01"],[],true]\n'
+        b'["age","binned",[],[44.0,54.5],false]\n'
+        b'["weight","continuous",[],[],false]'
+    )
+    changes = (
+        ("54.5", "54.6"),
+        ('"klein", 1', '1, "klein"'),
+        ("label = true", ""),
+        ("label = true", "label = true\nordered = true"),
+        ("missing = [0,", "ordered = true\nmissing = [0,"),
+        ("columns.weight", "columns.Weight"),
+        ('kind = "ignore"', 'kind = "continuous"'),
+    )
+    for old, new in changes:
+        assert Schema.loads(TEXT.replace(old, new)).canonical() != schema.canonical()
+
+
+def test_an_order_enters_the_canonical_form_where_it_is_declared():
+    text = TEXT.replace("label = true", "ordered = true")
+    schema = Schema.loads(text.replace("missing", "ordered = true\nmissing"))
+    assert schema.canonical() == (
+        b"cipherdag schema 1\n"
+        b'["Gr\\u00f6\\u00dfe","discrete",["klein","1","2","01"],[],false,"ordered"]\n'
+        b'["age","binned",[],[44.0,54.5],false,"ordered"]\n'
+        b'["weight","continuous",[],[],false]'
+    )
+    assert [column.ordered for column in schema.variables] == [True, True, False]
+    assert "ordered = true" in schema.dumps()
+    assert [c.ordered for c in schema.with_labels(["age"]).variables] == [True, True, False]
+    assert not schema.with_interventions("age").intervention.ordered
+
+
+BAD = {
+    "kind missing": ("[columns.a]\n", "a", "kind is missing"),
+    "kind unknown": ('[columns.a]\nkind = "ordinal"', "a", "none of continuous, discrete"),
+    "key unknown": ('[columns.a]\nkind = "continuous"\nmising = []', "a", "did you mean 'missing'"),
+    "key foreign": ('[columns.a]\nkind = "continuous"\nunit = 1', "a", "known are kind"),
+    "top key": ('[colums.a]\nkind = "continuous"', None, "did you mean 'columns'"),
+    "no columns": ("", None, "no table of columns"),
+    "columns a list": ("columns = []", None, "no table of columns"),
+    "empty columns": ("[columns]", None, "no column takes part"),
+    "all ignored": ('[columns.a]\nkind = "ignore"', None, "no column takes part"),
+    "column a text": ('[columns]\na = "continuous"', "a", "is a table"),
+    "no categories": ('[columns.a]\nkind = "discrete"', "a", "at least 2 categories"),
+    "one category": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1]',
+        "a",
+        "at least 2 categories",
+    ),
+    "twice": ('[columns.a]\nkind = "discrete"\ncategories = [1, "1.0"]', "a", "listed twice"),
+    "empty category": ('[columns.a]\nkind = "discrete"\ncategories = [" ", 1]', "a", "is empty"),
+    "hidden": (
+        '[columns.a]\nkind = "discrete"\ncategories = ["x\\u200b", 1]',
+        "a",
+        "U+200B",
+    ),
+    "hidden name": ('[columns."a\\u0000b"]\nkind = "continuous"', r"a\x00b", "U+0000"),
+    "truth value": (
+        '[columns.a]\nkind = "discrete"\ncategories = [true, false]',
+        "a",
+        "something else than texts",
+    ),
+    "marker category": (
+        '[columns.a]\nkind = "discrete"\ncategories = [0, 1]\nmissing = [0]',
+        "a",
+        "both a category and a missing value",
+    ),
+    "foreign categories": (
+        '[columns.a]\nkind = "continuous"\ncategories = [0, 1]',
+        "a",
+        "has no categories",
+    ),
+    "foreign edges": ('[columns.a]\nkind = "continuous"\nedges = [0]', "a", "has no edges"),
+    "no edges": ('[columns.a]\nkind = "binned"', "a", "at least one edge"),
+    "edges fall": ('[columns.a]\nkind = "binned"\nedges = [1, 1]', "a", "do not increase"),
+    "edge nan": ('[columns.a]\nkind = "binned"\nedges = [nan]', "a", "not a finite number"),
+    "edge inf": ('[columns.a]\nkind = "binned"\nedges = [1, inf]', "a", "not a finite number"),
+    "edge huge": (
+        f'[columns.a]\nkind = "binned"\nedges = [1{"0" * 400}]',
+        "a",
+        "not a finite number",
+    ),
+    "edge text": ('[columns.a]\nkind = "binned"\nedges = ["1"]', "a", "than numbers"),
+    "edges a number": ('[columns.a]\nkind = "binned"\nedges = 1', "a", "not a list"),
+    "flag": ('[columns.a]\nkind = "continuous"\nlabel = 1', "a", "neither true nor false"),
+    "order flag": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nordered = 1',
+        "a",
+        "ordered is neither true nor false",
+    ),
+    "order of numbers": (
+        '[columns.a]\nkind = "continuous"\nordered = true',
+        "a",
+        "continuous has no categories in an order",
+    ),
+    "order of interventions": (
+        '[columns.a]\nkind = "intervention"\nordered = true',
+        "a",
+        "intervention has no categories in an order",
+    ),
+    "order of one": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1]\nallow_constant = true\nordered = true',
+        "a",
+        "an order needs at least 2 categories",
+    ),
+    "order of none": (
+        '[columns.a]\nkind = "discrete"\nordered = true',
+        "a",
+        "at least 2 categories",
+    ),
+    "clash": (
+        '[columns." a"]\nkind = "continuous"\n[columns."a "]\nkind = "continuous"',
+        "a",
+        "given twice",
+    ),
+    "no name": ('[columns.""]\nkind = "continuous"', "", "empty name"),
+    "same key": ('[columns.a]\nkind = "ignore"\n[columns.a]', None, "not TOML"),
+    "not toml": ("kind: continuous", None, "line 1"),
+    "long integer": (f"a = {'1' * 5000}", None, "not TOML"),
+    "deep": ("a = " + "[" * 100_000, None, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_schemas(case):
+    text, column, fragment = BAD[case]
+    with pytest.raises(errors.SchemaError) as caught:
+        Schema.loads(text, file="study.toml")
+    error = caught.value
+    assert (error.exit_code, error.file, error.column) == (6, "study.toml", column)
+    assert fragment in str(error)
+    assert "study.toml" in str(error)
+    assert error.remedy
+
+
+@given(st.text())
+@example("[columns.a]\nkind = 1")
+def test_random_text_is_a_schema_error(text):
+    with pytest.raises(errors.SchemaError):
+        Schema.loads(text)
+
+
+toml_values = st.sampled_from(
+    [
+        '"x"',
+        "1",
+        "-0.0",
+        "nan",
+        "[]",
+        "[1]",
+        '["", "a"]',
+        "[[1]]",
+        "{}",
+        "true",
+        "1979-05-27",
+        "'''",
+    ]
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from([*TEXT.split(), "edges", "label", "a.b", "kind"]), toml_values)
+)
+def test_mangled_schemas_load_or_are_a_schema_error(pairs):
+    lines = [f"{key} = {value}" for key, value in pairs.items()]
+    for kind in ("continuous", "discrete", "binned", "ignore"):
+        text = "\n".join([f'{TEXT}[columns.new]\nkind = "{kind}"', *lines])
+        try:
+            schema = Schema.loads(text)
+        except errors.SchemaError:
+            continue
+        assert Schema.loads(schema.dumps()) == schema
+
+
+def test_schema_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "latin.toml").write_bytes("# größe".encode("latin-1"))
+    for name, reason in (("none.toml", "cannot be read"), ("latin.toml", "UTF-8"), ("", "read")):
+        with pytest.raises(errors.SchemaError, match=reason) as caught:
+            Schema.load(tmp_path / name)
+        assert str(tmp_path) in caught.value.file
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path):
+    path = tmp_path / "schema.toml"
+    path.write_text(TEXT, encoding="utf-8-sig")
+    assert Schema.load(path) == Schema.loads(TEXT)
+
+
+def test_comments_stay_on_their_lines():
+    schema = Schema((Column("a", "continuous", comment="word " * 60),))
+    assert all(len(line) <= 100 for line in schema.dumps().splitlines())
+    with pytest.raises(errors.SchemaError, match=r"U\+000A"):
+        Column("a", "continuous", comment="text\nkind = 1")
+
+
+def test_heart_schema_reads_the_known_traps(tmp_path):
+    schema = Schema.load(HEART)
+    assert all(column.cardinality >= 2 for column in schema.variables)
+    assert Schema.loads(schema.dumps()) == schema
+    path = tmp_path / "heart.csv"
+    path.write_text(
+        "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,num\n"
+        "63,1,1,145,0,1,2,150,0,2.0,3,0,6,0\n"
+        "44,0,4,0,0,,0,,1,-2.6,,,,1\n"
+        "65,1,3,120,0,0,1,119,0.0,1.9,,,,4.0\n"
+    )
+    table = load_table(path, schema)
+    assert table.kind == "discrete"
+    assert table.names[:3] == ("age", "cp", "exang")
+    found = {name: table.codes[:, i].tolist() for i, name in enumerate(table.names)}
+    assert "chol" not in found
+    assert found["age"] == [2, 0, 3]
+    assert found["trestbps"] == [2, -1, 1]
+    assert found["oldpeak"] == [2, 0, 1]
+    assert found["thalach"] == [2, -1, 0]
+    assert found["num"] == [0, 1, 4]
+
+
+def frame_of(**values):
+    return pd.DataFrame(values)
+
+
+def test_inference_rules():
+    n = 240
+    steps = np.arange(n)
+    schema = Schema.infer(
+        frame_of(
+            twelve=[f"{step % 12 - 3}.0" for step in steps],
+            thirteen=steps % 13,
+            fraction=(steps % 2) / 2,
+            text=["b ", "a", "B"] * (n // 3),
+            marked=["n/a", "?", *map(str, steps[2:] / 7)],
+            word=["NA", "north", "south"] * (n // 3),
+            code=["01", "007"] * (n // 2),
+            truth=steps % 2 == 0,
+            constant=[3] * n,
+            empty=[None] * n,
+            name=[f"patient {step}" for step in steps],
+        )
+    )
+    kinds = {column.name: column.kind for column in schema.columns}
+    assert kinds == {
+        "twelve": "discrete",
+        "thirteen": "continuous",
+        "fraction": "continuous",
+        "text": "discrete",
+        "marked": "continuous",
+        "word": "discrete",
+        "code": "discrete",
+        "truth": "discrete",
+        "constant": "ignore",
+        "empty": "ignore",
+        "name": "ignore",
+    }
+    by_name = {column.name: column for column in schema.columns}
+    assert by_name["twelve"].categories == tuple(map(str, range(-3, 9)))
+    assert by_name["text"].categories == ("B", "a", "b")
+    assert by_name["marked"].missing == ("?", "n/a")
+    assert by_name["word"].categories == ("NA", "north", "south")
+    assert by_name["code"].categories == ("007", "01")
+    assert by_name["truth"].categories == ("False", "True")
+    text = schema.dumps()
+    assert "patient" not in text
+    assert "'NA' means a missing value" in text
+    assert "no value" in by_name["empty"].comment
+    assert "missing" in by_name["marked"].comment
+    assert "missing" not in by_name["thirteen"].comment
+
+
+def test_inferred_schema_loads_the_same_file(tmp_path):
+    path = tmp_path / "site.csv"
+    path.write_text("id,x,y,z\n" + "".join(f"p{i},{i % 3},{i / 3},k\n" for i in range(60)))
+    schema = Schema.infer(path)
+    table = load_table(path, Schema.loads(schema.dumps()))
+    assert table.names == ("x", "y")
+    assert Schema.infer(pd.read_csv(path)) == schema
+    assert Schema.infer([str(path), path]) == schema
+
+
+def test_categories_are_the_union_over_files():
+    first = frame_of(a=[0, 1, 0], b=["x", "x", "x"], c=["u", None, "v"])
+    second = frame_of(b=["y", "x", "y"], c=["v", "u", "v"], a=[10, 2, 2])
+    schema = Schema.infer([first, second])
+    assert [column.categories for column in schema.columns] == [
+        ("0", "1", "2", "10"),
+        ("x", "y"),
+        ("u", "v"),
+    ]
+    assert "missing" in schema.columns[2].comment
+
+
+def test_inference_refuses_what_loading_refuses():
+    good = frame_of(a=[0, 1], b=["x", "y"])
+    for kind, sources in {
+        "MissingColumnError": [good, good[["a"]]],
+        "ExtraColumnError": [good, good.assign(c=1)],
+        "DuplicateNameError": [good.set_axis(["a", " a"], axis=1)],
+        "EmptyDataError": [good, good.iloc[:0]],
+        "TooFewRowsError": [good.iloc[:1]],
+        "SchemaError": [],
+    }.items():
+        with pytest.raises(errors.DataError) as caught:
+            Schema.infer(sources)
+        assert type(caught.value).__name__ == kind
+
+
+def graded(values, order=("low", "mid", "high"), **other):
+    grade = pd.Categorical(values, categories=list(order), ordered=True)
+    return pd.DataFrame({"grade": grade, **other})
+
+
+def test_only_an_ordered_categorical_is_inferred_as_ordered(tmp_path):
+    frame = graded(["mid", "low", None, "low"] * 6, stage=[0, 1, 2, 1] * 6)
+    frame["word"] = pd.Categorical(["b", "a"] * 12)
+    frame["step"] = pd.Categorical([10, 2] * 12, categories=[10, 9, 2], ordered=True)
+    schema = Schema.infer(frame)
+    assert {c.name: (c.ordered, c.categories) for c in schema.columns} == {
+        "grade": (True, ("low", "mid", "high")),
+        "stage": (False, ("0", "1", "2")),
+        "word": (False, ("a", "b")),
+        "step": (True, ("10", "9", "2")),
+    }
+    assert "missing" in schema.columns[0].comment
+    table = load_table(frame, Schema.loads(schema.dumps()))
+    assert table.codes[:4, 0].tolist() == [1, 0, -1, 0]
+    pytest.importorskip("pyarrow")
+    frame.drop(columns="step").to_parquet(tmp_path / "site.parquet")
+    assert Schema.infer(tmp_path / "site.parquet").columns == schema.columns[:3]
+
+
+def test_tables_that_contradict_an_order_are_refused(tmp_path):
+    first = graded(["mid", "low"] * 5)
+    for other in (
+        graded(["mid", "low"] * 5, order=("high", "mid", "low")),
+        graded(["low"] * 9, ["low"]),
+    ):
+        with pytest.raises(errors.SchemaError, match="another order of them"):
+            Schema.infer([first, other])
+    path = tmp_path / "site.csv"
+    path.write_text("grade\nlow\nhigh\n", "utf-8")
+    for sources in ([first, path], [path, first]):
+        assert Schema.infer(sources).columns[0].categories == ("low", "mid", "high")
+        assert Schema.infer(sources).columns[0].ordered
+    path.write_text("grade\nlow\nworst\n", "utf-8")
+    with pytest.raises(errors.SchemaError, match="'worst'"):
+        Schema.infer([first, path])

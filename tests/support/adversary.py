@@ -1,0 +1,297 @@
+"""A coordinator and sites that can be told to lie, and an engine that records all it carries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pandas as pd
+from driving import plain_sum
+
+from cipherdag.federation.simulated import Federation
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.courier import refusal_error
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.messages import (
+    Ask,
+    Member,
+    Refusal,
+    Share,
+    Unmask,
+    declaration,
+    decode,
+    encode,
+    read_envelope,
+    seal_envelope,
+)
+from cipherdag.protocol.session import Session
+from cipherdag.questions.question import CITestSpec, Skeleton
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.answers.respondent import Respondent, table_tests
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import Ledger
+from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+
+ROWS = (1237, 1429, 1613)
+NAMES = ("Cholesterol", "Theatre", "Theft", "Zyrtec-dose", "Ängina")
+FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))
+CATEGORIES = ("never-smoked", "smokes-daily")
+
+
+def patients(rows, seed):
+    """Discrete data with telling names and categories; a chain with some noise."""
+    rng = np.random.default_rng(seed)
+    codes = np.zeros((rows, len(NAMES)), dtype=int)
+    codes[:, 0] = rng.integers(0, 2, rows)
+    for column in range(1, len(NAMES)):
+        flip = rng.random(rows) < 0.2
+        codes[:, column] = codes[:, column - 1] ^ flip
+    return pd.DataFrame(np.array(CATEGORIES)[codes], columns=list(NAMES))
+
+
+def hospitals(protection="masking", policy=None, rows=ROWS):
+    data = {f"hospital-{k}": patients(n, k) for k, n in enumerate(rows)}
+    return Federation.simulate(data, protection=protection, device="cpu", policy=policy)
+
+
+class RecordingEngine(LocalEngine):
+    """Delivers faithfully, remembers everything, and lets a liar change messages on the way.
+
+    ``tamper(operation, site, message)`` changes what a site receives, ``forge(operation, site,
+    reply)`` what the coordinator receives.
+    """
+
+    def __init__(self, handlers, tamper=None, forge=None):
+        super().__init__(handlers)
+        self.sent = []
+        self.received = []
+        self.tamper = tamper or (lambda operation, site, message: message)
+        self.forge = forge or (lambda operation, site, reply: reply)
+
+    def call(self, operation, messages, *, timeout_s):
+        messages = {s: self.tamper(operation, s, m) for s, m in messages.items()}
+        self.sent += [(operation, s, m) for s, m in messages.items()]
+        replies = super().call(operation, messages, timeout_s=timeout_s)
+        replies = {s: self.forge(operation, s, r) for s, r in replies.items()}
+        self.received += [(operation, s, r) for s, r in replies.items()]
+        return replies
+
+
+def recorded(federation, tamper=None, forge=None):
+    """The federation with a recording engine, and the list the engine will be put in."""
+    engines = []
+
+    def wire(handlers):
+        engines.append(RecordingEngine(handlers, tamper, forge))
+        return engines[-1]
+
+    return replace(federation, wire=wire), engines
+
+
+class Ward:
+    """Sites, a coordinator's key and a session, all in the test's hands."""
+
+    def __init__(self, protection="masking", n_sites=3, policy=None):
+        own = policy or Policy(allow_unprotected=protection == "none")
+        rows = (ROWS * ((n_sites + 2) // 3))[:n_sites]
+        self.federation = hospitals(protection, own, rows)
+        self.tables = {site.name: site.table for site in self.federation.sites}
+        self.coordinator = SigningIdentity.generate()
+        self.identities = {name: SigningIdentity.generate() for name in self.tables}
+        self.pinned = {name: key.public for name, key in self.identities.items()}
+        self.ledgers = {name: Ledger(name, key) for name, key in self.identities.items()}
+        self.runtimes = {name: self.runtime(name) for name in self.tables}
+        self.engine = RecordingEngine({n: r.handle for n, r in self.runtimes.items()})
+        self.policy = own
+        self.session = self.new_session(protection)
+
+    def runtime(self, name, **changes):
+        table = self.tables[name]
+        profile = SiteProfile(
+            name=name,
+            identity=self.identities[name],
+            coordinator=self.coordinator.public,
+            pinned=self.pinned,
+            schema=table.schema.canonical(),
+            rows=table.rows,
+        )
+        respondent = Respondent(len(table.names), table_tests(table, device="cpu"))
+        policy = self.federation.sites[0].policy
+        return SiteRuntime(replace(profile, **changes), respondent, policy, self.ledgers[name])
+
+    def new_session(self, protection="masking", members=None, journal=None):
+        cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
+        return Session(
+            self.engine,
+            self.coordinator,
+            cohort,
+            protection=protection,
+            algorithm="fedpc",
+            journal=journal,
+        )
+
+    def message(self, topic, body, *, key=None, session=None):
+        """Bytes as this coordinator, or another key, would sign them."""
+        return seal_envelope(
+            key or self.coordinator,
+            session=session or self.session._session,
+            sender="coordinator",
+            topic=topic,
+            body=body,
+        )
+
+
+def send_instead(ward, site, **changes):
+    """From now on the site's shares are others than it made; each change is made of the old."""
+
+    def forge(operation, sender, reply):
+        if operation != "ask" or sender != site:
+            return reply
+        share = decode(read_envelope(reply).body, Share)
+        return seal_envelope(
+            ward.identities[site],
+            session=ward.session._session,
+            sender=site,
+            topic="share",
+            body=msgspec.structs.replace(
+                share, **{key: new(share) for key, new in changes.items()}
+            ),
+        )
+
+    ward.engine.forge = forge
+
+
+def tags_for(receiver, shares):
+    """What the other sites asked told one of them with their shares, in their order."""
+    found = []
+    for sender in shares:
+        others = [site for site in shares if site != sender]
+        found += [shares[sender].tags[others.index(receiver)]] if sender != receiver else []
+    return tuple(found)
+
+
+def votes(alpha=0.01):
+    return EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=alpha))
+
+
+def silence(ward, site, operation, *, after=False):
+    """From ``operation`` on the site is dead; ``after``: it still does the work, unheard."""
+    dead = set()
+    honest = ward.engine.call
+
+    def call(name, messages, *, timeout_s):
+        if name == operation and site in messages:
+            dead.add(site)
+            if after:
+                honest(name, {site: messages[site]}, timeout_s=timeout_s)
+        alive = {s: m for s, m in messages.items() if s not in dead}
+        replies = honest(name, alive, timeout_s=timeout_s)
+        return replies | {s: SiteFailure("timeout") for s in messages if s in dead}
+
+    ward.engine.call = call
+
+
+def refused(reply):
+    envelope = read_envelope(reply)
+    assert envelope.topic == "refusal"
+    return type(refusal_error(decode(envelope.body, Refusal), "x"))
+
+
+def expected(ward, question, sites):
+    return plain_sum(question, [ward.runtimes[site]._respondent for site in sites])
+
+
+class Split:
+    """A round stopped after the shares, so that a test can play the lying coordinator."""
+
+    def __init__(self, protection="masking", n_sites=4):
+        self.ward = Ward(protection, n_sites=n_sites)
+        self.ward.session.open()
+        self.everyone = tuple(range(n_sites))
+        self.question = votes()
+        ask = Ask(number=1, participants=self.everyone, question=self.question)
+        self.shares = self.call("ask", dict.fromkeys(self.everyone, ask), Share)
+        self.digest = self.shares[0].digest
+        self.declared = self.declaration(ask, self.digest)
+
+    def declaration(self, ask, digest):
+        """What a round's shares are for, as coordinator and sites have it."""
+        return declaration(ask, digest, len(self.everyone), 1)
+
+    def runtime(self, position):
+        return list(self.ward.runtimes.values())[position]
+
+    def reply(self, operation, position, body):
+        return self.runtime(position).handle(operation, self.ward.message(operation, body))
+
+    def call(self, operation, bodies, kind):
+        return {
+            p: decode(read_envelope(self.reply(operation, p, b)).body, kind)
+            for p, b in bodies.items()
+        }
+
+    def ask(self, number, participants):
+        """The question again, of some sites; their shares."""
+        ask = Ask(number=number, participants=participants, question=self.question)
+        return self.call("ask", dict.fromkeys(participants, ask), Share)
+
+    def unmask(self, shares=None):
+        """The request for each site asked, with the tags that the others made for it."""
+        shares = shares or self.shares
+        return {
+            site: Unmask(share.digest, tags_for(site, shares)) for site, share in shares.items()
+        }
+
+
+def every_integer(message):
+    """All integers anywhere in a message, envelopes and bodies opened."""
+    found = set()
+
+    def walk(item):
+        if isinstance(item, bool):
+            return
+        if isinstance(item, int):
+            found.add(item)
+        elif isinstance(item, float):
+            if item.is_integer():
+                found.add(int(item))
+        elif isinstance(item, dict):
+            for value in item.values():
+                walk(value)
+        elif isinstance(item, list | tuple):
+            for value in item:
+                walk(value)
+        elif isinstance(item, bytes):
+            try:
+                walk(msgspec.msgpack.decode(item))
+            except (msgspec.DecodeError, ValueError, RecursionError):
+                return
+
+    walk(message)
+    return found
+
+
+__all__ = ["CATEGORIES", "NAMES", "ROWS", "RecordingEngine", "Split", "Ward", "encode",
+           "every_integer", "expected", "hospitals", "patients", "recorded", "refused",
+           "silence", "tags_for", "votes"]  # fmt: skip
+
+
+class CrashError(Exception):
+    """The coordinator's process ends here."""
+
+
+class CrashingEngine(RecordingEngine):
+    """Delivers the ``count``-th call of an operation and never tells what came back."""
+
+    def __init__(self, handlers, operation, count):
+        super().__init__(handlers)
+        self._operation, self._left = operation, count
+
+    def call(self, operation, messages, *, timeout_s):
+        replies = super().call(operation, messages, timeout_s=timeout_s)
+        self._left -= operation == self._operation
+        if self._left == 0:
+            raise CrashError
+        return replies

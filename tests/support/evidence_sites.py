@@ -1,0 +1,55 @@
+"""Discrete and Gaussian rows, cut over sites that answer from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+
+def discrete_codes(rng, rows, levels, missing=0.0):
+    """Codes that depend on their left neighbours; a share of them is missing."""
+    codes = np.zeros((rows, len(levels)), dtype=np.int64)
+    for v, count in enumerate(levels):
+        parents = codes[:, max(v - 2, 0) : v].sum(axis=1)
+        noise = rng.integers(0, count, rows)
+        codes[:, v] = np.where(rng.random(rows) < 0.3, parents % count, noise)
+    codes[rng.random(codes.shape) < missing] = -1
+    return codes
+
+
+def gaussian_values(rng, rows, n):
+    values = rng.standard_normal((rows, n))
+    for v in range(1, n):
+        parents = rng.choice(v, size=min(v, 2), replace=False)
+        values[:, v] += values[:, parents] @ rng.uniform(-0.6, 0.6, len(parents))
+    return values
+
+
+def cut(array, n_sites, rng):
+    """Uneven parts of at least 20 rows."""
+    inner = np.sort(rng.choice(len(array) // 20 - 1, n_sites - 1, replace=False) + 1) * 20
+    return np.split(array, inner)
+
+
+def discrete_site(codes, categories, min_cell_size=0):
+    pool = PoolableData(codes, None, tuple(categories), min_cell_size=min_cell_size)
+    return Respondent(
+        codes.shape[1],
+        lambda spec: DiscreteTest(
+            codes, min_rows_per_cell=spec.min_rows_per_cell, dof=spec.dof, statistic=_table(spec)
+        ),
+        pool=pool,
+    )
+
+
+def _table(spec):
+    return "pearson" if spec.name == "pearson" else "g2"
+
+
+def gaussian_site(values, min_cell_size=0):
+    pool = PoolableData(None, values, (0,) * values.shape[1], min_cell_size=min_cell_size)
+    return Respondent(values.shape[1], lambda spec: FisherZTest(values), pool=pool)

@@ -1,0 +1,106 @@
+"""Site folders of a study, activated without FLARE, for the tests of onboarding."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import adversary
+import msgspec
+
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.messages import Member
+from cipherdag.protocol.session import Session
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.private_files import lock
+from cipherdag.sites.session.serving import open_site, site_handler
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study, write_file
+from cipherdag.sites.table.schema import Schema
+
+NAMES = ("hospital-0", "hospital-1", "hospital-2")
+ROOT = "ab" * 32
+
+
+@dataclass
+class Hospitals:
+    """A coordinator's key and the folders of some sites."""
+
+    coordinator: SigningIdentity
+    folders: dict[str, SiteFolder]
+    study: Study
+    held: list[int] = field(default_factory=list)
+
+    @property
+    def members(self):
+        return [Member(name=site.name, identity=site.identity) for site in self.study.sites]
+
+    def pin(self, **changes):
+        """Sign a study with some changes and put it into every folder."""
+        self.study = msgspec.structs.replace(self.study, **changes)
+        for folder in self.folders.values():
+            write_file(folder.study_path, sign_study(self.coordinator, self.study))
+
+    def open(self, name):
+        """The site as its handler has it; its lock is released by `close`."""
+        folder = self.folders[name]
+        self.held.append(lock(folder.path / ".lock", wait_s=0.0))
+        return open_site(folder, folder.identity(), folder.study())
+
+    def handler(self, name):
+        """What FLARE's executor calls."""
+        handler = site_handler(self.folders[name].path, lock_wait_s=0.0)
+        self.held.append(handler.__self__.held)
+        return handler
+
+    def handlers(self):
+        return {name: self.handler(name) for name in self.folders}
+
+    def restart(self, handlers, name):
+        """The site's process ends, with all that it held in memory, and another one starts."""
+        os.close(handlers[name].__self__.held)
+        self.held.remove(handlers[name].__self__.held)
+        handlers[name] = self.handler(name)
+
+    def session(self, handlers, *, names=None, engine=None, **options: Any):
+        chosen = {"protection": "masking", "algorithm": "fedpc"} | options
+        members = [m for m in self.members if names is None or m.name in names]
+        return Session(engine or LocalEngine(handlers), self.coordinator, members, **chosen)
+
+    def close(self):
+        """Release every lock, as the end of the processes would."""
+        while self.held:
+            os.close(self.held.pop())
+
+
+def hospitals(tmp_path, *, policy=None, names=NAMES):
+    coordinator = SigningIdentity.generate()
+    folders, sites, tables = {}, [], {}
+    for number, name in enumerate(names):
+        settings = SiteSettings(name=name, device="cpu")
+        folder = SiteFolder.create(tmp_path / name, settings, policy or Policy())
+        tables[name] = adversary.patients(adversary.ROWS[number % 3], number)
+        tables[name].to_csv(folder.path / "data.csv", index=False)
+        folders[name] = folder
+        sites.append(StudySite(name=name, identity=folder.identity().public))
+    schema = Schema.infer(list(tables.values())).dumps()
+    for folder in folders.values():
+        (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
+    study = Study(
+        format=FORMAT,
+        name="study",
+        version=1,
+        issued="2026-01-01T00:00:00+00:00",
+        host="localhost",
+        port=8002,
+        coordinator=coordinator.public,
+        root=ROOT,
+        min_sites=3,
+        protections=("bfv", "masking"),
+        sites=tuple(sites),
+    )
+    made = Hospitals(coordinator, folders, study)
+    made.pin()
+    return made

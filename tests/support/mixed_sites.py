@@ -1,0 +1,83 @@
+"""Mixed columns at sites, and statsmodels on the pooled rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import statsmodels.api as sm
+from queries import Queries
+
+from cipherdag import Policy
+from cipherdag.algorithms.evidence.kinds import open_evidence
+from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+CATEGORIES = (0, 2, 3, 0, 2, 4)
+
+
+ALL_KINDS = Policy(questions=QUESTION_KINDS)
+
+
+def mixed_data(rng, rows, missing=0.0):
+    """Columns as in CATEGORIES that depend on their left neighbours; NaN where missing."""
+    data = np.zeros((rows, len(CATEGORIES)))
+    for v, count in enumerate(CATEGORIES):
+        pull = data[:, max(v - 2, 0) : v].sum(axis=1) * 0.5
+        if count:
+            noise = rng.gumbel(size=(rows, count))
+            data[:, v] = (noise + np.outer(pull, np.linspace(-0.7, 0.7, count))).argmax(axis=1)
+        else:
+            data[:, v] = pull + rng.standard_normal(rows)
+    data[rng.random(data.shape) < missing] = np.nan
+    return data
+
+
+def mixed_site(data, categories=CATEGORIES, min_cell_size=0):
+    discrete = np.array(categories) > 0
+    codes = np.where(discrete & ~np.isnan(data), data, -1).astype(np.int64)
+    values = np.where(discrete, np.nan, data)
+    pool = PoolableData(codes, values, tuple(categories), min_cell_size=min_cell_size)
+    return Respondent(len(categories), lambda spec: None, pool=pool)
+
+
+def expanded(data, variable, categories):
+    own = data[:, variable]
+    if not categories[variable]:
+        return own[:, None]
+    return (own[:, None] == np.arange(1, categories[variable])).astype(float)
+
+
+def log_likelihood(data, response, predictors, categories):
+    """By statsmodels; of a linear model with the maximum-likelihood variance."""
+    columns = [np.ones((len(data), 1)), *(expanded(data, v, categories) for v in predictors)]
+    design, target = np.column_stack(columns), data[:, response]
+    if not categories[response]:
+        return sm.OLS(target, design).fit().llf
+    model = sm.Logit if categories[response] == 2 else sm.MNLogit
+    return model(target, design).fit(disp=0, method="newton", maxiter=100, tol=1e-12).llf
+
+
+def frame(rng, rows):
+    data = mixed_data(rng, rows)
+    names = ["pressure", "smoker", "stage", "weight", "angina", "vessels"]
+    return pd.DataFrame(
+        {
+            name: data[:, v].astype(int) if CATEGORIES[v] else data[:, v]
+            for v, name in enumerate(names)
+        }
+    )
+
+
+class WithEffect(Queries):
+    """Queries of glm with constants of every site's own."""
+
+    def open(self, n_variables):
+        return open_evidence(
+            "glm",
+            self.spec,
+            n_variables=n_variables,
+            max_cells=self.max_cells,
+            max_rows=1 << 20,
+            site_effect=True,
+        )

@@ -1,0 +1,28 @@
+"""A real run of three sites over ASIA, and its page, for every test of reports."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from pages import Page
+
+from cipherdag import Federation, FedPC
+from cipherdag.graphs.networks import asia
+from cipherdag.results.run_page import run_page
+
+TRUTH = asia().graph
+
+
+@cache
+def asia_run():
+    """Three sites, masked, eight variables; the same object every time."""
+    data = asia().sample(3000, np.random.default_rng(5))
+    return Federation.split(data, 3, seed=2).run(FedPC(), seed=4, source={"command": "simulate"})
+
+
+def page_of(result, **options):
+    """The page of a result, read strictly and found to need nothing else."""
+    page = Page(run_page(result, **options))
+    page.check_offline()
+    return page
