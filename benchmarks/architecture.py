@@ -1,0 +1,227 @@
+"""The house, measured from its imports: floors, circles, imports upwards, sizes.
+
+    python benchmarks/architecture.py [--json] [--gate]
+
+A room is a folder of ``cipherdag/``, or a module of its root. Imports inside functions count like
+all others; those under ``TYPE_CHECKING`` are counted apart, since nothing of them runs. With
+``--gate`` the exit code is 1 where a limit is passed; `LIMITS` has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import statistics
+import sys
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import networkx as nx
+
+PACKAGE = Path(__file__).resolve().parents[1] / "cipherdag"
+FLOORS = (
+    ("errors",),
+    ("pages", "privacy"),
+    ("graphs",),
+    ("questions",),
+    ("statistics", "findings", "protocol"),
+    ("algorithms",),
+    ("sites",),
+    ("deployment", "results"),
+    ("audit", "federation", "testing"),
+    ("cli",),
+    ("__main__",),
+)
+"""The rooms from the ground up; none imports from a higher floor, nor from its own."""
+LIMITS = {
+    "levels": 10,
+    "circles": 0,
+    "circles between files": 0,
+    "upward imports": 0,
+    "modules in the root": 4,
+    "modules in the largest folder": 20,
+    "lines of the longest file": 400,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import of a module by another, both dotted without the package's name."""
+
+    source: str
+    target: str
+    typing: bool
+
+
+def modules(package: Path) -> dict[str, Path]:
+    """Every module by its dotted name without the package's; a folder's face by the folder's."""
+    found = {}
+    for path in sorted(package.rglob("*.py")):
+        name = ".".join(path.relative_to(package).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+def imports(name: str, path: Path, known: set[str]) -> list[Import]:
+    """The imports of one module, those inside functions included."""
+    tree = ast.parse(path.read_text("utf-8"))
+    typing = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        for target in _targets(node):
+            parts = target.split(".")
+            while parts and ".".join(parts) not in known:
+                parts.pop()  # the last part names a definition
+            if parts and ".".join(parts) != name:
+                found.add(Import(name, ".".join(parts), id(node) in typing))
+    return sorted(found, key=lambda own: (own.source, own.target, own.typing))
+
+
+def _targets(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom) and node.module == PACKAGE.name:
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(f"{PACKAGE.name}."):
+        module = str(node.module).partition(".")[2]
+        return [f"{module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Import):
+        prefix = f"{PACKAGE.name}."
+        return [a.name.removeprefix(prefix) for a in node.names if a.name.startswith(prefix)]
+    return []
+
+
+def circles(pairs: set[tuple[str, str]]) -> list[list[str]]:
+    """The groups of nodes that import each other in a loop."""
+    graph = nx.DiGraph(pair for pair in pairs if pair[0] != pair[1])
+    return [sorted(group) for group in nx.strongly_connected_components(graph) if len(group) > 1]
+
+
+def room(module: str) -> str:
+    """The room of a module: the first part of its name."""
+    return module.partition(".")[0]
+
+
+def folder(module: str, known: dict[str, Path]) -> str:
+    """The folder that a module lies in, as a dotted name; a module of the root stands for itself."""
+    alone = known[module].name == "__init__.py" or "." not in module
+    return module if alone else module.rpartition(".")[0]
+
+
+def upwards(found: list[Import]) -> list[Import]:
+    """Imports of a room on the same floor or a higher one; every room stands on a floor."""
+    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    return [
+        own
+        for own in found
+        if not own.typing
+        and room(own.source) != room(own.target)
+        and floor[room(own.target)] >= floor[room(own.source)]
+    ]
+
+
+def sizes(paths: list[Path]) -> dict[str, float]:
+    """Lines of files and of functions: median, 90th percentile, most."""
+    files, functions = [], []
+    for path in paths:
+        text = path.read_text("utf-8")
+        files.append(text.count("\n"))
+        functions += [
+            node.end_lineno - node.lineno + 1
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno
+        ]
+    figures: dict[str, float] = {"lines": sum(files)}
+    for what, counts in (("file", files), ("function", functions)):
+        tenths = statistics.quantiles(counts, n=10)
+        figures[f"lines of the median {what}"] = statistics.median(counts)
+        figures[f"lines of the 90 % {what}"] = tenths[-1]
+        figures[f"lines of the longest {what}"] = max(counts)
+    return figures
+
+
+def measure(package: Path = PACKAGE) -> dict[str, object]:
+    """All figures, and the circles and upward imports by name."""
+    known = modules(package)
+    found = [own for name, path in known.items() if name != "__init__" for own in imports(name, path, set(known))]
+    running = [own for own in found if not own.typing]
+    between = {(room(own.source), room(own.target)) for own in running}
+    between = {pair for pair in between if pair[0] != pair[1]}
+    nested = {(folder(own.source, known), folder(own.target, known)) for own in running}
+    rooms = circles(between)
+    files = circles({(own.source, own.target) for own in running})
+    up = upwards(found)
+    inside = Counter(folder(name, known) for name in known if known[name].name != "__init__.py")
+    root = [name for name in known if "." not in name and known[name].parent == package]
+    return {
+        "rooms": len({room(name) for name in known if name != "__init__"}),
+        "levels": 0 if rooms else _levels(between),
+        "arrows between rooms": len(between),
+        "circles": len(rooms),
+        "circles between files": len(files),
+        "circles between nested folders": len(circles(_strangers(nested))),
+        "upward imports": len(up),
+        "imports for types alone": len(found) - len(running),
+        "modules": len(known),
+        "modules in the root": len(root),
+        "modules in the largest folder": max(n for where, n in inside.items() if where),
+        **sizes(list(known.values())),
+        "named": {
+            "circles": rooms,
+            "circles between files": files,
+            "circles between nested folders": circles(_strangers(nested)),
+            "upward imports": [asdict(own) for own in up],
+        },
+    }
+
+
+def _strangers(pairs: set[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Pairs of folders of which neither holds the other."""
+    return {
+        (a, b) for a, b in pairs if not (f"{a}.".startswith(f"{b}.") or f"{b}.".startswith(f"{a}."))
+    }
+
+
+def _levels(pairs: set[tuple[str, str]]) -> int:
+    graph = nx.DiGraph(pairs)
+    return nx.dag_longest_path_length(graph) + 1
+
+
+def exceeded(figures: dict[str, object]) -> list[str]:
+    """The limits that are passed, in words."""
+    return [
+        f"{name}: {figures[name]}, at most {most}"
+        for name, most in LIMITS.items()
+        if int(str(figures[name])) > most
+    ]
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="Print a JSON object.")
+    parser.add_argument("--gate", action="store_true", help="Exit with 1 above a limit.")
+    chosen = parser.parse_args()
+    figures = measure()
+    if chosen.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        named = figures.pop("named")
+        for name, own in named.items():
+            for which in own:
+                print(f"{name}: {which}")
+        for name, figure in figures.items():
+            limit = f"   (at most {LIMITS[name]})" if name in LIMITS else ""
+            print(f"{name:<34} {figure:>8g}{limit}")
+    over = exceeded(figures)
+    if chosen.gate and over:
+        sys.exit("\n".join(over))
+
+
+if __name__ == "__main__":
+    main()
