@@ -30,6 +30,7 @@ from categorical_models import INTERVENED, random_model
 from measuring import environment
 
 from cipherdag import CausalGraph, FedCD, Federation
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcd.algorithm import without_cycles
 from cipherdag.graphs.metrics import compare
 from cipherdag.questions.local_beliefs import binary_graph, edge_probability
@@ -126,7 +127,7 @@ def learn(case, frame, names, options) -> tuple[list[CausalGraph], list[float]]:
     if method.startswith("proximity-"):
         algorithm = replace(algorithm, reach=method.removeprefix("proximity-"))
     answers = [Trainer(site.table, case, number, options) for number, site in enumerate(sites)]
-    asking = algorithm.ask(len(names), len(sites), seed=seed)
+    asking = algorithm.ask(Facts(len(names), len(sites), seed=seed))
     graphs, question = [], next(asking)
     while True:
         try:

@@ -25,9 +25,10 @@ from multilabel_data import LARGE, TRAIN, MultiLabelData, draw_sites, load
 from multilabel_metrics import average_precision, six_metrics
 
 from cipherdag import FedCMFS
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.remembering import remember
+from cipherdag.algorithms.fedcmfs.algorithm import TRIPLET_EVIDENCE
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
-from cipherdag.questions.combined_evidence import COMBINATIONS
 from cipherdag.sites.answers.respondent import Respondent, table_tests
 
 SITES = (3, 5, 10)
@@ -171,7 +172,7 @@ def search_grid(
     def asking():
         for point in points:
             algorithm = FedCMFS(alpha=alpha, **point)
-            point["outcome"] = yield from algorithm.ask(len(data.table.names), labels_of(data))
+            point["outcome"] = yield from algorithm.ask(facts_of(data))
 
     whole = remember(asking())
     answer(whole if evidence == "weighted_p" else by_combination(whole, evidence), sites)
@@ -201,13 +202,14 @@ def selected(data: MultiLabelData, outcome) -> tuple[int, ...]:
     return tuple(data.columns(union).tolist())
 
 
-def labels_of(data: MultiLabelData) -> tuple[int, ...]:
-    return tuple(data.label_positions.tolist())
+def facts_of(data: MultiLabelData) -> Facts:
+    labels = tuple(data.label_positions.tolist())
+    return Facts(len(data.table.names), 3, labels=labels)
 
 
 def local_methods(data, sites, rows, trial: Trial, alone: FedCMFS, n_features: int) -> dict:
     """What every site finds by itself: averaged, united and intersected label by label."""
-    outcomes = [answer(alone.ask(len(data.table.names), labels_of(data)), [s]) for s in sites]
+    outcomes = [answer(alone.ask(facts_of(data)), [s]) for s in sites]
     sets = [
         {label: set(own.features) for label, own in outcome.by_label.items()}
         for outcome in outcomes
@@ -262,7 +264,7 @@ def parse() -> argparse.Namespace:
     run.add_argument("--data", nargs="*", choices=list(TRAIN))
     run.add_argument("--seeds", type=int, default=10)
     run.add_argument("--alpha", type=float, default=0.05)
-    run.add_argument("--evidence", choices=COMBINATIONS, default="weighted_p")
+    run.add_argument("--evidence", choices=TRIPLET_EVIDENCE, default="weighted_p")
     run.add_argument("--coded", action="store_true", help="ML-KNN sees codes, not numbers")
     run.add_argument("--shares", type=float, nargs=2, default=(0.4, 0.8))
     run.add_argument("--large-shares", type=float, nargs=2, default=(0.2, 0.4))

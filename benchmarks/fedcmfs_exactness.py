@@ -17,6 +17,7 @@ from measuring import environment
 from oracle import OracleTest, random_dag
 
 from cipherdag import FedCMFS
+from cipherdag.algorithms.algorithm import Facts
 
 PERCENTS = ((100, 100), (30, 30), (10, 10))
 
@@ -49,7 +50,7 @@ def wrong_sets(algorithm: FedCMFS, arguments) -> dict[str, int]:
         n = int(rng.integers(3, 12))
         dag = random_dag(n, float(rng.uniform(1, 3)), rng)
         labels = rng.choice(n, int(rng.integers(1, n // 2 + 1)), replace=False)
-        asking = algorithm.ask(n, tuple(sorted(labels.tolist())))
+        asking = algorithm.ask(Facts(n, 3, labels=tuple(sorted(labels.tolist()))))
         outcome, _ = drive(asking, [respondent(OracleTest(dag)) for _ in range(3)])
         exact = True
         for label, own in outcome.by_label.items():

@@ -27,7 +27,7 @@ from fedpc_report import markdown, summary
 from measuring import environment
 
 from cipherdag import Federation, FedPC, Policy
-from cipherdag.algorithms.fedpc.algorithm import KERNEL_EVIDENCE
+from cipherdag.algorithms.evidence.registry import EVIDENCE as KINDS
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 EVIDENCE = {
@@ -47,7 +47,9 @@ KERNEL_SLOWNESS = 100
 HUBS = {"pigs"}
 """Data whose hubs have millions of candidate sets: sets come from the search of the skeleton."""
 KERNEL_METHODS = tuple(
-    name for name, own in EVIDENCE.items() if own.get("evidence", "vote") in KERNEL_EVIDENCE
+    name
+    for name, own in EVIDENCE.items()
+    if "evidence" not in own or KINDS[own["evidence"]].any_test
 )
 KERNEL_ROWS = 500
 """Rows of a site that a kernel test looks at; for non-linear models only (FedPC-KBT)."""

@@ -43,7 +43,8 @@ from measuring import environment, installed
 from scipy import stats
 
 from cipherdag import Federation, Policy, Schema
-from cipherdag.algorithms.evidence.kinds import open_evidence
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.table.column import Column
@@ -249,10 +250,9 @@ def ours_timed(case: Case, sites: int):
         device="cpu",
     )
 
-    def asking(n_variables, _):
-        source = yield from open_evidence(
-            "glm", CITestSpec(alpha=0.01), n_variables=n_variables, max_cells=4096, max_rows=1 << 20
-        )
+    def asking(facts):
+        settings = EvidenceSettings(spec=CITestSpec(alpha=0.01), n_variables=facts.n_variables)
+        source = yield from EVIDENCE["glm"].open(settings)
         return (yield from source.p_values(case.tests))
 
     wall, cpu = time.perf_counter(), time.process_time()

@@ -21,6 +21,7 @@ import numpy as np
 from measuring import environment
 from polynomial_data import experiment
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.graphs.dags import matrix_of
 from cipherdag.graphs.graph import CausalGraph
@@ -120,7 +121,7 @@ def measured(drawn, d, wanted):
                 for own in known[algorithm.score][:n_sites]
             ]
             started = time.process_time()
-            outcome = driven(algorithm.ask(d, n_sites), sites)
+            outcome = driven(algorithm.ask(Facts(d, n_sites)), sites)
             yield n_sites, method, *against(truth, names, outcome.arcs), seconds(started)
         for method, learn in OTHERS.items():
             started = time.process_time()

@@ -14,6 +14,7 @@ from measuring import environment
 from polynomial_data import experiment
 from rfcd import against, driven, ges_union
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import cpdag_of
@@ -58,7 +59,7 @@ def measured(neighbours, seed):
     sites = [Respondent(D, None, lambda _spec, own=own: own) for own in scores]
     pairs = D * (D - 1) / 2
     found = {
-        name: against(truth, names, driven(search.ask(D, SITES), sites).arcs)[0] / pairs
+        name: against(truth, names, driven(search.ask(Facts(D, SITES)), sites).arcs)[0] / pairs
         for name, search in SEARCHES.items()
     }
     found["GES union"] = against(truth, names, ges_union(drawn.sites, scores, {}))[0] / pairs

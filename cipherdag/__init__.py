@@ -48,7 +48,7 @@ _HOMES = {
     "RFcd": "cipherdag.algorithms.rfcd.algorithm",
     "Result": "cipherdag.results.result",
     "Schema": "cipherdag.sites.table.schema",
-    "Site": "cipherdag.federation.simulated",
+    "Site": "cipherdag.federation.site",
 }
 
 

@@ -1,91 +1,54 @@
-"""How an algorithm starts, and the result that its outcome by position stands for."""
+"""The algorithms by name: one line each, and nothing else in the package lists them."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.errors import ParameterError, SchemaError
+from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Mapping
 
-    from cipherdag.algorithms.fedcd.algorithm import FedCD, FedCDOutcome
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS, FedCMFSOutcome
-    from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-    from cipherdag.algorithms.rfcd.algorithm import RFcd, RFcdOutcome
-    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.algorithms.algorithm import Algorithm
 
-    Algorithm = FedPC | FedCMFS | RFcd | FedCD
-    Outcome = FedPCOutcome | FedCMFSOutcome | RFcdOutcome | FedCDOutcome
-
-MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+# names without their classes, so that nothing heavy is imported before one is used
+ALGORITHMS = {
+    "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
+    "fedcmfs": "cipherdag.algorithms.fedcmfs.algorithm:FedCMFS",
+    "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
+    "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
+}
 
 
-def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm:
-    """The algorithm of a name, such as "fedpc", with its parameters.
+def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
+    """The class of a name, such as "fedpc".
+
+    Raises:
+        ParameterError: There is no such algorithm.
+    """
+    if name not in ALGORITHMS:
+        raise ParameterError(f"there is no algorithm named '{name}'")
+    module, _, own = ALGORITHMS[name].partition(":")
+    found: type[Algorithm[Any, Any]] = getattr(import_module(module), own)
+    return found
+
+
+def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, Any]:
+    """The algorithm of a name with its parameters, as JSON, TOML or options say them.
 
     Raises:
         ParameterError: There is no such algorithm or parameter, or it is out of its range.
     """
-    from cipherdag.algorithms.fedcd.algorithm import FedCD
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
-    from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.rfcd.algorithm import RFcd
-    from cipherdag.graphs.knowledge import Knowledge
+    from cipherdag.algorithms.parameters import parameters_of
 
-    known: dict[str, type[Algorithm]] = {
-        "fedpc": FedPC,
-        "fedcmfs": FedCMFS,
-        "rfcd": RFcd,
-        "fedcd": FedCD,
-    }
-    if name not in known:
-        raise ParameterError(f"there is no algorithm named '{name}'")
-    chosen = dict(parameters)
-    try:
-        if isinstance(chosen.get("knowledge"), dict):  # as a started run writes it down
-            chosen["knowledge"] = Knowledge.from_lists(**chosen["knowledge"])
-        return known[name](**chosen)
-    except TypeError as error:
-        raise ParameterError(f"'{name}' has no such parameters") from error
+    own = algorithm_class(name)
+    known = parameters_of(own)
+    if unknown := sorted(set(parameters) - set(known)):
+        raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
+    return own(**{key: known[key].read(value) for key, value in parameters.items()})
 
 
-def asking(
-    algorithm: Algorithm,
-    *,
-    n_variables: int,
-    n_sites: int,
-    labels: tuple[int, ...],
-    names: Sequence[str],
-    seed: int,
-) -> Generator[Question, FloatVector, Outcome]:
-    """The algorithm as a generator: yields questions, receives sums, returns its outcome.
-
-    Args:
-        algorithm: Its parameters.
-        n_variables: Number of aligned variables.
-        n_sites: Size of the cohort.
-        labels: Positions of the labels of a multi-label study.
-        names: The variables in the order of their positions.
-        seed: Seed of what the algorithm draws.
-
-    Raises:
-        SchemaError: FedCMFS, and there is no label.
-    """
-    from cipherdag.algorithms.fedcd.algorithm import FedCD
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
-    from cipherdag.algorithms.rfcd.algorithm import RFcd
-
-    if isinstance(algorithm, FedCD):
-        return algorithm.ask(n_variables, n_sites, seed=seed)
-    if isinstance(algorithm, FedCMFS):
-        if not labels:
-            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
-        return algorithm.ask(n_variables, labels)
-    if isinstance(algorithm, RFcd):
-        return algorithm.ask(n_variables, n_sites)
-    return algorithm.ask(n_variables, n_sites, names, seed=seed)
-
-
-ALGORITHMS = {"fedpc": "FedPC", "fedcmfs": "FedCMFS", "rfcd": "RFcd", "fedcd": "Fed-CD"}
+def title_of(name: str) -> str:
+    """What people call an algorithm; of one that is not registered, its name."""
+    return algorithm_class(name).title if name in ALGORITHMS else name

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.rendering import render
-from cipherdag.results.disclosures import FEWEST_SITES, PROTECTIONS
+from cipherdag.results.limits import FEWEST_SITES, PROTECTIONS
 from cipherdag.results.sentences import site_sentences
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
                 session=session,
                 began=own[0].time,
                 ended=own[-1].time,
-                algorithm=ALGORITHMS.get(own[0].algorithm, own[0].algorithm),
+                algorithm=title_of(own[0].algorithm),
                 protection=own[0].protection,
                 sites=tuple(sorted({record.sites for record in answers})),
                 rounds=max(record.round for record in own),

@@ -1,74 +1,93 @@
-"""``coordinator run ALGORITHM``: what all algorithms have in common over real sites."""
+"""``coordinator run``: an algorithm over real sites; ``--resume`` goes on with a run cut short."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from cipherdag.algorithms.registry import ALGORITHMS
-from cipherdag.cli.options import as_parameters, following, say, with_options
-from cipherdag.cli.resuming import show_connected
-from cipherdag.cli.site import in_folder
+from cipherdag.algorithms.registry import algorithm_class
+from cipherdag.cli.options import (
+    following,
+    live_option,
+    out_options,
+    protection_option,
+    say,
+    seed_option,
+    show,
+)
+from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
+from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
 
-# options of runs in one process
-NOT_CONNECTED = frozenset({"schema", "device", "truth", "labels", "min_cell_size", "interventions"})
+    from cipherdag.protocol.messages import Protection
+    from cipherdag.results.run import Run
 
-connect_options = with_options(
-    [
-        in_folder,
-        click.option(
-            "--timeout", type=float, default=600.0, show_default=True, help="Seconds per step."
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+def waiting_options() -> list[click.Option]:
+    """How long to wait for sites and for people."""
+    return [
+        click.Option(
+            ["--timeout"], type=float, default=600.0, show_default=True, help="Seconds per step."
         ),
-        click.option(
-            "--wait-for-approval",
-            "approval_s",
+        click.Option(
+            ["--wait-for-approval", "approval_s"],
             type=float,
             default=0.0,
             show_default=True,
             help="Seconds to wait for sites where a person approves every run.",
         ),
     ]
-)
 
 
-def run_command(
-    name: str, options: Callable[[Callable[..., None]], Any], parameters: Sequence[str]
-) -> click.Command:
-    """``coordinator run NAME``: the algorithm's options, less those of runs in one process.
-
-    Args:
-        name: The algorithm, such as "fedpc".
-        options: Adds its options to a function.
-        parameters: Which of them are the algorithm's parameters.
-    """
-
-    def run(folder: Path, **chosen: Any) -> None:
-        _run(folder, name, parameters, **chosen)
-
-    run.__doc__ = (
-        f"{ALGORITHMS[name]} over the enrolled sites; names stay there, the result speaks of "
-        "identifiers."
+def connected_command(name: str) -> click.Command:
+    """``coordinator run NAME``."""
+    title = algorithm_class(name).title
+    told = f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
+    folder = click.Option(
+        ["--dir", "folder"],
+        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        default=".",
+        show_default="this folder",
+        help="Folder of the coordinator.",
     )
-    decorated = connect_options(options(run))
-    decorated.__click_params__[:] = [
-        parameter for parameter in decorated.__click_params__ if parameter.name not in NOT_CONNECTED
-    ]
-    command: click.Command = click.command(name)(decorated)
-    return command
+
+    def invoked(**options: Any) -> None:
+        _run(name, **options)
+
+    return click.Command(
+        name,
+        params=[
+            folder,
+            *waiting_options(),
+            protection_option(),
+            *parameter_options(name),
+            seed_option(),
+            *out_options(),
+            live_option(),
+        ],
+        callback=invoked,
+        help=told,
+        short_help=told,
+    )
 
 
 def _run(
-    folder: Path,
     name: str,
-    parameters: Sequence[str],
     *,
+    folder: Path,
     timeout: float,
     approval_s: float,
+    protection: Protection,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
     **options: Any,
 ) -> None:
     from cipherdag.algorithms.registry import make_algorithm
@@ -76,31 +95,98 @@ def _run(
     from cipherdag.federation.simulated import Federation
     from cipherdag.results.folder import writable_folder
 
-    if options["out"] is not None:
-        writable_folder(options["out"])
-    as_json = options["as_json"]
+    if out is not None:
+        writable_folder(out)
     federation = Federation.connect(
-        folder, protection=options["protection"], timeout_s=timeout, approval_s=approval_s
+        folder, protection=protection, timeout_s=timeout, approval_s=approval_s
     )
-    chosen = {parameter: options[parameter] for parameter in parameters}
+    parameters = taken(name, options)
+    algorithm = make_algorithm(name, parameters)
     n_sites = len(federation.study.sites)
 
     def begun(run: Path) -> None:
         if not as_json:
-            say(heading(ALGORITHMS[name], n_sites, federation.protection))
+            say(heading(algorithm.title, n_sites, federation.protection))
             say(f"If it is cut short: cipherdag coordinator run --resume {run}")
 
     source = {
         "command": "coordinator run",
         "folder": str(folder.resolve()),
         "algorithm": name,
-        "protection": options["protection"],
-        "seed": options["seed"],
-        "parameters": chosen,
+        "protection": protection,
+        "seed": seed,
+        "parameters": parameters,
     }
-    algorithm = make_algorithm(name, as_parameters(chosen))
     with following(as_json=as_json, n_sites=n_sites) as progress:
-        result = federation.run(
-            algorithm, seed=options["seed"], progress=progress, source=source, begun=begun
+        result = federation.run(algorithm, seed=seed, progress=progress, source=source, begun=begun)
+    _show_connected(result, out, as_json=as_json)
+
+
+def resumable_group(name: str, make: Callable[[str], click.Command], told: str) -> AlgorithmGroup:
+    """A group of algorithms' commands that can also go on with a coordinator's run.
+
+    Args:
+        name: The group's name.
+        make: Makes the command of an algorithm's name.
+        told: What the group does, without a full stop.
+    """
+    resume = "Go on with the run in this folder under runs/, after a crash of the coordinator."
+    options = [*waiting_options(), *out_options()]
+    for option in options:
+        option.help = f"With --resume: {option.help}"
+
+    @click.pass_context
+    def invoked(context: click.Context, /, **chosen: Any) -> None:
+        _resume_or_command(context, **chosen)
+
+    return AlgorithmGroup(
+        name,
+        make,
+        params=[click.Option(["--resume"], type=FOLDER, help=resume), *options],
+        invoke_without_command=True,
+        callback=invoked,
+        help=f"{told}, or go on with one that was cut short.",
+    )
+
+
+def _resume_or_command(context: click.Context, *, resume: Path | None, **options: Any) -> None:
+    """Go on with a run, or leave it to the subcommand that starts one."""
+    if resume is not None and context.invoked_subcommand is not None:
+        raise click.UsageError("--resume takes algorithm and parameters from the run: name none")
+    default = ParameterSource.DEFAULT
+    given = [name for name in options if context.get_parameter_source(name) != default]
+    if resume is None and given and context.invoked_subcommand is not None:
+        raise click.UsageError("an algorithm's options stand after its name")
+    if resume is not None:
+        _resume(resume, **options)
+    elif context.invoked_subcommand is None:
+        raise click.UsageError("name an algorithm, or a run to go on with by --resume", context)
+
+
+def _resume(
+    folder: Path, *, timeout: float, approval_s: float, out: Path | None, as_json: bool
+) -> None:
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.results.folder import writable_folder
+
+    run = folder.resolve()
+    if run.parent.name != "runs":
+        raise ParameterError(
+            f"{folder} is not under runs/ of a coordinator's folder",
+            remedy="Name the folder that `cipherdag coordinator run` printed when it began.",
         )
-    show_connected(result, options["out"], as_json=as_json)
+    if out is not None:
+        writable_folder(out)
+    federation = Federation.connect(run.parent.parent, timeout_s=timeout, approval_s=approval_s)
+    with following(as_json=as_json) as progress:
+        result = federation.resume(run, progress=progress)
+    _show_connected(result, out, as_json=as_json)
+
+
+def _show_connected(result: Run, out: Path | None, *, as_json: bool) -> None:
+    """Save and print the result of a run over real sites."""
+    if out is not None:
+        result.save(out)
+    show(result, None, as_json=as_json)
+    if not as_json:
+        click.echo("The signed result for the sites lies in the run's folder.")

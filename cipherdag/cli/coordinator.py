@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.cli.connected import run_command
-from cipherdag.cli.fedcd import FEDCD_PARAMETERS, fedcd_options
-from cipherdag.cli.fedcmfs import FEDCMFS_PARAMETERS, fedcmfs_options
-from cipherdag.cli.resuming import resume_options, resume_or_command
-from cipherdag.cli.rfcd import RFCD_PARAMETERS, rfcd_options
+from cipherdag.cli.connected import connected_command, resumable_group
 from cipherdag.cli.site import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from cipherdag.sites.study.study import EngineName
 
@@ -28,12 +24,9 @@ def coordinator() -> None:
     """The coordinator's side: open a study, enrol sites, run, shut a site out."""
 
 
-@coordinator.group("run", invoke_without_command=True)
-@resume_options
-@click.pass_context
-def coordinator_run(context: click.Context, /, **options: Any) -> None:
-    """Run an algorithm over the enrolled sites, or go on with a run that was cut short."""
-    resume_or_command(context, **options)
+coordinator.add_command(
+    resumable_group("run", connected_command, "Run an algorithm over the enrolled sites")
+)
 
 
 @coordinator.command("new")
@@ -181,27 +174,6 @@ def audit_export(folder: Path, out: Path, kind: str) -> None:
     from cipherdag.audit.auditing import export
 
     click.echo(f"Wrote {export(folder, out, kind)} records to {out}")
-
-
-def register(
-    cli: click.Group,
-    *,
-    site: click.Group,
-    audit: click.Group,
-    fedpc_options: Callable[[Callable[..., None]], Callable[..., None]],
-    fedpc_parameters: Sequence[str],
-) -> None:
-    """Add these commands and the site's to the command line."""
-    for name, options, parameters in (
-        ("fedpc", fedpc_options, fedpc_parameters),
-        ("fedcmfs", fedcmfs_options, FEDCMFS_PARAMETERS),
-        ("rfcd", rfcd_options, RFCD_PARAMETERS),
-        ("fedcd", fedcd_options, FEDCD_PARAMETERS),
-    ):
-        coordinator_run.add_command(run_command(name, options, parameters))
-    cli.add_command(site)
-    cli.add_command(coordinator)
-    audit.add_command(audit_export)
 
 
 def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:

@@ -7,19 +7,15 @@ import logging
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
 from cipherdag import errors
-from cipherdag.cli.coordinator import register
-from cipherdag.cli.fedcd import run_fedcd, simulate_fedcd
-from cipherdag.cli.fedcmfs import run_fedcmfs, simulate_fedcmfs
-from cipherdag.cli.fedpc import FEDPC_PARAMETERS, fedpc_options, fedpc_policy, fedpc_source
-from cipherdag.cli.in_process import edges, execute, from_files, from_one_file, learn, show_result
-from cipherdag.cli.options import FILE
-from cipherdag.cli.resuming import resume_options, resume_or_command
-from cipherdag.cli.rfcd import run_rfcd, simulate_rfcd
+from cipherdag.cli.connected import resumable_group
+from cipherdag.cli.coordinator import audit_export, coordinator
+from cipherdag.cli.in_process import edges, execute, learn, run_command, simulate_command
+from cipherdag.cli.options import FILE, show
+from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import site
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -35,75 +31,46 @@ def cli() -> None:
     """
 
 
-@cli.group(invoke_without_command=True)
-@resume_options
-@click.pass_context
-def run(context: click.Context, /, **options: Any) -> None:
-    """Run an algorithm over several sites' files, or go on with a coordinator's run."""
-    resume_or_command(context, **options)
-
-
-@cli.group()
-def simulate() -> None:
-    """Split one file over several sites and run an algorithm."""
-
-
-@run.command("fedpc")
-@click.argument("files", nargs=-1, required=True, type=FILE)
-@fedpc_options
-def run_fedpc(files: tuple[Path, ...], **options: Any) -> None:
-    """FedPC over one file per site: CSV, Parquet, DuckDB, or a .toml that names a database."""
-    federation, source = from_files(files, options, policy=fedpc_policy(options))
-    execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
-
-
-@simulate.command("fedpc")
-@click.argument("data", type=FILE)
-@click.option("--sites", type=click.IntRange(min=1), required=True, help="Number of sites.")
-@fedpc_options
-def simulate_fedpc(data: Path, sites: int, **options: Any) -> None:
-    """FedPC over the parts of one file, split unevenly by the seed."""
-    federation, source = from_one_file(data, sites, options, policy=fedpc_policy(options))
-    execute(federation, "fedpc", FEDPC_PARAMETERS, source | fedpc_source(options), options)
+for command in (
+    resumable_group("run", run_command, "Run an algorithm over several sites' files"),
+    AlgorithmGroup(
+        "simulate",
+        simulate_command,
+        help="Split one file over several sites and run an algorithm.",
+    ),
+    site,
+    coordinator,
+):
+    cli.add_command(command)
 
 
 @cli.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the new result.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@click.pass_context
-def repeat(context: click.Context, folder: Path, out: Path | None, *, as_json: bool) -> None:
+def repeat(folder: Path, out: Path | None, *, as_json: bool) -> None:
     """Repeat the run whose result FOLDER holds, from its run.toml and schema.toml."""
     from cipherdag.results.folder import read_run_toml
 
     source = read_run_toml(folder / "run.toml")
-    options = {
-        **source["parameters"],
-        "protection": source["protection"],
-        "seed": source["seed"],
-        "device": source["device"],
-        "schema": folder / "schema.toml",
-        "out": out,
-        "as_json": as_json,
-    }
-    simulate_it, run_it = {
-        "fedpc": (simulate_fedpc, run_fedpc),
-        "fedcmfs": (simulate_fedcmfs, run_fedcmfs),
-        "rfcd": (simulate_rfcd, run_rfcd),
-        "fedcd": (simulate_fedcd, run_fedcd),
-    }[source["algorithm"]]
-    if source["algorithm"] == "fedcmfs":
-        options["labels"] = ""  # the saved schema marks them
-    else:
-        options["truth"] = Path(source["truth"]) if source.get("truth") else None
-        options["min_cell_size"] = source.get("min_cell_size")
-        options = {"knowledge": "", **options}  # of runs before there was any
-    files = tuple(Path(file) for file in source["files"])
-    if source["command"] == "simulate":
-        more = {"deal": source["deal"]} if "deal" in source else {}
-        context.invoke(simulate_it, data=files[0], sites=source["sites"], **more, **options)
-    else:
-        context.invoke(run_it, files=files, **options)
+    execute(source, schema=folder / "schema.toml", out=out, as_json=as_json)
+
+
+@cli.command()
+@click.argument("folder", type=FOLDER)
+@click.option("--truth", type=FILE, help="True edges (CSV) to measure a graph against.")
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+def report(folder: Path, truth: Path | None, out: Path | None) -> None:
+    """Write the report of the result in FOLDER anew, from what was saved."""
+    from datetime import UTC, datetime
+
+    from cipherdag.results.kinds import load_run
+
+    result = load_run(folder)
+    true = edges(truth, tuple(result.identifiers)) if truth is not None else None
+    file = out or folder / "report.html"
+    file.write_text(result.page(truth=true, written=datetime.now(UTC)), encoding="utf-8")
+    click.echo(f"Wrote {file}")
 
 
 @cli.command()
@@ -126,7 +93,7 @@ def demo(rows: int, seed: int, out: Path | None) -> None:
         federation = Federation.split(data, 3, seed=seed, protection=protection)
         result = learn(federation, FedPC(), seed, as_json=False, source={})
         graphs.append(result.graph)
-        show_result(result, network.graph, as_json=False)
+        show(result, network.graph, as_json=False)
         if out is not None:
             click.echo(f"Saved in {result.save(out / protection, truth=network.graph)}")
     same = "the same graph" if graphs[0] == graphs[1] else "DIFFERENT graphs"
@@ -160,6 +127,9 @@ def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
 @cli.group()
 def audit() -> None:
     """Read and check what left each site."""
+
+
+audit.add_command(audit_export)
 
 
 @audit.command("verify")
@@ -214,9 +184,9 @@ def graph() -> None:
 def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
     """Print or draw the graph of a result folder."""
     from cipherdag.graphs.exports import export_graph
-    from cipherdag.results.folder import read_graph
+    from cipherdag.results.result import Result
 
-    shown = read_graph(folder)
+    shown = Result.load(folder).graph
     for kind, path in (("svg", svg), ("png", png)):
         if path is not None:
             export_graph(shown, kind, path)
@@ -231,14 +201,13 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
-    from cipherdag.cli.terminal import metrics_line
     from cipherdag.graphs.metrics import compare
-    from cipherdag.results.folder import read_graph
+    from cipherdag.results.result import Result
 
-    learned = read_graph(folder)
-    reference = read_graph(other) if other.is_dir() else edges(other, learned.nodes)
+    learned = Result.load(folder).graph
+    reference = Result.load(other).graph if other.is_dir() else edges(other, learned.nodes)
     metrics = compare(learned, reference.to_cpdag() if reference.is_dag else reference)
-    click.echo(json.dumps(asdict(metrics)) if as_json else metrics_line(metrics) + "  (CPDAGs)")
+    click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  (CPDAGs)")
 
 
 @graph.command("export")
@@ -253,25 +222,10 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 def graph_export(folder: Path, kind: str, out: Path) -> None:
     """Write a result's graph in another format."""
     from cipherdag.graphs.exports import export_graph
-    from cipherdag.results.folder import read_graph
+    from cipherdag.results.result import Result
 
-    export_graph(read_graph(folder), kind, out)
+    export_graph(Result.load(folder).graph, kind, out)
     click.echo(f"Wrote {out}")
-
-
-run.add_command(run_fedcmfs)
-simulate.add_command(simulate_fedcmfs)
-run.add_command(run_fedcd)
-simulate.add_command(simulate_fedcd)
-run.add_command(run_rfcd)
-simulate.add_command(simulate_rfcd)
-register(
-    cli,
-    site=site,
-    audit=audit,
-    fedpc_options=fedpc_options,
-    fedpc_parameters=FEDPC_PARAMETERS,
-)
 
 
 def main() -> None:

@@ -7,20 +7,84 @@ import sys
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from cipherdag.cli.live import LiveRun
+    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.protocol.progress import RoundReport
+    from cipherdag.results.run import Run
 
-LIVE = "cipherdag.cli.live"
+LIVE = "cipherdag.live"
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+def protection_option() -> click.Option:
+    """How answers are protected."""
+    return click.Option(
+        ["--protection"],
+        type=click.Choice(["masking", "bfv", "none"]),
+        default="masking",
+        show_default=True,
+        help="How answers are protected; none is for debugging on data of your own.",
+    )
+
+
+def seed_option() -> click.Option:
+    """The seed of a run."""
+    return click.Option(
+        ["--seed"],
+        type=click.IntRange(min=0),
+        default=0,
+        show_default=True,
+        help="Seed of the run.",
+    )
+
+
+def out_options() -> list[click.Option]:
+    """Where a result goes."""
+    return [
+        click.Option(
+            ["--out"],
+            type=click.Path(path_type=Path),
+            help="Folder for the result.",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="One JSON object per line."),
+    ]
+
+
+def live_option() -> click.Option:
+    """Show the run in a browser."""
+    return click.Option(
+        ["--live"],
+        is_flag=True,
+        expose_value=False,
+        callback=_go_live,
+        help="Show the run in a browser, on this machine only; the address is printed.",
+    )
+
+
+def run_options() -> list[click.Option]:
+    """The options of every run over sites in this process, beside the algorithm's own."""
+    return [
+        click.Option(["--schema"], type=FILE, help="schema.toml of the study; inferred if absent."),
+        protection_option(),
+        click.Option(
+            ["--min-cell-size"],
+            type=click.IntRange(min=0),
+            help="The sites' own limit for pooled counts; that of their policy if absent.",
+        ),
+        click.Option(["--device"], default="auto", show_default=True, help="cpu, cuda or auto."),
+        seed_option(),
+        *out_options(),
+        live_option(),
+    ]
 
 
 def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -33,84 +97,6 @@ def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     server = context.with_resource(LiveServer(run))
     context.meta[LIVE] = run
     click.echo(f"Live view: {server.address}", err=True)
-
-
-live_option = click.option(
-    "--live",
-    is_flag=True,
-    expose_value=False,
-    callback=_go_live,
-    help="Show the run in a browser, on this machine only; the address is printed.",
-)
-
-
-def with_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
-    """A decorator that adds options in this order."""
-
-    def decorate(command: Any) -> Any:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def shared_options(
-    own: Sequence[Callable[[Any], Any]], *, conditioning: bool = True
-) -> Callable[[Any], Any]:
-    """The options that every way of running an algorithm takes, around the algorithm's own.
-
-    Args:
-        own: The algorithm's own options.
-        conditioning: Whether it has conditioning sets, whose size can be limited.
-    """
-    before = [
-        click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
-        click.option(
-            "--protection",
-            type=click.Choice(["masking", "bfv", "none"]),
-            default="masking",
-            show_default=True,
-            help="How answers are protected; none is for debugging on data of your own.",
-        ),
-    ]
-    limit = click.option(
-        "--max-cond-size",
-        type=click.IntRange(min=-1),
-        default=3,
-        show_default=True,
-        help="Largest conditioning set; -1 for no limit.",
-    )
-    after = [
-        *([limit] if conditioning else []),
-        click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
-        click.option(
-            "--seed",
-            type=click.IntRange(min=0),
-            default=0,
-            show_default=True,
-            help="Seed of the run.",
-        ),
-        click.option("--out", type=click.Path(path_type=Path), help="Folder for the result."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object per line."),
-        live_option,
-    ]
-    return with_options([*before, *own, *after])
-
-
-def as_parameters(options: Mapping[str, Any]) -> dict[str, Any]:
-    """An algorithm's parameters from its options.
-
-    Of conditioning -1 stands for no limit; background knowledge is TOML, empty for none.
-    """
-    chosen = dict(options)
-    if chosen.get("max_cond_size") == -1:
-        chosen["max_cond_size"] = None
-    if "knowledge" in chosen:
-        from cipherdag.graphs.knowledge import Knowledge
-
-        chosen["knowledge"] = Knowledge.loads(chosen["knowledge"]) if chosen["knowledge"] else None
-    return chosen
 
 
 def site_names(files: Sequence[Path]) -> list[str]:
@@ -169,19 +155,15 @@ def _line_progress(report: RoundReport) -> None:
     click.echo("\n".join(report_lines(report)))
 
 
-def show(
-    report: Mapping[str, Any],
-    lines: Callable[[], Sequence[str]],
-    ledgers: Mapping[str, tuple[str, ...]],
-    *,
-    as_json: bool,
-) -> None:
-    """Print a result as one JSON object, or in words with what left each site."""
+def show(result: Run, truth: CausalGraph | None, *, as_json: bool) -> None:
+    """Print a result as one JSON object, or in words with what left each site, if that is known."""
     from cipherdag.results.sentences import release_lines
     from cipherdag.sites.record.ledger import read_releases
 
     if as_json:
-        click.echo(json.dumps({"result": report}))
+        click.echo(json.dumps({"result": result.to_dict(truth)}))
         return
-    releases = {name: read_releases(own) for name, own in ledgers.items()}
-    click.echo("\n".join([*lines(), "", *release_lines(releases)]))
+    releases = {name: read_releases(own) for name, own in result.ledgers.items()}
+    click.echo("\n".join([*result.lines(truth), *([""] if releases else [])]))
+    if releases:
+        click.echo("\n".join(release_lines(releases)))

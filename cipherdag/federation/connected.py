@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cipherdag.algorithms.registry import asking
-from cipherdag.deployment.packages import package_versions
 from cipherdag.deployment.study_engine import study_engine
 from cipherdag.errors import (
     CohortError,
@@ -24,27 +23,26 @@ from cipherdag.errors import (
     PolicyRefusedError,
     ProtectionError,
 )
+from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.transcript import TranscribingEngine
-from cipherdag.results.naming import named_result
-from cipherdag.results.result import Result
 from cipherdag.sites.policy.approvals import AWAITS
 from cipherdag.sites.private_files import locked
-from cipherdag.sites.record.ledger import LedgerHead
-from cipherdag.sites.study.signed_result import ResultEdge, ResultFeature, SignedResult, sign_result
+from cipherdag.sites.study.signed_result import SignedResult, sign_result
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.registry import Algorithm
+    from cipherdag.algorithms.algorithm import Algorithm, Facts
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.progress import RoundReport
-    from cipherdag.results.feature_result import FeatureResult
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.results.run import Run
     from cipherdag.sites.study.study import Study
 
 APPROVAL_PAUSE_S = 2.0
@@ -78,13 +76,13 @@ class ConnectedFederation:
 
     def run(
         self,
-        algorithm: Algorithm,
+        algorithm: Algorithm[Any, Any],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
         begun: Callable[[Path], None] | None = None,
-    ) -> Result | FeatureResult:
+    ) -> Run:
         """Run one algorithm over all sites of the study.
 
         A transcript of what arrived, a journal and a signed result for the sites are written to
@@ -113,7 +111,7 @@ class ConnectedFederation:
         folder = self._new_run()
         started = StartedRun(
             algorithm=algorithm.name,
-            parameters=asdict(algorithm),
+            parameters=msgspec.to_builtins(algorithm),
             protection=self.protection,
             seed=seed,
             source=dict(source or {}),
@@ -123,9 +121,7 @@ class ConnectedFederation:
             begun(folder)
         return self._carry_on(folder, started, progress)
 
-    def resume(
-        self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None
-    ) -> Result | FeatureResult:
+    def resume(self, folder: Path, *, progress: Callable[[RoundReport], None] | None = None) -> Run:
         """Go on with a run whose coordinator crashed, or that stopped for want of sites.
 
         Rounds that ended are not asked again. The one that was under way is asked again by the
@@ -149,15 +145,10 @@ class ConnectedFederation:
 
     def _carry_on(
         self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
-    ) -> Result | FeatureResult:
+    ) -> Run:
         """A run from its journal on, which is empty for a new one."""
-        study = self.study
-        with (
-            locked(self.folder.path / RUN_LOCK),
-            study_engine(self.folder, study, start_s=self.start_s) as engine,
-        ):
-            transcribed = TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
-            return self.learn(study, transcribed, folder, started, progress)
+        with self._reached(folder) as (study, engine):
+            return self.learn(study, engine, folder, started, progress)
 
     def learn(
         self,
@@ -166,58 +157,79 @@ class ConnectedFederation:
         folder: Path,
         started: StartedRun,
         progress: Callable[[RoundReport], None] | None,
-    ) -> Result | FeatureResult:
+    ) -> Run:
         """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
-        begun = time.perf_counter()
         algorithm = started.make_algorithm()
-        session = Session(
-            engine,
-            self.folder.identity(),
-            [Member(name=site.name, identity=site.identity) for site in study.sites],
+        done = self._carry_out(study, engine, folder, started, algorithm.ask, progress)
+        result = done.result(
+            algorithm,
             protection=started.protection,
-            algorithm=algorithm.name,
-            timeout_s=self.timeout_s,
-            progress=progress,
-            journal=Journal(folder / JOURNAL_FILE),
-        )
-        n_variables = self._open(session)
-        identifiers = tuple(str(number) for number in range(1, n_variables + 1))
-        outcome = session.run(
-            asking(
-                algorithm,
-                n_variables=n_variables,
-                n_sites=len(study.sites),
-                labels=session.labels,
-                names=identifiers,
-                seed=started.seed,
-            )
-        )
-        closed = session.finish()
-        result = named_result(
-            outcome,
-            identifiers,
-            algorithm=algorithm.name,
-            parameters=asdict(algorithm),
-            protection=started.protection,
-            identifiers={name: name for name in identifiers},
-            sites=tuple(study.pinned),
-            rounds=session.rounds,
-            seconds=time.perf_counter() - begun,
-            bytes_sent_per_site=session.bytes_sent_per_site,
-            dropouts=session.dropouts,
-            seed=started.seed,
-            versions=package_versions(),
-            ledgers={},
-            heads={
-                name: LedgerHead(
-                    last.records, last.ledger_head.hex(), name, study.pinned[name].hex()
-                )
-                for name, last in closed.items()
-            },
+            identifiers={name: name for name in done.names},
             source=started.source,
         )
         self._write(folder, study, result)
         return result
+
+    def ask(
+        self,
+        name: str,
+        questions: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+    ) -> FinishedRun[Outcome]:
+        """Ask questions of your own, as `Federation.ask` does; names stay at the sites.
+
+        A transcript of what arrived and a journal are written to a new folder under ``runs/``;
+        such a run cannot be resumed.
+
+        Args:
+            name: What the run is called; every site's policy must allow it.
+            questions: Called with the facts of the session, whose names are identifiers.
+            seed: What the facts say of it.
+            progress: Called after every round.
+
+        Raises:
+            CipherdagError: As `run`.
+        """
+        self._check(self.study, self.protection)
+        started = StartedRun(name, {}, self.protection, seed, {})
+        with self._reached(folder := self._new_run()) as (study, engine):
+            return self._carry_out(study, engine, folder, started, questions, progress)
+
+    @contextmanager
+    def _reached(self, folder: Path) -> Iterator[tuple[Study, Engine]]:
+        """The study, and an engine that reaches its sites and transcribes what they send."""
+        study = self.study
+        with (
+            locked(self.folder.path / RUN_LOCK),
+            study_engine(self.folder, study, start_s=self.start_s) as engine,
+        ):
+            yield study, TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
+
+    def _carry_out(
+        self,
+        study: Study,
+        engine: Engine,
+        folder: Path,
+        started: StartedRun,
+        ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        progress: Callable[[RoundReport], None] | None,
+    ) -> FinishedRun[Outcome]:
+        members = [Member(name=site.name, identity=site.identity) for site in study.sites]
+        session = Session(
+            engine,
+            self.folder.identity(),
+            members,
+            protection=started.protection,
+            algorithm=started.algorithm,
+            timeout_s=self.timeout_s,
+            progress=progress,
+            journal=Journal(folder / JOURNAL_FILE),
+        )
+        return carry_out(
+            session, ask, members, seed=started.seed, opened=lambda: self._open(session)
+        )
 
     def _open(self, session: Session) -> int:
         """Open the session, again and again while people still have to approve it."""
@@ -246,27 +258,14 @@ class ConnectedFederation:
         folder.mkdir(mode=0o700, parents=True)
         return folder
 
-    def _write(self, folder: Path, study: Study, result: Result | FeatureResult) -> None:
+    def _write(self, folder: Path, study: Study, result: Run) -> None:
         """The signed result for the sites, and the same as an ordinary result folder."""
         signed = self._signed(study, result)
         content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
         (folder / RESULT_FILE).write_bytes(content + b"\n")
         result.save(folder)
 
-    def _signed(self, study: Study, result: Result | FeatureResult) -> SignedResult:
-        edges: tuple[ResultEdge, ...] = ()
-        features: tuple[ResultFeature, ...] = ()
-        if isinstance(result, Result):
-            edges = tuple(
-                ResultEdge(int(edge.source), int(edge.target), edge.mark)
-                for edge in result.graph.edges
-            )
-        else:
-            features = tuple(
-                ResultFeature(int(label), int(own.feature), own.strength, own.p_value)
-                for label, chosen in result.features.items()
-                for own in chosen
-            )
+    def _signed(self, study: Study, result: Run) -> SignedResult:
         return sign_result(
             self.folder.identity(),
             study=study,
@@ -274,6 +273,5 @@ class ConnectedFederation:
             protection=result.protection,
             rounds=len(result.rounds),
             variables=len(result.identifiers),
-            edges=edges,
-            features=features,
+            **result.signed_content(),
         )

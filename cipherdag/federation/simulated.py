@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from cipherdag.algorithms.registry import MARK_LABELS, asking
 from cipherdag.errors import (
     CohortError,
     ConstantColumnError,
@@ -21,7 +19,6 @@ from cipherdag.errors import (
 from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.site import Site
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.results.naming import named_result
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -29,12 +26,10 @@ from cipherdag.sites.table.site_table import load_table
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cipherdag.algorithms.fedcd.algorithm import FedCD
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
-    from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.rfcd.algorithm import RFcd
+    from cipherdag.algorithms.algorithm import Algorithm, Facts
     from cipherdag.federation.connected import ConnectedFederation
-    from cipherdag.federation.in_process import FinishedRun, Outcome
+    from cipherdag.federation.one_run import FinishedRun, Outcome
+    from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.engines.local import Handler
     from cipherdag.protocol.messages import Protection
@@ -42,11 +37,11 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, Question
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
+    from cipherdag.results.run import Run
 
     Data = pd.DataFrame | str | Path
 
 PROTECTIONS: tuple[Protection, ...] = ("masking", "bfv", "none")
-PACKAGES = ("cipherdag", "torch", "numpy", "cryptography", "tenseal")
 
 Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
 
@@ -201,7 +196,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedPC | RFcd | FedCD,
+        algorithm: Algorithm[Any, LearntGraph],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -211,7 +206,7 @@ class Federation:
     @overload
     def run(
         self,
-        algorithm: FedCMFS,
+        algorithm: Algorithm[Any, SelectedFeatures],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -220,12 +215,12 @@ class Federation:
 
     def run(
         self,
-        algorithm: FedPC | FedCMFS | RFcd | FedCD,
+        algorithm: Algorithm[Any, Any],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
-    ) -> Result | FeatureResult:
+    ) -> Run:
         """Run one algorithm over all sites.
 
         Args:
@@ -236,45 +231,21 @@ class Federation:
             source: What a saved ``run.toml`` says about where the data came from.
 
         Raises:
-            SchemaError: FedCMFS, and no column is marked as a label.
-            ConstantColumnError: FedCMFS, and a label is constant at a site or a feature at every
-                site, unless the schema allows it.
+            SchemaError: The algorithm reads labels, and no column is marked as one.
+            ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
+                every site, unless the schema allows it.
             PrivacyError: A site refused, or a message was altered.
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
         schema = self.sites[0].table.schema
-        if algorithm.name == "fedcmfs":
+        if "labels" in algorithm.reads:
             _check_labels(self.sites)
-        done = run_in_process(
-            self,
-            algorithm.name,
-            lambda n_variables, labels: asking(
-                algorithm,
-                n_variables=n_variables,
-                n_sites=len(self.sites),
-                labels=labels,
-                names=schema.names,
-                seed=seed,
-            ),
-            progress=progress,
-        )
-        return named_result(
-            done.outcome,
-            schema.names,
-            algorithm=algorithm.name,
-            parameters=asdict(algorithm),
+        done = self.ask(algorithm.name, algorithm.ask, seed=seed, progress=progress)
+        return done.result(
+            algorithm,
             protection=self.protection,
-            identifiers=_identifiers(schema.names),
-            sites=tuple(site.name for site in self.sites),
-            rounds=done.rounds,
-            seconds=done.seconds,
-            bytes_sent_per_site=done.bytes_sent_per_site,
-            dropouts=done.dropouts,
-            seed=seed,
-            versions=_versions(),
-            ledgers=done.ledgers,
-            heads=done.heads,
+            identifiers={name: str(n) for n, name in enumerate(schema.names, start=1)},
             source=source or {},
             schema=schema.dumps(),
         )
@@ -282,17 +253,19 @@ class Federation:
     def ask(
         self,
         name: str,
-        questions: Callable[[int, int], Generator[Question, FloatVector, Outcome]],
+        questions: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
         *,
+        seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
     ) -> FinishedRun[Outcome]:
-        """Run an algorithm of your own; docs/howto/write-an-algorithm.md builds one.
+        """Ask questions of your own; docs/howto/write-an-algorithm.md makes an algorithm of them.
 
         Args:
-            name: What it is called; every site's policy must allow it.
-            questions: Called with the number of variables and of sites. It yields questions of the
-                kinds in `cipherdag.questions.question`, receives the sum of all sites' answers to
-                each, and returns its outcome.
+            name: What the run is called; every site's policy must allow it.
+            questions: Called with the facts of the session. It yields questions of the kinds in
+                `cipherdag.questions.question`, receives the sum of all sites' answers to each, and
+                returns its outcome.
+            seed: What the facts say of it.
             progress: Called after every round.
 
         Returns:
@@ -306,22 +279,12 @@ class Federation:
         Leaks:
             What the questions leak: the coordinator sees the sums that the generator receives.
         """
-        n_sites = len(self.sites)
-        return run_in_process(
-            self, name, lambda n_variables, _: questions(n_variables, n_sites), progress=progress
-        )
-
-
-def _identifiers(names: Sequence[str]) -> dict[str, str]:
-    """Identifiers "1", "2", ... in alphabetical order (FedPC, section 3.3 and S-2)."""
-    return {name: str(number) for number, name in enumerate(names, start=1)}
+        return run_in_process(self, name, questions, seed=seed, progress=progress)
 
 
 def _check_labels(sites: Sequence[Site]) -> None:
-    """What FedCMFS needs before anything is asked."""
+    """Refuse constant labels, and features that are constant everywhere."""
     variables = sites[0].table.schema.variables
-    if not any(column.label for column in variables):
-        raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
     varies = [site.table.varies() for site in sites]
     for position, column in enumerate(variables):
         idle = [s.name for s, own in zip(sites, varies, strict=True) if not own[position]]
@@ -368,15 +331,3 @@ def _known_schema(
 
 def _default_policy(protection: Protection) -> Policy:
     return replace(Policy(), allow_unprotected=protection == "none")
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import OutputError, ParameterError
 from cipherdag.protocol.messages import Protection
 from cipherdag.sites.private_files import write_private
@@ -20,7 +21,7 @@ from cipherdag.sites.private_files import write_private
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cipherdag.algorithms.registry import Algorithm
+    from cipherdag.algorithms.algorithm import Algorithm
 
 STARTED_FILE = "started.json"
 JOURNAL_FILE = "journal.jsonl"
@@ -62,14 +63,12 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except OSError as error:
             raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
 
-    def make_algorithm(self) -> Algorithm:
+    def make_algorithm(self) -> Algorithm[Any, Any]:
         """The algorithm with its parameters.
 
         Raises:
             OutputError: This version does not know them.
         """
-        from cipherdag.algorithms.registry import make_algorithm
-
         try:
             return make_algorithm(self.algorithm, self.parameters)
         except ParameterError as error:

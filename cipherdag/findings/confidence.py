@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.findings.conclusion import Note
 from cipherdag.graphs.edge_evidence import EdgeEvidence
 
 if TYPE_CHECKING:
@@ -108,6 +109,18 @@ class Confidences:
     def rows(self, graph: CausalGraph) -> list[tuple[Any, ...]]:
         """`COLUMNS` of every edge of a graph; shares between 0 and 1."""
         return [(e.source, e.target, e.mark, *self.shares(e)) for e in graph.edges]
+
+    def note(self, graph: CausalGraph) -> Note:
+        """Every edge with the share of replicates that have it, as drawn and in any way."""
+        lines = (
+            f"{exact:4.2f} {joined:4.2f}   {source} {mark} {target}"
+            for source, target, mark, exact, joined in self.rows(graph)
+        )
+        title = (
+            f"Share of {self._replicates} replicates that have the edge, and that join the two at "
+            "all:"
+        )
+        return Note(title, tuple(lines))
 
     def shares(self, edge: Edge) -> tuple[float, float]:
         """In which share of replicates the edge stands as it is, and with any mark."""

@@ -8,8 +8,9 @@ Leaks:
 
 from __future__ import annotations
 
+import json
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,10 @@ class Knowledge:
             required=tuple((own[0], own[1]) for own in arrows["required"]),
             tiers=_groups("tiers", tiers),
         )
+
+    def dumps(self) -> str:
+        """The knowledge as TOML, which `loads` reads back as equal knowledge."""
+        return "".join(f"{key} = {json.dumps(value)}\n" for key, value in asdict(self).items())
 
     def over(self, names: Sequence[str]) -> Constraints:
         """The knowledge by position.

@@ -42,6 +42,12 @@ class GraphMetrics:
     f1: float
     tpr: float
 
+    def __str__(self) -> str:
+        return (
+            f"SHD {self.shd} (reversed {self.reverse}, extra {self.extra}, missing {self.miss}), "
+            f"precision {self.precision:.2f}, recall {self.recall:.2f}, F1 {self.f1:.2f}"
+        )
+
 
 def compare(learned: CausalGraph, truth: CausalGraph) -> GraphMetrics:
     """Compare two DAGs, or two CPDAGs, over the same names in whatever order.

@@ -24,7 +24,7 @@ LEAST_WEIGHT = 1e-9
 MAX_SHARPNESS = 30.0
 MAX_ROWS_LIMIT = 1 << 30
 COUNT_BITS, WEIGHT_BITS = 30, 40
-_LIMITS = {
+TRAINING_LIMITS = {
     "epochs": 1_000,
     "fit_steps": 1_000_000,
     "graph_steps": 1_000_000,
@@ -56,7 +56,7 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sparsity: float = 0.004
 
     def __post_init__(self) -> None:
-        for name, limit in _LIMITS.items():
+        for name, limit in TRAINING_LIMITS.items():
             if not 1 <= getattr(self, name) <= limit:
                 raise ValueError(f"{name} must lie in 1..{limit}")
         if not 0.0 <= self.sparsity <= 1.0:

@@ -1,133 +1,48 @@
-"""What a feature selection gives back: features by label, what left each site, what it cost."""
+"""The result of a run that selected features."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from cipherdag.results.folder import run_toml, write_folder
-from cipherdag.results.run import releases_frame, run_report
+import msgspec
+
+from cipherdag.errors import ParameterError
+from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
+from cipherdag.results.run import Run
+from cipherdag.sites.study.signed_result import ResultFeature
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Mapping
 
     import pandas as pd
 
-    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFSOutcome
-    from cipherdag.protocol.progress import DropOut, RoundReport
-    from cipherdag.sites.record.ledger import LedgerHead
+    from cipherdag.graphs.graph import CausalGraph
 
 COLUMNS = ("label", "rank", "feature", "strength", "p_value", "retrieved")
+MOST_NAMED = 12
+ALONE = (
+    "Strengths and p-values are those of a feature and a label alone; a feature is selected "
+    "because no set of other features explains it away."
+)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedFeature:
-    """A feature that is a cause or an effect of a label.
+@dataclass(frozen=True, kw_only=True)
+class FeatureResult(SelectedFeatures, Run):
+    """Features by label and name, what left each site, and what it cost.
 
-    Attributes:
-        feature: Its name.
-        strength: Weighted strength of its dependence on the label given nothing (Eq. 2): the
-            absolute correlation, or G2 or twice a log likelihood ratio. With other evidence than
-            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score.
-        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites.
-        retrieved: Whether FedCFR brought it back from behind a correlated label.
+    Its fields are those of `SelectedFeatures` and `Run`.
     """
 
-    feature: str
-    strength: float
-    p_value: float
-    retrieved: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureResult:
-    """The result of one run.
-
-    Attributes:
-        algorithm: Name of the algorithm.
-        parameters: Its parameters.
-        protection: How answers were protected.
-        features: For every label its selected features, the strongest first.
-        related_labels: For every label the other labels that are its parents or children.
-        untested: Variables that no site could test against any label.
-        identifiers: The identifier that travelled for each name, "1" for the first in the
-            alphabet.
-        sites: Names of the sites.
-        rounds: One report per round.
-        seconds: Wall time of the run.
-        bytes_sent_per_site: Bytes that left each site.
-        dropouts: Sites that left during the run.
-        seed: Seed of the run.
-        versions: Versions of Python and the packages that computed it.
-        ledgers: Every site's ledger, line by line.
-        heads: Where each ledger ended, as the site itself reported.
-        source: What `run.toml` needs to repeat the run.
-        schema: The schema in TOML.
-    """
-
-    algorithm: str
-    parameters: Mapping[str, Any]
-    protection: str
-    features: Mapping[str, tuple[SelectedFeature, ...]]
-    related_labels: Mapping[str, tuple[str, ...]]
-    untested: tuple[str, ...]
-    identifiers: Mapping[str, str]
-    sites: tuple[str, ...]
-    rounds: tuple[RoundReport, ...]
-    seconds: float
-    bytes_sent_per_site: Mapping[str, int]
-    dropouts: tuple[DropOut, ...]
-    seed: int
-    versions: Mapping[str, str]
-    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
-    heads: Mapping[str, LedgerHead] = field(repr=False)
-    source: Mapping[str, Any] = field(repr=False, default_factory=dict)
-    schema: str = field(repr=False, default="")
-
-    @classmethod
-    def of(cls, outcome: FedCMFSOutcome, names: Sequence[str], **facts: Any) -> FeatureResult:
-        """The result of an outcome by position, with the names of the positions.
-
-        Args:
-            outcome: What the algorithm concluded.
-            names: The variables in the order of their positions.
-            facts: Every other field.
-        """
-        return cls(
-            features={
-                names[label]: tuple(
-                    SelectedFeature(
-                        feature=names[v],
-                        strength=float(own.marginals.strength[v]),
-                        p_value=float(own.marginals.p_value[v]),
-                        retrieved=v in own.retrieved,
-                    )
-                    for v in own.features
-                )
-                for label, own in outcome.by_label.items()
-            },
-            related_labels={
-                names[label]: tuple(names[v] for v in own.labels)
-                for label, own in outcome.by_label.items()
-            },
-            untested=tuple(names[v] for v in outcome.untested),
-            **facts,
-        )
+    kind: ClassVar[str] = "features"
+    template: ClassVar[str] = "feature_run.html.j2"
 
     @property
     def union(self) -> tuple[str, ...]:
         """The features selected for any label, in alphabetical order."""
         return tuple(sorted({f.feature for chosen in self.features.values() for f in chosen}))
-
-    @property
-    def releases(self) -> pd.DataFrame:
-        """What left each site: one row per record of the ledgers."""
-        return releases_frame(self.ledgers)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per label and feature: label, rank from 1, feature, strength, p_value, retrieved.
@@ -144,9 +59,19 @@ class FeatureResult:
         csv.writer(text, lineterminator="\n").writerows([COLUMNS, *self._rows()])
         return text.getvalue()
 
-    def to_dict(self) -> dict[str, Any]:
-        """All of `result.json`."""
-        return run_report(self) | {
+    def signed_content(self) -> dict[str, Any]:
+        """The features by identifier."""
+        return {
+            "features": tuple(
+                ResultFeature(int(label), int(own.feature), own.strength, own.p_value)
+                for label, chosen in self.features.items()
+                for own in chosen
+            )
+        }
+
+    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        return {
             "features": {
                 label: [asdict(feature) for feature in chosen]
                 for label, chosen in self.features.items()
@@ -156,29 +81,47 @@ class FeatureResult:
             "untested": list(self.untested),
         }
 
-    def save(self, folder: str | Path) -> Path:
-        """Write the result folder.
-
-        Args:
-            folder: Where; made if it is not there. A result already in it is replaced.
-
-        Returns:
-            The folder: ``report.html``, ``result.json``, ``features.csv``,
-            ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
-
-        Raises:
-            OutputError: The folder cannot be written.
-        """
-        from cipherdag.results.run_page import run_page
-
-        texts = {
-            "report.html": run_page(self, written=datetime.now(UTC)),
-            "result.json": json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n",
-            "features.csv": self.to_csv(),
-            "run.toml": run_toml(self.source),
-            "schema.toml": self.schema,
+    @classmethod
+    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "features": msgspec.convert(report["features"], dict[str, tuple[SelectedFeature, ...]]),
+            "related_labels": msgspec.convert(report["related_labels"], dict[str, tuple[str, ...]]),
+            "untested": tuple(report["untested"]),
         }
-        return write_folder(folder, texts, self.ledgers)
+
+    def _summary(self) -> list[str]:
+        lines = ["", "Causes and effects of each label, the strongest first:"]
+        for label, chosen in self.features.items():
+            named = chosen[:MOST_NAMED]
+            names = [own.feature + (" (retrieved)" if own.retrieved else "") for own in named]
+            more = f" and {len(chosen) - len(named)} more" if len(chosen) > len(named) else ""
+            lines.append(f"  {label}: {', '.join(names) or '(no feature)'}{more}")
+            if self.related_labels[label]:
+                lines.append(f"    next to the label(s) {', '.join(self.related_labels[label])}")
+        lines.append(f"{len(self.union)} features for {len(self.features)} labels")
+        if self.untested:
+            lines.append(f"No site could test: {', '.join(self.untested)}")
+        return lines
+
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        _no_truth(truth)
+        return []
+
+    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        strengths = [own.strength for chosen in self.features.values() for own in chosen]
+        limits = [ALONE]
+        if self.untested:
+            limits.append(f"No site could test {', '.join(self.untested)}.")
+        return {
+            "strongest": max(strengths, default=0.0),
+            "n_features": len(self.identifiers) - len(self.features),
+            "remarks": (),
+            "own_limits": limits,
+        }
+
+    def _tables(self) -> dict[str, str]:
+        return {"features.csv": self.to_csv()}
 
     def _rows(self) -> list[tuple[str, int, str, float, float, bool]]:
         return [
@@ -186,3 +129,8 @@ class FeatureResult:
             for label, chosen in self.features.items()
             for rank, own in enumerate(chosen, start=1)
         ]
+
+
+def _no_truth(truth: CausalGraph | None) -> None:
+    if truth is not None:
+        raise ParameterError("selected features are not compared with a true graph")

@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import LedgerError, OutputError
+from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
 
 if TYPE_CHECKING:
-    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.sites.record.ledger import LedgerHead, Release
+
+
+@dataclass(frozen=True, slots=True)
+class SavedFiles:
+    """What a folder holds beside `result.json`: ledgers by site, the run's source, the schema."""
+
+    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
+    source: Mapping[str, Any]
+    schema: str
 
 
 def write_folder(
@@ -53,33 +63,47 @@ def writable_folder(folder: Path) -> None:
         raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
 
 
-def read_graph(folder: Path) -> CausalGraph:
-    """The CPDAG of a saved result, isolated variables included.
+def read_report(folder: str | Path) -> dict[str, Any]:
+    """The content of `result.json`.
 
     Raises:
-        OutputError: The folder holds no readable result.json.
+        OutputError: The folder holds no readable result.
     """
-    from cipherdag.graphs.graph import CausalGraph
+    path = Path(folder) / "result.json"
+    report = _parsed(path, json.loads)
+    if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
+        raise OutputError(f"{path} is not the result of a run")
+    return report
 
-    report = _read_report(folder)
-    if "edges" not in report:
-        raise OutputError(
-            f"the run in {folder} selected features; it has no graph",
-            remedy="Read its features.csv.",
-        )
-    pairs = [(edge["from"], edge["to"], edge["mark"]) for edge in report["edges"]]
-    return CausalGraph.from_edges(
-        tuple(report["variables"]),
-        directed=[(a, b) for a, b, mark in pairs if mark == "-->"],
-        undirected=[(a, b) for a, b, mark in pairs if mark == "---"],
+
+def kind_of(report: Mapping[str, Any]) -> str:
+    """The kind of a result, which revision 0.1 did not write down."""
+    return str(report.get("kind", "graph" if "edges" in report else "features"))
+
+
+def read_rest(folder: str | Path) -> SavedFiles:
+    """What lies beside `result.json`; a file that is not there counts as empty.
+
+    Raises:
+        OutputError: A file cannot be read.
+        LedgerError: A ledger cannot be read as text.
+    """
+    path = Path(folder)
+    source, schema = path / "run.toml", path / "schema.toml"
+    return SavedFiles(
+        ledgers={site: tuple(lines) for site, lines in _ledgers(path).items()},
+        source=_parsed(source, tomllib.loads) if source.exists() else {},
+        schema=_parsed(schema, str) if schema.exists() else "",
     )
 
 
 def read_folder_releases(folder: Path) -> dict[str, list[Release]]:
-    """The records of every ledger in a result folder, by site, unverified."""
-    from cipherdag.sites.record.ledger import read_releases
+    """The records of every ledger in a result folder, by site, unverified.
 
-    return {name: read_releases(lines) for name, lines in _ledger_lines(folder).items()}
+    Raises:
+        OutputError: The folder holds no ledger.
+    """
+    return {name: read_releases(lines) for name, lines in _some_ledgers(folder).items()}
 
 
 def verify_folder(folder: Path) -> dict[str, LedgerHead]:
@@ -92,10 +116,8 @@ def verify_folder(folder: Path) -> dict[str, LedgerHead]:
         LedgerError: A line is wrong (it is named), lines are missing at the end, or a ledger is.
         OutputError: The folder holds no readable result.
     """
-    from cipherdag.sites.record.ledger import verify_ledger
-
-    expected = _read_report(folder)["ledgers"]
-    ledgers = _ledger_lines(folder)
+    expected = read_report(folder)["ledgers"]
+    ledgers = _some_ledgers(folder)
     heads: dict[str, LedgerHead] = {}
     for site in sorted(set(expected) | set(ledgers)):
         if site not in ledgers or site not in expected:
@@ -123,9 +145,8 @@ def read_run_toml(path: Path) -> dict[str, Any]:
         OutputError: The file is not there or not a run's description.
     """
     source: dict[str, Any] = _parsed(path, tomllib.loads)
-    if not {"command", "files", "parameters", "protection", "seed", "device", "algorithm"} <= set(
-        source
-    ):
+    needed = {"command", "files", "parameters", "protection", "seed", "device", "algorithm"}
+    if not needed <= set(source):
         raise OutputError(f"{path} does not describe a run")
     return source
 
@@ -141,24 +162,24 @@ def run_toml(source: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _ledger_lines(folder: Path) -> dict[str, list[str]]:
-    from cipherdag.sites.record.ledger import ledger_lines
+def json_text(report: Mapping[str, Any]) -> str:
+    """A report as it stands in `result.json`."""
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
+
+def _ledgers(folder: Path) -> dict[str, list[str]]:
     files = sorted((folder / "releases").glob("*.jsonl"))
-    if not files:
-        raise OutputError(f"{folder} holds no ledger", remedy="Name the --out folder of a run.")
     try:
         return {file.stem: ledger_lines(file.read_text("utf-8")) for file in files}
     except (OSError, UnicodeDecodeError) as error:
         raise LedgerError(f"a ledger of {folder} cannot be read as text") from error
 
 
-def _read_report(folder: Path) -> dict[str, Any]:
-    path = folder / "result.json"
-    report = _parsed(path, json.loads)
-    if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
-        raise OutputError(f"{path} is not the result of a run")
-    return report
+def _some_ledgers(folder: Path) -> dict[str, list[str]]:
+    found = _ledgers(folder)
+    if not found:
+        raise OutputError(f"{folder} holds no ledger", remedy="Name the --out folder of a run.")
+    return found
 
 
 def _parsed(path: Path, parse: Callable[[str], Any]) -> Any:

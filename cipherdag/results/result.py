@@ -1,92 +1,45 @@
-"""What a run gives back: a graph by name, what left each site, and what it cost."""
+"""The result of a run that learnt a graph."""
 
 from __future__ import annotations
 
-import json
 import logging
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
 
 from cipherdag.errors import OutputError
+from cipherdag.findings.conclusion import LearntGraph
+from cipherdag.findings.confidence import COLUMNS, Confidences
+from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
-from cipherdag.results.folder import run_toml, write_folder
-from cipherdag.results.run import releases_frame, run_report
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.metrics import compare
+from cipherdag.results.graph_sections import graph_sections
+from cipherdag.results.run import Run, shortened
+from cipherdag.sites.study.signed_result import ResultEdge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pandas as pd
 
-    from cipherdag.findings.confidence import Confidences
-    from cipherdag.findings.panel import Panel
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Edge
     from cipherdag.graphs.metrics import GraphMetrics
-    from cipherdag.protocol.progress import DropOut, RoundReport
-    from cipherdag.sites.record.ledger import LedgerHead
+
+log = logging.getLogger("cipherdag.result")
 
 
-log = logging.getLogger("cipherdag.results.result")
+@dataclass(frozen=True, kw_only=True)
+class Result(LearntGraph, Run):
+    """A learnt graph by name, what left each site, and what it cost.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """The result of one run.
-
-    Attributes:
-        algorithm: Name of the algorithm.
-        parameters: Its parameters.
-        protection: How answers were protected.
-        graph: The CPDAG, with the columns' names.
-        dag: A DAG of the class that the CPDAG stands for, never cyclic.
-        dag_note: Empty, or what had to change because no consistent extension exists.
-        identifiers: The identifier that travelled for each name, "1" for the first in the
-            alphabet.
-        sites: Names of the sites.
-        rounds: One report per round.
-        seconds: Wall time of the run.
-        bytes_sent_per_site: Bytes that left each site.
-        dropouts: Sites that left during the run.
-        seed: Seed of the run.
-        versions: Versions of Python and the packages that computed it.
-        ledgers: Every site's ledger, line by line.
-        heads: Where each ledger ended, as the site itself reported.
-        source: What `run.toml` needs to repeat the run.
-        schema: The schema in TOML.
-        evidence: What speaks for the edges, as far as it was opened.
-        panels: What else the algorithm has to show in the report.
-        details: What the algorithm reports beside the graph, such as RFcd's worst-case regret,
-            its curve over the search and the grid of both, or Fed-CD's beliefs, edge entropy per
-            round and the edges that it left out.
+    Its fields are those of `LearntGraph` and `Run`.
     """
 
-    algorithm: str
-    parameters: Mapping[str, Any]
-    protection: str
-    graph: CausalGraph
-    dag: CausalGraph
-    dag_note: str
-    identifiers: Mapping[str, str]
-    sites: tuple[str, ...]
-    rounds: tuple[RoundReport, ...]
-    seconds: float
-    bytes_sent_per_site: Mapping[str, int]
-    dropouts: tuple[DropOut, ...]
-    seed: int
-    versions: Mapping[str, str]
-    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
-    heads: Mapping[str, LedgerHead] = field(repr=False)
-    source: Mapping[str, Any] = field(repr=False, default_factory=dict)
-    schema: str = field(repr=False, default="")
-    evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
-    panels: tuple[Panel, ...] = field(repr=False, default=())
-    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
-
-    @property
-    def releases(self) -> pd.DataFrame:
-        """What left each site: one row per record of the ledgers."""
-        return releases_frame(self.ledgers)
+    kind: ClassVar[str] = "graph"
+    template: ClassVar[str] = "graph_run.html.j2"
 
     @property
     def confidence(self) -> pd.DataFrame:
@@ -97,90 +50,98 @@ class Result:
         """
         import pandas as pd
 
-        from cipherdag.findings.confidence import COLUMNS
-
         rows = self._confidences.rows(self.graph) if self._confidences else []
         return pd.DataFrame(rows, columns=list(COLUMNS))
 
     @property
     def _confidences(self) -> Confidences | None:
-        from cipherdag.findings.confidence import Confidences
-
         known = self.details.get("bootstrap")
         return None if known is None else Confidences(known)
 
     def metrics(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the DAG with a true DAG over the same names (FedPC, section 4.1.2)."""
-        from cipherdag.graphs.metrics import compare
-
         return compare(self.dag, truth)
 
     def metrics_cpdag(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the CPDAG with the CPDAG of a true DAG."""
-        from cipherdag.graphs.metrics import compare
-
         learnt = self.graph.to_cpdag() if self.graph == self.dag else self.graph
         return compare(learnt, truth.to_cpdag())
 
-    def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
-        """All of `result.json`, with metrics where a true DAG is given."""
-        report = run_report(self) | {
+    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+        """Write the result folder, and the drawing of the graph; see `Run.save`."""
+        path = super().save(folder, truth=truth)
+        try:
+            draw(self.graph, path / "graph.svg")
+        except OutputError as error:
+            # the rest of the folder is worth having without the picture
+            log.warning("%s; %s", error, error.remedy)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        return path
+
+    def signed_content(self) -> dict[str, Any]:
+        """The edges by identifier."""
+        edges = self.graph.edges
+        return {"edges": tuple(ResultEdge(int(e.source), int(e.target), e.mark) for e in edges)}
+
+    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+        found: dict[str, Any] = {
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
             "evidence": asdict(self.evidence),
         }
         if self.details:
-            report["details"] = dict(self.details)
+            found["details"] = dict(self.details)
         if truth is not None:
-            report["metrics"] = asdict(self.metrics(truth))
-            report["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
-        return report
+            found["metrics"] = asdict(self.metrics(truth))
+            found["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
+        return found
 
-    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
-        """Write the result folder.
+    @classmethod
+    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
+        nodes = tuple(report["variables"])
+        return {
+            "graph": _graph(nodes, report["edges"]),
+            "dag": _graph(nodes, report["dag_edges"]),
+            "dag_note": report["dag_note"],
+            "evidence": msgspec.convert(report["evidence"], GraphEvidence),
+            "details": report.get("details", {}),
+        }
 
-        Args:
-            folder: Where; made if it is not there. A result already in it is replaced.
-            truth: A true DAG, to write metrics.
+    def _summary(self) -> list[str]:
+        kind = "DAG" if self.graph == self.dag else "CPDAG"
+        edges = [str(edge) for edge in self.graph.edges] or ["(no edge)"]
+        lines = ["", f"Learnt graph ({kind}):", *shortened(edges)]
+        for said in (self.dag_note, *self.evidence.remarks):
+            lines += ["", said] if said else []
+        return lines
 
-        Returns:
-            The folder: ``report.html``, ``result.json``, ``edges.csv``, ``graph.graphml``,
-            ``graph.dot``, ``graph.svg``, ``releases/<site>.jsonl``, ``schema.toml``, ``run.toml``.
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        return [
+            "",
+            f"Against the truth: {self.metrics(truth)}  (as a DAG)",
+            f"                   {self.metrics_cpdag(truth)}  (as a CPDAG)",
+        ]
 
-        Raises:
-            OutputError: The folder cannot be written.
-        """
-        path = write_folder(folder, self._texts(truth), self.ledgers)
-        self._draw(path / "graph.svg")
-        return path
+    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        metrics = {}
+        if truth is not None:
+            metrics = {
+                "as a CPDAG": self.metrics_cpdag(truth),
+                "as a DAG": self.metrics(truth),
+            }
+        return graph_sections(self, truth) | {"metrics": metrics}
 
-    def _texts(self, truth: CausalGraph | None) -> dict[str, str]:
-        from cipherdag.results.run_page import run_page
-
+    def _tables(self) -> dict[str, str]:
         known = self._confidences
         return {
-            "report.html": run_page(self, truth=truth, written=datetime.now(UTC)),
-            "result.json": json.dumps(self.to_dict(truth), indent=2, ensure_ascii=False) + "\n",
             "edges.csv": known.csv(self.graph) if known else self.graph.to_csv(),
             "graph.graphml": self.graph.to_graphml(),
             "graph.dot": self.graph.to_dot(),
-            "run.toml": run_toml(self.source),
-            "schema.toml": self.schema,
         }
 
-    def _draw(self, path: Path) -> None:
-        from cipherdag.graphs.drawing.figure import draw
-
-        try:
-            draw(self.graph, path)
-        except OutputError as error:
-            # the rest of the folder is worth having without the picture
-            log.warning("%s; %s", error, error.remedy)
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-
-    def _edge(self, edge: Any) -> dict[str, str]:
+    def _edge(self, edge: Edge) -> dict[str, str]:
         return {
             "from": edge.source,
             "to": edge.target,
@@ -188,3 +149,13 @@ class Result:
             "from_id": self.identifiers[edge.source],
             "to_id": self.identifiers[edge.target],
         }
+
+
+def _graph(nodes: tuple[str, ...], edges: Sequence[Mapping[str, str]]) -> CausalGraph:
+    """The graph of edges as `result.json` has them."""
+    pairs = [(e["from"], e["to"], e["mark"]) for e in edges]
+    return CausalGraph.from_edges(
+        nodes,
+        directed=[(a, b) for a, b, mark in pairs if mark == "-->"],
+        undirected=[(a, b) for a, b, mark in pairs if mark == "---"],
+    )

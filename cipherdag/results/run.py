@@ -1,47 +1,270 @@
-"""What all results of runs have in common."""
+"""What all results of runs have in common: what was run, what left each site, what it cost.
+
+Run                 fields of every result; saves and loads the folder
+Result              a `LearntGraph`
+FeatureResult       `SelectedFeatures`
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import msgspec
+
+from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
+from cipherdag.errors import OutputError
+from cipherdag.findings.conclusion import Report
+from cipherdag.pages.numerals import size
+from cipherdag.protocol.progress import DropOut, RoundReport
+from cipherdag.results import folder as saved
+from cipherdag.results.run_page import run_page
+from cipherdag.results.sentences import dropout_line
+from cipherdag.sites.record.ledger import LedgerHead, read_releases
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
 
-    from cipherdag.results.feature_result import FeatureResult
-    from cipherdag.results.result import Result
+    from cipherdag.algorithms.algorithm import Algorithm
+    from cipherdag.findings.panel import Panel
+    from cipherdag.graphs.graph import CausalGraph
+
+MOST_LINES = 60
 
 
-def releases_frame(ledgers: Mapping[str, tuple[str, ...]]) -> pd.DataFrame:
-    """One row per record of the sites' ledgers."""
-    import pandas as pd
+@dataclass(frozen=True, kw_only=True)
+class Run(ABC):
+    """The result of one run.
 
-    from cipherdag.sites.record.ledger import read_releases
+    Attributes:
+        algorithm: Name of the algorithm.
+        parameters: Its parameters.
+        protection: How answers were protected.
+        identifiers: The identifier that travelled for each name, "1" for the first in the
+            alphabet.
+        sites: Names of the sites.
+        rounds: One report per round.
+        seconds: Wall time of the run.
+        bytes_sent_per_site: Bytes that left each site.
+        dropouts: Sites that left during the run.
+        seed: Seed of the run.
+        versions: Versions of Python and the packages that computed it.
+        ledgers: Every site's ledger, line by line.
+        heads: Where each ledger ended, as the site itself reported.
+        source: What `run.toml` needs to repeat the run.
+        schema: The schema in TOML.
+        made_by: The algorithm itself; a loaded result takes it from the registry.
+    """
 
-    rows = [
-        {name: getattr(record, name) for name in record.__struct_fields__}
-        for lines in ledgers.values()
-        for record in read_releases(lines)
-    ]
-    return pd.DataFrame(rows)
+    kind: ClassVar[str]
+    template: ClassVar[str]
+
+    algorithm: str
+    parameters: Mapping[str, Any]
+    protection: str
+    identifiers: Mapping[str, str]
+    sites: tuple[str, ...]
+    rounds: tuple[RoundReport, ...]
+    seconds: float
+    bytes_sent_per_site: Mapping[str, int]
+    dropouts: tuple[DropOut, ...]
+    seed: int
+    versions: Mapping[str, str]
+    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False)
+    heads: Mapping[str, LedgerHead] = field(repr=False)
+    source: Mapping[str, Any] = field(repr=False, default_factory=dict)
+    schema: str = field(repr=False, default="")
+    made_by: Algorithm[Any, Any] | None = field(repr=False, compare=False, default=None)
+
+    @property
+    def releases(self) -> pd.DataFrame:
+        """What left each site: one row per record of the ledgers."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {name: getattr(record, name) for name in record.__struct_fields__}
+            for lines in self.ledgers.values()
+            for record in read_releases(lines)
+        )
+
+    @property
+    def disclosures(self) -> tuple[str, ...]:
+        """What the opened sums told the coordinator, in sentences."""
+        known = self._algorithm
+        if known is not None:
+            return known.disclosures()
+        return ("The sums that the algorithm asks for; its documentation lists them.",)
+
+    @property
+    def report(self) -> Report:
+        """What the algorithm adds to the account of this run."""
+        known = self._algorithm
+        return Report() if known is None else known.report(self)
+
+    @property
+    def _algorithm(self) -> Algorithm[Any, Any] | None:
+        if self.made_by is None and self.algorithm in ALGORITHMS:
+            return make_algorithm(self.algorithm, self.parameters)
+        return self.made_by
+
+    def to_dict(self, truth: CausalGraph | None = None) -> dict[str, Any]:
+        """All of `result.json`, with metrics where a true DAG is given."""
+        return {
+            "kind": self.kind,
+            "algorithm": self.algorithm,
+            "protection": self.protection,
+            "sites": list(self.sites),
+            "rounds": len(self.rounds),
+            "seconds": round(self.seconds, 3),
+            "bytes_sent_per_site": dict(self.bytes_sent_per_site),
+            "dropouts": [asdict(dropout) for dropout in self.dropouts],
+            "seed": self.seed,
+            "parameters": dict(self.parameters),
+            "variables": dict(self.identifiers),
+            "round_reports": [asdict(report) for report in self.rounds],
+            "ledgers": {name: asdict(head) for name, head in self.heads.items()},
+            "versions": dict(self.versions),
+            **self._found(truth),
+        }
+
+    def lines(self, truth: CausalGraph | None = None) -> list[str]:
+        """What was found and what it cost, for a terminal; accuracy where a true DAG is given."""
+        lines = self._summary()
+        for note in self.report.notes:
+            lines += ["", note.title, *shortened(note.lines)]
+        if truth is not None:
+            lines += self._accuracy(truth)
+        most = max(self.bytes_sent_per_site.values(), default=0)
+        return [
+            *lines,
+            *(dropout_line(dropout) for dropout in self.dropouts),
+            "",
+            f"{len(self.rounds)} rounds, {self.seconds:.1f} s, {size(most)} per site",
+        ]
+
+    def page(
+        self,
+        *,
+        truth: CausalGraph | None = None,
+        written: datetime | None = None,
+        panels: Sequence[Panel] = (),
+    ) -> str:
+        """The report as one HTML page that needs no other file and asks no other machine.
+
+        Args:
+            truth: A true DAG, to say how accurate a graph is.
+            written: When the page is written, in UTC; not shown if None.
+            panels: What to show beside the algorithm's own panels.
+        """
+        sections = self._sections(truth)
+        return run_page(self, sections, has_truth=truth is not None, written=written, panels=panels)
+
+    def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
+        """Write the result folder.
+
+        Args:
+            folder: Where; made if it is not there. A result already in it is replaced.
+            truth: A true DAG, to write metrics.
+
+        Returns:
+            The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
+            ``schema.toml``, ``run.toml``; of a graph ``edges.csv``, ``graph.graphml``,
+            ``graph.dot`` and ``graph.svg``, of features ``features.csv``.
+
+        Raises:
+            OutputError: The folder cannot be written.
+        """
+        texts = {
+            "report.html": self.page(truth=truth, written=datetime.now(UTC)),
+            "result.json": saved.json_text(self.to_dict(truth)),
+            "run.toml": saved.run_toml(self.source),
+            "schema.toml": self.schema,
+            **self._tables(),
+        }
+        return saved.write_folder(folder, texts, self.ledgers)
+
+    @classmethod
+    def load(cls, folder: str | Path, *, made_by: Algorithm[Any, Any] | None = None) -> Self:
+        """A saved result, read back with its ledgers; `cipherdag audit verify` checks those.
+
+        Args:
+            folder: The folder that `save` wrote.
+            made_by: The algorithm, where it is not one of the registered.
+
+        Raises:
+            OutputError: The folder holds no readable result, or one of another kind.
+            LedgerError: A ledger cannot be read as text.
+        """
+        report = saved.read_report(folder)
+        if saved.kind_of(report) != cls.kind:
+            tables = ", ".join(sorted(path.name for path in Path(folder).glob("*.csv")))
+            raise OutputError(
+                f"the result in {folder} is of the kind {saved.kind_of(report)}, not {cls.kind}",
+                remedy=f"Read its {tables}." if tables else "Name the folder of another run.",
+            )
+        try:
+            return cls(**cls._read(report), **_shared(report, saved.read_rest(folder), made_by))
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+            raise OutputError(f"the result in {folder} is not complete: {error}") from error
+
+    @abstractmethod
+    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+        """The part of `to_dict` that only this kind of result has."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that only this kind of result has, from `result.json`."""
+
+    @abstractmethod
+    def _summary(self) -> list[str]:
+        """What was found, in lines."""
+
+    @abstractmethod
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        """How near what was found is to the truth, in lines."""
+
+    @abstractmethod
+    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        """What `template` shows of this kind of result."""
+
+    @abstractmethod
+    def _tables(self) -> dict[str, str]:
+        """Further files of the folder, by name."""
+
+    @abstractmethod
+    def signed_content(self) -> dict[str, Any]:
+        """What was found, by identifier, as the fields of a `SignedResult` for the sites."""
 
 
-def run_report(run: Result | FeatureResult) -> dict[str, Any]:
-    """What ``result.json`` says of every run, whatever it found."""
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The lines indented, cut after `MOST_LINES` of them."""
+    shown = [f"  {line}" for line in lines[:MOST_LINES]]
+    left = len(lines) - len(shown)
+    return [*shown, f"  ... and {left} more"] if left else shown
+
+
+def _shared(
+    report: Mapping[str, Any], rest: saved.SavedFiles, made_by: Algorithm[Any, Any] | None
+) -> dict[str, Any]:
+    """The fields of every result."""
     return {
-        "algorithm": run.algorithm,
-        "protection": run.protection,
-        "sites": list(run.sites),
-        "rounds": len(run.rounds),
-        "seconds": round(run.seconds, 3),
-        "bytes_sent_per_site": dict(run.bytes_sent_per_site),
-        "dropouts": [asdict(dropout) for dropout in run.dropouts],
-        "seed": run.seed,
-        "parameters": dict(run.parameters),
-        "variables": dict(run.identifiers),
-        "round_reports": [asdict(report) for report in run.rounds],
-        "ledgers": {name: asdict(head) for name, head in run.heads.items()},
-        "versions": dict(run.versions),
+        **{name: report[name] for name in ("algorithm", "protection", "seconds", "seed")},
+        "parameters": report["parameters"],
+        "identifiers": report["variables"],
+        "sites": tuple(report["sites"]),
+        "rounds": msgspec.convert(report["round_reports"], tuple[RoundReport, ...]),
+        "bytes_sent_per_site": report["bytes_sent_per_site"],
+        "dropouts": msgspec.convert(report["dropouts"], tuple[DropOut, ...]),
+        "versions": report["versions"],
+        "heads": msgspec.convert(report["ledgers"], dict[str, LedgerHead]),
+        "ledgers": rest.ledgers,
+        "source": rest.source,
+        "schema": rest.schema,
+        "made_by": made_by,
     }

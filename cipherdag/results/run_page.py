@@ -6,37 +6,21 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.algorithms.registry import title_of
+from cipherdag.errors import LedgerError
 from cipherdag.pages.rendering import render
+from cipherdag.results.limits import PROTECTIONS, limit_sentences
 from cipherdag.results.sentences import site_sentences
+from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from cipherdag.findings.panel import Panel
-    from cipherdag.graphs.edge_evidence import EdgeEvidence
-    from cipherdag.graphs.edges import Edge
-    from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.graphs.metrics import GraphMetrics
     from cipherdag.protocol.progress import RoundReport
-    from cipherdag.results.feature_result import FeatureResult
-    from cipherdag.results.result import Result
+    from cipherdag.results.run import Run
     from cipherdag.results.sentences import Leaving
-
-ARROWS = {"-->": "→", "---": "—"}
-MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
-AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
-
-
-@dataclass(frozen=True, slots=True)
-class EdgeRow:
-    """An edge of the report: its number, its evidence, and what the truth says of it."""
-
-    number: int
-    edge: Edge
-    evidence: EdgeEvidence | None
-    verdict: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,45 +75,39 @@ class Left:
 
 
 def run_page(
-    result: Result | FeatureResult,
+    run: Run,
+    sections: Mapping[str, Any],
     *,
-    truth: CausalGraph | None = None,
-    written: datetime | None = None,
-    panels: Sequence[Panel] = (),
+    has_truth: bool,
+    written: datetime | None,
+    panels: Sequence[Panel],
 ) -> str:
-    """The report as one HTML page.
+    """The report as one HTML page; it needs no other file and asks no other machine for anything.
 
     Args:
-        result: The result of a run.
-        truth: A true DAG, to say how accurate the graph is.
+        run: The result of a run.
+        sections: What its template shows of what was found.
+        has_truth: Whether the page says how accurate that is.
         written: When the page is written, in UTC; not shown if None.
         panels: What to show beside the algorithm's own panels.
-
-    Returns:
-        The page; it needs no other file and asks no other machine for anything.
     """
-    from cipherdag.results.disclosures import PROTECTIONS, learnt_sentences, limit_sentences
-    from cipherdag.results.result import Result
-
-    sites = [_site(result, site) for site in result.sites]
-    own = _graph_content(result, truth) if isinstance(result, Result) else _features(result)
-    name = ALGORITHMS.get(result.algorithm, result.algorithm)
+    own = run.report
+    sites = [_site(run, site) for site in run.sites]
+    limits = [*sections["own_limits"], *own.limits]
     return render(
-        "run.html.j2",
-        title=f"{name} over {len(result.sites)} site{'s' * (len(result.sites) != 1)}",
-        result=result,
-        began=_began(result),
+        run.template,
+        title=f"{title_of(run.algorithm)} over {len(sites)} site{'s' * (len(sites) != 1)}",
+        result=run,
+        began=_began(run),
         written=written.isoformat() if written else "",
         sites=sites,
         released=_released(sites),
-        stages=_stages(result.rounds),
-        widest=max((report_bytes(report) for report in result.rounds), default=0),
+        stages=_stages(run.rounds),
         round_bytes=report_bytes,
-        protected=PROTECTIONS[result.protection],
-        learnt=learnt_sentences(result),
-        limits=limit_sentences(result, has_truth=truth is not None),
-        panels=(*own.pop("panels"), *panels),
-        **own,
+        protected=PROTECTIONS[run.protection],
+        limits=list(limit_sentences(run, limits, has_truth=has_truth)),
+        panels=(*own.panels, *panels),
+        **sections,
     )
 
 
@@ -138,102 +116,14 @@ def report_bytes(report: RoundReport) -> int:
     return max(report.bytes_sent_per_site.values(), default=0)
 
 
-def _graph_content(result: Result, truth: CausalGraph | None) -> dict[str, Any]:
-    from cipherdag.algorithms.fedcd.belief_panels import belief_evidence, belief_panels
-    from cipherdag.graphs.drawing.communities import overview
-    from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
-
-    evidence = result.evidence
-    if not evidence.edges:
-        evidence = belief_evidence(result.details, result.graph)
-    known = {(edge.source, edge.target): edge for edge in evidence.edges}
-    true = _comparable(result, truth)
-    shown = overview(result.graph)
-    whole = len(result.graph.nodes) <= MOST_DRAWN
-    return {
-        "kind": "graph",
-        "picture": graph_picture(result.graph, known) if whole else None,
-        "overview": overview_picture(shown) if shown.collapsed else None,
-        "arrows": ARROWS,
-        "evidence": evidence,
-        "panels": (*result.panels, *belief_panels(result.details)),
-        "edges": _edge_rows(result, known, true),
-        "missing": _missing(result, true),
-        "metrics": _metrics(result, truth),
-    }
-
-
-def _features(result: FeatureResult) -> dict[str, Any]:
-    strengths = [own.strength for chosen in result.features.values() for own in chosen]
-    return {
-        "kind": "features",
-        "panels": (),
-        "strongest": max(strengths, default=0.0),
-        "n_features": len(result.identifiers) - len(result.features),
-    }
-
-
-def _edge_rows(
-    result: Result, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
-) -> list[EdgeRow]:
-    return [
-        EdgeRow(
-            number=number,
-            edge=edge,
-            evidence=known.get((edge.source, edge.target)),
-            verdict="" if true is None else _verdict(edge, true),
-        )
-        for number, edge in enumerate(result.graph.edges, start=1)
-    ]
-
-
-def _verdict(edge: Edge, true: CausalGraph) -> str:
-    a, b = true.nodes.index(edge.source), true.nodes.index(edge.target)
-    there, back = bool(true.arcs[a, b]), bool(true.arcs[b, a])
-    if not (there or back):
-        return NOT_IN_TRUTH
-    if there and back == (edge.mark == "---"):
-        return AS_IN_TRUTH
-    source, target = (edge.source, edge.target) if there else (edge.target, edge.source)
-    return f"truth: {source} {ARROWS['---' if there and back else '-->']} {target}"
-
-
-def _comparable(result: Result, truth: CausalGraph | None) -> CausalGraph | None:
-    """The true DAG where the learnt graph tells more than a CPDAG can, else the true CPDAG."""
-    if truth is None:
-        return None
-    graph = result.graph
-    return truth if graph.is_dag and graph.to_cpdag() != graph else truth.to_cpdag()
-
-
-def _missing(result: Result, true: CausalGraph | None) -> list[Edge]:
-    """Edges of the truth between variables that the learnt graph does not join."""
-    if true is None:
-        return []
-    joined = {frozenset((edge.source, edge.target)) for edge in result.graph.edges}
-    return [edge for edge in true.edges if frozenset((edge.source, edge.target)) not in joined]
-
-
-def _metrics(result: Result, truth: CausalGraph | None) -> dict[str, GraphMetrics]:
-    if truth is None:
-        return {}
-    return {
-        "as a CPDAG": result.metrics_cpdag(truth),
-        "as a DAG": result.metrics(truth),
-    }
-
-
-def _site(result: Result | FeatureResult, name: str) -> SiteRow:
-    from cipherdag.errors import LedgerError
-    from cipherdag.sites.record.ledger import read_releases, verify_ledger
-
-    lines, head = result.ledgers.get(name), result.heads.get(name)
+def _site(run: Run, name: str) -> SiteRow:
+    lines, head = run.ledgers.get(name), run.heads.get(name)
     checked, broken = "", False
     leaving: Sequence[Leaving]
     if lines is None:
         leaving = [
-            Left(r.kind, result.protection, r.n_sites, r.values, sent, r.number)
-            for r in result.rounds
+            Left(r.kind, run.protection, r.n_sites, r.values, sent, r.number)
+            for r in run.rounds
             if (sent := r.bytes_sent_per_site.get(name))
         ]
     else:
@@ -246,8 +136,8 @@ def _site(result: Result | FeatureResult, name: str) -> SiteRow:
             checked, broken = error.message, True
     return SiteRow(
         name=name,
-        sent=result.bytes_sent_per_site.get(name, 0),
-        left_in=next((own.round for own in result.dropouts if own.site == name), 0),
+        sent=run.bytes_sent_per_site.get(name, 0),
+        left_in=next((own.round for own in run.dropouts if own.site == name), 0),
         records=head.records if head else 0,
         head=head.hash if head else "",
         checked=checked,
@@ -285,9 +175,7 @@ def _stages(rounds: Sequence[RoundReport]) -> list[Stage]:
     return stages
 
 
-def _began(result: Result | FeatureResult) -> str:
+def _began(run: Run) -> str:
     """Time of the first record of any ledger; empty where ledgers stay at the sites."""
-    from cipherdag.sites.record.ledger import read_releases
-
-    times = [read_releases(lines[:1])[0].time for lines in result.ledgers.values() if lines]
+    times = [read_releases(lines[:1])[0].time for lines in run.ledgers.values() if lines]
     return min(times, default="")

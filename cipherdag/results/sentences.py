@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
-from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def release_history(records: Iterable[Release]) -> list[str]:
 
 def release_sentence(record: Release) -> str:
     """What one record says left the site."""
-    algorithm = ALGORITHMS.get(record.algorithm, record.algorithm)
+    algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
     what = KINDS.get(record.kind, "") or " + ".join(
         KINDS.get(part, part) for part in record.kind.split("+")

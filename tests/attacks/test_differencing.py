@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.cli.main import cli
 from cipherdag.errors import (
@@ -310,7 +311,7 @@ def test_a_whole_run_may_be_repeated_and_remembers_every_question(hospitals):
     handlers = hospitals.handlers()
     for _ in range(2):
         session = hospitals.session(handlers)
-        session.run(FedPC().ask(session.open(), 4))
+        session.run(FedPC().ask(Facts(session.open(), 4)))
         session.finish()
     lines = hospitals.folders["hospital-0"].sums_path.read_text().splitlines()
     assert len(lines) == 2 * len(session.rounds)

@@ -14,6 +14,7 @@ from regretting import every_dag, frames, gaussian, linear_sites, scored, worst_
 from scipy import stats
 
 from cipherdag import Federation, RFcd
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.noise import guarantee
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.privacy import masking
@@ -35,7 +36,7 @@ from cipherdag.sites.compute.scores.scores import DiscreteBic, LocalScores
 def simulated(algorithm, n_variables, worst):
     """The coordinator's whole view, made from the worst-case regrets without any site."""
     view = []
-    asking = algorithm.ask(n_variables, 3)
+    asking = algorithm.ask(Facts(n_variables, 3))
     try:
         question = next(asking)
         while True:
@@ -72,13 +73,13 @@ def test_the_view_is_a_function_of_the_worst_case_regrets(search):
     algorithm = RFcd(beam=4, search=search)
     worst = worst_regrets(scores, every_dag(4))
     view, outcome = simulated(algorithm, 4, worst)
-    real, asked = drive(algorithm.ask(4, 4), [scored(own) for own in scores])
+    real, asked = drive(algorithm.ask(Facts(4, 4)), [scored(own) for own in scores])
     assert [question for question, _ in view] == asked
     assert (outcome.dag == real.dag).all()
     assert outcome.curve == real.curve
     # cohorts of other sizes and orders with the same worst case give the same view
     for other in (scores[::-1], [*scores, *scores[:2]]):
-        _, again = drive(algorithm.ask(4, len(other)), [scored(own) for own in other])
+        _, again = drive(algorithm.ask(Facts(4, len(other))), [scored(own) for own in other])
         assert again == asked
 
 
@@ -122,7 +123,7 @@ def test_every_question_of_the_paper_s_objective_is_a_comparison():
     _, tables = linear_sites(4, 3, 100, 2)
     for objective, summed in (("graph", False), ("nodewise", False), ("sum", True)):
         _, asked = drive(
-            RFcd(objective=objective).ask(4, 3), [scored(own) for own in gaussian(tables)]
+            RFcd(objective=objective).ask(Facts(4, 3)), [scored(own) for own in gaussian(tables)]
         )
         comparisons = {encoding.comparison for q in asked for encoding in q.encodings}
         assert comparisons == {not summed}

@@ -17,7 +17,6 @@ from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
-from cipherdag.results.run_page import run_page
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 HOSTILE = (
@@ -124,15 +123,15 @@ def pages():
         evidence=GraphEvidence(),
     )
     lines = result.ledgers[result.sites[0]]
-    yield "fedpc", run_page(result, truth=truth)
-    yield "fedcmfs", run_page(feature_run())
-    yield "rfcd", run_page(regret_run(), truth=truth)
-    yield "fedcd", run_page(belief_run())
-    yield "panels", run_page(result, panels=panels(result.graph.nodes))
-    yield "large", run_page(large(result))
-    yield "hostile", run_page(attacked, panels=panels(HOSTILE))
-    yield "clear", run_page(graph_run("none"))
-    yield "connected", run_page(replace(result, ledgers={}))
+    yield "fedpc", result.page(truth=truth)
+    yield "fedcmfs", feature_run().page()
+    yield "rfcd", regret_run().page(truth=truth)
+    yield "fedcd", belief_run().page()
+    yield "panels", result.page(panels=panels(result.graph.nodes))
+    yield "large", large(result).page()
+    yield "hostile", attacked.page(panels=panels(HOSTILE))
+    yield "clear", graph_run("none").page()
+    yield "connected", replace(result, ledgers={}).page()
     yield "ledger", ledger_page(read_releases(lines), verify_ledger(lines), pinned=True)
     yield "empty-ledger", ledger_page([], verify_ledger([]), pinned=True)
 

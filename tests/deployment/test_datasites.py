@@ -13,6 +13,7 @@ from commands import call
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.deployment.datasite_checks import datasite_findings
@@ -271,7 +272,7 @@ def standing(tmp_path):
 
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
-    outcome = session.run(FedPC().ask(session.open(), len(handlers)))
+    outcome = session.run(FedPC().ask(Facts(session.open(), len(handlers))))
     session.finish()
     return outcome
 

@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.ledger_check import check_ledger
 from cipherdag.deployment.certificates import (
@@ -560,7 +561,7 @@ def whole_run(hospitals, engine=None, protection="masking"):
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
         session._courier._engine = engine(LocalEngine(handlers))
-    outcome = session.run(FedPC().ask(session.open(), len(handlers)))
+    outcome = session.run(FedPC().ask(Facts(session.open(), len(handlers))))
     return session, outcome, session.finish()
 
 
@@ -570,9 +571,8 @@ def test_folders_give_the_graph_of_a_run_in_one_process(hospitals):
     schema = hospitals.folders["hospital-0"].path / "schema.toml"
     reference = Federation.simulate(data, schema=schema, device="cpu").run(FedPC())
     names = reference.graph.nodes
-    from cipherdag.results.naming import named_graphs
-
-    assert named_graphs(outcome, names)[0] == reference.graph
+    facts = Facts(len(names), 3, names=names)
+    assert FedPC().conclude(outcome, facts).graph == reference.graph
 
 
 def test_a_site_whose_data_do_not_fit_says_so_without_its_data(hospitals, caplog):

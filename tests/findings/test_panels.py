@@ -10,15 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_run import TRUTH, asia_run, page_of
 
+from cipherdag import FedPC, RFcd
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedcd.report import belief_evidence
 from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
-from cipherdag.algorithms.rfcd.algorithm import report as rfcd_report
 from cipherdag.errors import ParameterError
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.results.disclosures import learnt_sentences
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,7 @@ def as_run_by(result, algorithm, details, **parameters):
         dag=dag,
         evidence=GraphEvidence(),
         details=details,
+        made_by=None,
     )
 
 
@@ -51,8 +53,9 @@ def test_a_regret_curve_is_shown(result):
         grid=2**-10,
         candidates=321,
     )
-    run = as_run_by(result, "rfcd", rfcd_report.details(outcome), objective="nodewise", beam=3)
-    page = page_of(replace(run, panels=rfcd_report.panels(outcome)))
+    algorithm = RFcd(objective="nodewise", beam=3)
+    found = algorithm.conclude(outcome, Facts(8, 3, names=result.dag.nodes))
+    page = page_of(as_run_by(result, "rfcd", found.details, objective="nodewise", beam=3))
     assert "RFcd over 3 sites" in page.texts["h1"]
     numbers = [own["value"] for tag, own in page.elements if tag == "data"]
     assert {"12.25", "3.125", "0.5"} <= set(numbers)
@@ -67,8 +70,10 @@ def test_beliefs_are_strengths_and_a_matrix(result):
     details = {
         "belief": belief,
         "cut": [{"from": names[0], "to": names[1], "belief": 0.625}],
+        "edge_entropy": [0.5, 0.25],
     }
     run = as_run_by(result, "fedcd", details, aggregation="proximity")
+    run = replace(run, evidence=belief_evidence(belief, run.graph))
     page = page_of(run, truth=TRUTH)
     edges = run.graph.edges
     assert page.column("edge-table", "Strength", values=True) == [
@@ -86,15 +91,16 @@ def test_beliefs_are_strengths_and_a_matrix(result):
 
 
 def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
+    loaded = replace(result, made_by=None)
     said = {
-        choice: learnt_sentences(replace(result, parameters={"evidence": choice}))
-        for choice in ("statistic", "fisher", "stouffer", "weighted_p", "pooled")
+        choice: replace(loaded, parameters={"evidence": choice}).disclosures
+        for choice in ("statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm")
     }
     assert all(len(own) == 1 for own in said.values())
-    assert len({own[0] for own in said.values()}) == 5
+    assert len({own[0] for own in said.values()}) == 6
     for sepset in ("max", "mean", "vote"):
-        assert len(learnt_sentences(replace(result, parameters={"sepset": sepset}))) == 2
-    assert "documentation" in learnt_sentences(replace(result, algorithm="own"))[0]
+        assert len(FedPC(sepset=sepset).disclosures()) == 2
+    assert "documentation" in replace(loaded, algorithm="own").disclosures[0]
 
 
 def test_panels_show_their_numbers(result):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag import Federation, FedPC, Knowledge
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.extension import topological_order
@@ -39,7 +40,7 @@ class Counting(OracleTest):
 def learnt(dag, knowledge, evidence="weighted_p", n_sites=3):
     sites = [Counting(dag) for _ in range(n_sites)]
     algorithm = FedPC(evidence=evidence, max_cond_size=None, knowledge=knowledge)
-    asking = algorithm.ask(len(dag), n_sites, NAMES[: len(dag)])
+    asking = algorithm.ask(Facts(len(dag), n_sites, names=tuple(NAMES[: len(dag)])))
     outcome, _ = drive(asking, [respondent(site) for site in sites])
     return outcome, sites[0].asked
 

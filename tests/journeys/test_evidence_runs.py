@@ -16,6 +16,7 @@ from oracle import OracleTest, random_dag
 from plain_pc import plain_pc, plain_skeleton
 
 from cipherdag import Federation, FedPC, Policy, Schema
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence import pooled_tables
 from cipherdag.algorithms.evidence import source as evidence_module
 from cipherdag.algorithms.fedpc import pcstable
@@ -30,7 +31,7 @@ OPEN = Policy(min_cell_size=0)
 
 
 def outcome_of(algorithm, sites):
-    outcome, questions = drive(algorithm.ask(sites[0].n_variables, len(sites)), sites)
+    outcome, questions = drive(algorithm.ask(Facts(sites[0].n_variables, len(sites))), sites)
     return outcome, questions
 
 

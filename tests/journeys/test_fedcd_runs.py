@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,7 @@ from adversary import recorded
 from scipy import stats
 
 from cipherdag import CausalGraph, FedCD, Federation, Policy, Schema
-from cipherdag.cli.fedcd import FEDCD_PARAMETERS as PARAMETERS
-from cipherdag.cli.main import cli
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import (
     MissingColumnError,
     ParameterError,
@@ -221,7 +220,7 @@ class Cohort:
             journal=Journal(self.path),
         )
         n_variables = session.open()
-        outcome = session.run(algorithm.ask(n_variables, 3, seed=7))
+        outcome = session.run(algorithm.ask(Facts(n_variables, 3, seed=7)))
         return outcome, asked.count("ask")
 
 
@@ -242,7 +241,7 @@ def test_a_killed_run_resumes_at_its_round_with_identical_results(tmp_path):
 
 def test_a_restarted_site_repeats_its_answer_bit_for_bit():
     table = dealt().sites[0].table
-    question = next(FedCD(**SMALL).ask(3, 3, seed=1))
+    question = next(FedCD(**SMALL).ask(Facts(3, 3, seed=1)))
     one, other = (table_beliefs(table, device="cpu")(question) for _ in range(2))
     assert np.array_equal(one, other)
 
@@ -350,7 +349,7 @@ def test_a_site_without_observational_rows_is_not_ready():
     with pytest.raises(Exception) as refused:
         replace(federation, sites=sites).run(FedCD(**SMALL))
     assert refused.type.__name__ in (TooFewRowsError.__name__, SiteUnreachableError.__name__)
-    question = next(FedCD(**SMALL).ask(3, 3))
+    question = next(FedCD(**SMALL).ask(Facts(3, 3)))
     with pytest.raises(TooFewRowsError, match="observational"):
         table_beliefs(only, device="cpu")(question)
 
@@ -412,14 +411,3 @@ def test_what_is_wrong_is_named(call, tmp_path, arguments, expected, text):
     code, _, error = call("simulate", "fedcd", file, *known, *FLAGS, *arguments)
     assert code == expected
     assert text in error
-
-
-def test_the_commands_have_the_defaults_of_the_class():
-    default = FedCD()
-    assert set(PARAMETERS) == {f.name for f in fields(FedCD)} - {"max_rows"}
-    for group in ("run", "simulate"):
-        options = {p.name: p.default for p in cli.commands[group].commands["fedcd"].params}
-        assert {n: options[n] for n in PARAMETERS} == {n: getattr(default, n) for n in PARAMETERS}
-    coordinated = cli.commands["coordinator"].commands["run"].commands["fedcd"]
-    options = {p.name: p.default for p in coordinated.params}
-    assert {n: options[n] for n in PARAMETERS} == {n: getattr(default, n) for n in PARAMETERS}

@@ -9,6 +9,7 @@ import pytest
 from adversary import CrashError, CrashingEngine
 
 from cipherdag import FedCMFS, Federation, FedPC, Schema
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import MalformedMessageError, SchemaError
 from cipherdag.federation.connected import RESULT_FILE, ConnectedFederation
@@ -126,7 +127,7 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
 def test_positions_of_labels_leave_only_for_an_algorithm_that_needs_them(hospitals, tmp_path):
     mark(hospitals, LABELS)
     session = hospitals.session(hospitals.handlers(), journal=Journal(tmp_path / "journal.jsonl"))
-    session.run(FedPC().ask(session.open(), 3))
+    session.run(FedPC().ask(Facts(session.open(), 3)))
     assert session.labels == ()
     assert all("label-positions" not in kinds(hospitals, name) for name in hospitals.folders)
 

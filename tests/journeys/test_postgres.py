@@ -17,6 +17,7 @@ import pytest
 from commands import call
 
 from cipherdag import errors
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.federation.simulated import Federation
 from cipherdag.sites.session.serving import open_site
@@ -279,7 +280,7 @@ def test_no_file_log_ledger_or_output_of_a_site_holds_the_password(
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
     n_variables = session.open()
-    session.run(FedPC().ask(n_variables, 3, adversary.NAMES))
+    session.run(FedPC().ask(Facts(n_variables, 3, names=tuple(adversary.NAMES))))
     session.finish()
     hospitals.close()
     folder = hospitals.folders["hospital-0"]

@@ -12,6 +12,7 @@ import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
 from click.testing import CliRunner
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.cli.main import cli
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
@@ -43,7 +44,7 @@ def hospitals(tmp_path):
 
 
 def learn(session):
-    outcome = session.run(FedPC().ask(session.open(), 4))
+    outcome = session.run(FedPC().ask(Facts(session.open(), 4)))
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -182,7 +183,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.restart(handlers, "hospital-1")
     session._courier._engine = RecordingEngine(handlers)
     with pytest.raises(SiteUnreachableError, match="restarted") as caught:
-        session.run(FedPC().ask(5, 3))
+        session.run(FedPC().ask(Facts(5, 3)))
     assert caught.value.site == "hospital-1"
     hospitals.close()
 
@@ -235,7 +236,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    first.run(FedPC().ask(5, 4))
+    first.run(FedPC().ask(Facts(5, 4)))
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -256,7 +257,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     handlers.pop("hospital-1")
     session._courier._engine = RecordingEngine(handlers)
     with pytest.raises(SiteUnreachableError, match="restarted"):
-        session.run(FedPC().ask(5, 4))
+        session.run(FedPC().ask(Facts(5, 4)))
 
 
 def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
@@ -265,7 +266,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open.runtime
     assert runtime._current.handshake is None
-    session.run(FedPC().ask(5, 4))
+    session.run(FedPC().ask(Facts(5, 4)))
     session.finish()
     assert not runtime.in_session
 

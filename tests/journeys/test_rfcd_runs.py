@@ -13,7 +13,8 @@ from cipherdag import Federation, RFcd
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol import messages
-from cipherdag.results.folder import read_graph, verify_folder
+from cipherdag.results.folder import verify_folder
+from cipherdag.results.result import Result
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,7 @@ def test_run_repeats_and_audits(call, files, tmp_path):
     assert "Worst-case regret" in out
     assert "does any site find a candidate graph worse than this?" in out
     assert call("repeat", tmp_path / "one", "--out", tmp_path / "two")[0] == 0
-    assert read_graph(tmp_path / "one") == read_graph(tmp_path / "two")
+    assert Result.load(tmp_path / "one").graph == Result.load(tmp_path / "two").graph
     first, second = (
         json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")
     )

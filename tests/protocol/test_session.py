@@ -11,6 +11,7 @@ import pytest
 from adversary import CATEGORIES, NAMES, ROWS, Ward, every_integer, hospitals, recorded, tags_for
 
 from cipherdag import FedPC, Policy
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import (
     AggregateRangeError,
     CohortError,
@@ -86,7 +87,7 @@ def test_all_protections_give_the_same_bits_and_graph():
             except StopIteration as finished:
                 return finished.value
 
-        outcome = spy(FedPC(sepset="mean").ask(variables, 3))
+        outcome = spy(FedPC(sepset="mean").ask(Facts(variables, 3)))
         seen[protection] = (outcome.arcs.tobytes(), [s.tobytes() for s in sums])
     assert seen["masking"] == seen["none"]
     assert seen["bfv"] == seen["none"]

@@ -6,6 +6,7 @@ import numpy as np
 from driving import drive, plain_sum, respondent
 from oracle import OracleTest, random_dag
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.question import Bundle
@@ -21,8 +22,8 @@ def test_merged_searches_end_as_they_would_alone():
     rng = np.random.default_rng(5)
     dag, algorithms = searches(rng, 5)
     sites = [respondent(OracleTest(dag)) for _ in range(3)]
-    alone = [drive(a.ask(7, 3), sites) for a in algorithms]
-    merged, asked = drive(lockstep([a.ask(7, 3) for a in algorithms]), sites)
+    alone = [drive(a.ask(Facts(7, 3)), sites) for a in algorithms]
+    merged, asked = drive(lockstep([a.ask(Facts(7, 3)) for a in algorithms]), sites)
     assert len(asked) == max(len(questions) for _, questions in alone)
     for (outcome, _), other in zip(alone, merged, strict=True):
         assert (outcome.arcs == other.arcs).all()
@@ -32,7 +33,7 @@ def test_merged_searches_end_as_they_would_alone():
 def test_bundles_are_never_nested():
     rng = np.random.default_rng(6)
     dag, algorithms = searches(rng, 4)
-    pairs = [lockstep([a.ask(7, 3) for a in algorithms[:2]]) for _ in range(2)]
+    pairs = [lockstep([a.ask(Facts(7, 3)) for a in algorithms[:2]]) for _ in range(2)]
     asking = lockstep(pairs)
     question = next(asking)
     assert isinstance(question, Bundle)

@@ -16,6 +16,8 @@ from pages import Page
 from report_run import TRUTH, asia_run, page_of
 
 from cipherdag import FedCMFS, Federation, FedPC
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
@@ -218,7 +220,7 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
 
 
 def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
-    monkeypatch.setattr("cipherdag.results.run_page.MOST_DRAWN", 110)
+    monkeypatch.setattr("cipherdag.results.graph_sections.MOST_DRAWN", 110)
     names = [f"gene{i}" for i in range(120)]
     chain = CausalGraph.from_edges(names, directed=list(pairwise(names)))
     identifiers = {name: str(k) for k, name in enumerate(names, start=1)}
@@ -253,7 +255,11 @@ def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(res
 
 
 def test_the_ways_of_tests_over_all_sites_are_counted(result):
-    page = page_of(replace(result, details={"tests": {"pooled": 41, "withheld: statistic": 7}}))
+    skeleton, arcs = result.graph.skeleton(), result.graph.arcs
+    outcome = FedPCOutcome(skeleton, arcs, {}, {}, (), {"pooled": 41, "withheld: statistic": 7})
+    facts = Facts(len(arcs), 3, names=result.graph.nodes)
+    found = FedPC(evidence="pooled").conclude(outcome, facts)
+    page = page_of(replace(result, **vars(found)))
     assert "Tests over all sites: 41 pooled, 7 withheld: statistic." in page.texts["main"]
 
 

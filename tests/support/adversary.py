@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 import msgspec
@@ -9,11 +10,14 @@ import numpy as np
 import pandas as pd
 from driving import plain_sum
 
+from cipherdag.federation import in_process
+from cipherdag.federation.one_run import carry_out
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
     Ask,
     Member,
@@ -295,3 +299,45 @@ class CrashingEngine(RecordingEngine):
         if self._left == 0:
             raise CrashError
         return replies
+
+
+def crash_and_resume(trial, path, *, after):
+    """A run whose coordinator crashes after so many rounds and goes on by its journal."""
+    federation = trial.federation()
+    coordinator = SigningIdentity.generate()
+    keys = {site.name: SigningIdentity.generate() for site in federation.sites}
+    pinned = {name: key.public for name, key in keys.items()}
+    handlers = {
+        site.name: in_process._runtime(
+            site,
+            keys[site.name],
+            coordinator.public,
+            pinned,
+            Ledger(site.name, keys[site.name]),
+            federation,
+        ).handle
+        for site in federation.sites
+    }
+    members = [Member(name=name, identity=key) for name, key in pinned.items()]
+    names = federation.sites[0].table.schema.names
+
+    def life(engine):
+        session = Session(
+            engine,
+            coordinator,
+            members,
+            protection=federation.protection,
+            algorithm=trial.algorithm.name,
+            journal=Journal(path),
+        )
+        return carry_out(session, trial.algorithm.ask, members, names=names, seed=1)
+
+    with contextlib.suppress(CrashError):
+        life(CrashingEngine(handlers, "ask", after + 1))
+    again = RecordingEngine(handlers)
+    done = life(again)
+    rounds = {
+        read_envelope(message).body for operation, _, message in again.sent if operation == "ask"
+    }
+    assert len(rounds) == len(done.rounds) - after, "a round that had ended was asked again"
+    return done

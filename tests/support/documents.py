@@ -26,7 +26,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cipherdag.cli.main import main as cli
+from cipherdag.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
@@ -163,8 +163,9 @@ class Reader:
 
     def _python(self, block):
         said = io.StringIO()
+        code = compile(block.code, f"line {block.line}", "exec", dont_inherit=True)
         with contextlib.redirect_stdout(said):
-            exec(compile(block.code, f"line {block.line}", "exec"), self.names)
+            exec(code, self.names)
         self.printed = said.getvalue()
 
     def _command(self, block, words):

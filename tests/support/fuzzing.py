@@ -12,7 +12,7 @@ from driving import drive
 from msgspec.structs import replace
 
 from cipherdag import FedCMFS, Federation, FedPC, RFcd
-from cipherdag.algorithms.registry import asking
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.aggregation import Declaration, Segment
@@ -116,8 +116,8 @@ def asked_questions():
     for algorithm, federation in runs:
         sites = [table_respondent(s.table, min_cell_size=5, device="cpu") for s in federation.sites]
         names = federation.sites[0].table.names
-        study = {"n_variables": len(names), "n_sites": 3, "labels": (0, 1), "names": names}
-        _, questions = drive(asking(algorithm, **study, seed=0), sites)
+        facts = Facts(len(names), 3, names=names, labels=(0, 1))
+        _, questions = drive(algorithm.ask(facts), sites)
         for question in questions:
             for part in question.parts if isinstance(question, Bundle) else (question,):
                 found.setdefault(type(part).__name__, part)

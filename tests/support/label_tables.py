@@ -6,6 +6,7 @@ import numpy as np
 from driving import drive, respondent
 from oracle import OracleTest
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.questions.encodings import CITestSpec
 
 SPEC = CITestSpec(alpha=0.05)
@@ -13,7 +14,7 @@ SPEC = CITestSpec(alpha=0.05)
 
 def oracle_outcome(dag, labels, algorithm, n_sites=3):
     sites = [respondent(OracleTest(dag)) for _ in range(n_sites)]
-    return drive(algorithm.ask(len(dag), labels), sites)
+    return drive(algorithm.ask(Facts(len(dag), 3, labels=labels)), sites)
 
 
 def found(outcome, label):

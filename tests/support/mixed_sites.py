@@ -8,7 +8,6 @@ import statsmodels.api as sm
 from queries import Queries
 
 from cipherdag import Policy
-from cipherdag.algorithms.evidence.kinds import open_evidence
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.policy.policy import QUESTION_KINDS
@@ -69,15 +68,6 @@ def frame(rng, rows):
     )
 
 
-class WithEffect(Queries):
-    """Queries of glm with constants of every site's own."""
-
-    def open(self, n_variables):
-        return open_evidence(
-            "glm",
-            self.spec,
-            n_variables=n_variables,
-            max_cells=self.max_cells,
-            max_rows=1 << 20,
-            site_effect=True,
-        )
+def with_effect(kind, tests):
+    """Queries with constants of every site's own."""
+    return Queries(kind, tests, site_effect=True)

@@ -1,4 +1,4 @@
-"""Asks for the p-values of given tests through a whole protected run."""
+"""Asks for the p-values of given tests; `Queries.ask` runs alone or through a whole federation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.kinds import open_evidence
-from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.question import CITestSpec
 
 SPEC = CITestSpec(alpha=0.01)
@@ -15,36 +15,29 @@ SPEC = CITestSpec(alpha=0.01)
 
 @dataclass
 class Queries:
-    """An algorithm whose outcome is an empty graph; the p-values are kept in ``found``."""
+    """Tests by one kind of evidence; the p-values are kept in ``found``."""
 
     kind: str
     tests: list = field(repr=False)
     spec: CITestSpec = SPEC
     max_cells: int = 4096
-    name: str = "fedpc"
-    evidence: str = "pooled"
-    sepset: str = "max"
-    reference: str = "paper"
-    test: str = "auto"
-    colliders: str = "sepset"
+    site_effect: bool = False
     found: list = field(default_factory=list)
     tally: dict = field(default_factory=dict)
 
-    def ask(self, n_variables, n_sites, names=(), *, seed=0):
-        source = yield from self.open(n_variables)
+    def ask(self, facts):
+        source = yield from self.open(facts.n_variables)
         self.found = yield from source.p_values(self.tests)
         self.tally = dict(source.tally)
-        empty = np.zeros((n_variables, n_variables), dtype=bool)
-        return FedPCOutcome(empty, empty, {}, {}, (), tests=self.tally)
 
     def open(self, n_variables):
-        return open_evidence(
-            self.kind,
-            self.spec,
+        settings = EvidenceSettings(
+            spec=self.spec,
             n_variables=n_variables,
             max_cells=self.max_cells,
-            max_rows=1 << 20,
+            site_effect=self.site_effect,
         )
+        return EVIDENCE[self.kind].open(settings)
 
 
 def random_tests(n_variables, counts, rng):

@@ -9,7 +9,6 @@ from pages import Page
 
 from cipherdag import Federation, FedPC
 from cipherdag.graphs.networks import asia
-from cipherdag.results.run_page import run_page
 
 TRUTH = asia().graph
 
@@ -23,6 +22,6 @@ def asia_run():
 
 def page_of(result, **options):
     """The page of a result, read strictly and found to need nothing else."""
-    page = Page(run_page(result, **options))
+    page = Page(result.page(**options))
     page.check_offline()
     return page

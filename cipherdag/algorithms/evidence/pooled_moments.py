@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.source import CombinedTests, PValues, RememberedTests, Tests
+from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, BoolVector, ColumnKinds, Moments
 from cipherdag.questions.question import pack_integers
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
     import torch
 
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
-    from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 FALLBACK: Combination = "stouffer"
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
@@ -29,7 +31,7 @@ BATCH = 50_000
 
 
 def open_moments(
-    kinds: ColumnKinds, spec: CITestSpec, *, max_rows: int
+    kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, MomentTests]:
     """Ask for the moments of all columns without missing values; one round, none if there is none.
 
@@ -43,13 +45,13 @@ def open_moments(
         variables=pack_integers(complete),
         origins=np.ascontiguousarray(origins[complete], dtype="<f8").tobytes(),
         units=pack_integers(units[complete]),
-        max_rows=max_rows,
+        max_rows=settings.max_rows,
     )
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
     if len(complete):
         rows, own = correlations_of((yield question), len(complete))
         correlations[np.ix_(complete, complete)] = own
-    fallback = CombinedTests(FALLBACK, spec, n_variables=len(kinds.categories), max_rows=max_rows)
+    fallback = CombinedTests(FALLBACK, settings)
     return MomentTests(correlations, rows, kinds.incomplete, fallback)
 
 

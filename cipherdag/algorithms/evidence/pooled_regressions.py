@@ -5,15 +5,20 @@ At the maximum nothing tells the fit from one on all rows in one place; `fitting
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence import source
+from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
-from cipherdag.algorithms.evidence.source import CombinedTests, PValues, RememberedTests, Tests
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import FloatVector, pack_integers
 from cipherdag.questions.regression_steps import (
     Regression,
@@ -55,32 +60,24 @@ class RegressionTests(RememberedTests):
 
     Args:
         kinds: The columns.
-        fallback: Tests what sites withhold.
-        max_rows: Declared bound of a site's rows.
-        site_effect: Whether every site has constants of its own.
+        settings: How tests are done.
     """
 
-    def __init__(
-        self,
-        kinds: ColumnKinds,
-        fallback: CombinedTests,
-        *,
-        max_rows: int,
-        site_effect: bool = False,
-    ) -> None:
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
         super().__init__()
-        self._fallback = fallback
+        own = msgspec.structs.replace(settings.spec, name="regression")
+        self._fallback = CombinedTests("statistic", replace(settings, spec=own))
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
         self._ordered = frozenset(np.flatnonzero(kinds.ordered).tolist())
-        self._tables = PooledTables(kinds, max_rows=max_rows)
+        self._tables = PooledTables(kinds, max_rows=settings.max_rows)
         discrete = kinds.categories > 0
         origins = np.where(discrete, 0.0, common_origins(kinds))
         units = np.where(discrete, 0, common_units(kinds))
         self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
         self._units = pack_integers(units)
-        self._max_rows = max_rows
-        self._site_effect = site_effect
+        self._max_rows = settings.max_rows
+        self._site_effect = settings.site_effect
 
     def _ask(self, tests: Tests) -> PValues:
         """One round per Newton step, at most 40, and per halving; one before for small counts."""
@@ -185,3 +182,20 @@ def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator
 
 def _order(model: Regression) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     return model.response, model.predictors, model.complete_in
+
+
+def open_regressions(
+    settings: EvidenceSettings,
+) -> Generator[Question, FloatVector, RegressionTests]:
+    """Likelihood-ratio tests of any columns; one round."""
+    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
+    return RegressionTests(question.read((yield question)), settings)
+
+
+GLM = EvidenceKind(
+    name="glm",
+    discloses="For every regression of the tests and every step towards its maximum, the sums of "
+    "the likelihoods, gradients and Hessians, and so its coefficients over all sites; the kinds of "
+    "columns, and about where and how widely continuous ones lie.",
+    open=open_regressions,
+)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import (
     ROUND_VALUES,
-    CombinedTests,
     PValues,
     RememberedTests,
     Tests,
@@ -20,6 +20,7 @@ from cipherdag.statistics.table_shapes import buckets
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.pooled_data import BoolVector, ColumnKinds
     from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
@@ -33,22 +34,22 @@ BATCH_CELLS = 2**20
 
 
 def open_tables(
-    kinds: ColumnKinds, spec: CITestSpec, *, max_cells: int, max_rows: int
+    kinds: ColumnKinds, settings: EvidenceSettings
 ) -> Generator[Question, FloatVector, TableTests]:
     """Ask for the counts of every variable alone; one round, or two where a site restricts counts.
 
     Leaks:
         The counts of every variable over all sites.
     """
-    tables = PooledTables(kinds, max_rows=max_rows)
+    tables = PooledTables(kinds, max_rows=settings.max_rows)
     alone = np.arange(len(kinds.categories))[:, None]
     yield from tables.learn([alone])
     levels = kinds.categories.copy()
     for variable in np.flatnonzero(tables.known(alone)).tolist():
         counts = tables.alone(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
-    fallback = CombinedTests(FALLBACK, spec, n_variables=len(kinds.categories), max_rows=max_rows)
-    return TableTests(tables, levels, spec, fallback, max_cells=max_cells)
+    fallback = CombinedTests(FALLBACK, settings)
+    return TableTests(tables, levels, settings.spec, fallback, max_cells=settings.max_cells)
 
 
 class PooledTables:

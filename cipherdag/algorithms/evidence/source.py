@@ -1,19 +1,4 @@
-"""One conditional-independence test over all sites, from sums: a choice of evidence.
-
-    kind         per test the coordinator learns           test over all sites
-    vote         how many sites keep an edge (FedPC)       none: sites decide
-    statistic    sum of statistics, of degrees of freedom  chi-square of the sums
-    fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fisher, 1932)
-    stouffer     sum of w z, of w**2                       normal (Stouffer, 1949; Lipták, 1958);
-                                                           for Fisher's z: inverse-variance weights
-    weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
-    pooled       contingency table, or for the whole run   the test of the pooled data, exactly
-                 the moments, of all sites together
-    glm          sums of likelihoods, gradients and        likelihood ratio of nested regressions,
-                 Hessians of its regressions               for any mixture of columns, exactly
-
-`open_evidence` yields the source of p-values of a kind; a source asks nothing twice.
-"""
+"""P-values over all sites: what every source of them does, and that nothing is asked twice."""
 
 from __future__ import annotations
 
@@ -22,18 +7,10 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.remembering import Memory, triplet_keys
-from cipherdag.questions.combined_evidence import (
-    SITE_ROWS_PER_CELL,
-    Combination,
-    CombinedEvidence,
-    combined_p,
-)
-from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
-from cipherdag.questions.weighted_evidence import pack_triplets
+from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,51 +72,6 @@ class RememberedTests(ABC):
     @abstractmethod
     def _ask(self, tests: Tests) -> PValues:
         """The p-values of distinct tests not asked before, each x < y and S ascending."""
-
-
-class CombinedTests(RememberedTests):
-    """Evidence from what the sites' own tests add up to.
-
-    Leaks:
-        See `CombinedEvidence`.
-
-    Args:
-        combination: What is added.
-        spec: The test; its rows per cell are what the sites need together.
-        n_variables: Number of aligned variables.
-        max_rows: Declared bound of a site's rows.
-    """
-
-    def __init__(
-        self, combination: Combination, spec: CITestSpec, *, n_variables: int, max_rows: int
-    ) -> None:
-        super().__init__()
-        own = spec
-        if combination != "weighted_p":
-            least = min(SITE_ROWS_PER_CELL, spec.min_rows_per_cell)
-            own = msgspec.structs.replace(spec, min_rows_per_cell=least)
-        self._template = CombinedEvidence(
-            n_variables=n_variables,
-            test=own,
-            combination=combination,
-            counts=(),
-            members=b"",
-            rows_per_cell=spec.min_rows_per_cell,
-            max_rows=max_rows,
-        )
-
-    def _ask(self, tests: Tests) -> PValues:
-        """One round, and one more per `ROUND_VALUES` values."""
-        self.tally[self._template.combination] += sum(len(rows) for rows in tests)
-        parts: list[list[FloatVector]] = [[] for _ in tests]
-        for piece in in_slices(tests, [3] * len(tests)):
-            counts, members = pack_triplets([rows.astype(np.uint16) for rows in piece])
-            question = msgspec.structs.replace(self._template, counts=counts, members=members)
-            found = combined_p(question, (yield question))
-            ends = np.cumsum([len(rows) for rows in piece])[:-1]
-            for own, p_value in zip(parts, np.split(found, ends), strict=True):
-                own.append(p_value)
-        return [np.concatenate([np.zeros(0), *own]) for own in parts]
 
 
 def in_slices(tests: Tests, values: Sequence[int]) -> Generator[list[IndexArray], None, None]:

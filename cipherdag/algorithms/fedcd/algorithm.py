@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.fedcd.report import concluded, reported
+from cipherdag.algorithms.parameters import require, within
 from cipherdag.errors import ParameterError
+from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.questions.local_beliefs import (
+    TRAINING_LIMITS,
     FloatMatrix,
     LocalBeliefs,
     Training,
@@ -29,6 +34,15 @@ from cipherdag.questions.question import FloatVector, Question
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedCDOutcome"]
+
+BELIEFS = (
+    "In every round and for every edge, the aggregated belief, and how many sites believe in it."
+)
+AGGREGATIONS = {
+    "proximity": "How many sites intervened near an edge, but not which.",
+    "naive": "The rows of all sites together.",
+}
+"""What the weights of an aggregation open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +80,18 @@ class FedCDOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedCD:
+class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     """Fed-CD's parameters; `ask` is the algorithm.
 
     Attributes:
-        aggregation: ``proximity`` (Eq. 7) or ``naive`` (Eq. 3).
-        reference: ``paper``: probabilities are exchanged and the last belief enters the training
-            as its start and as the prior term of Eq. 2; ``code``: the published program, which
-            averages logits, starts from them, has no prior term, and weighs by distance.
-        method: Local method: ``enco``, or ``sdi``, which has no orientation logits and therefore
-            no ``code``.
+        aggregation: How the sites' beliefs are averaged: by ``proximity`` (Eq. 7) or ``naive``
+            (Eq. 3).
+        reference: Whether to follow the paper or its published program: ``paper``: probabilities
+            are exchanged, and the last belief enters the training as its start and as the prior
+            term of Eq. 2; ``code``: logits are averaged and trained from, without a prior term, and
+            weighed by distance.
+        method: What each site learns with: ``enco``, or ``sdi``, which has no orientation logits
+            and therefore no ``code``.
         rounds: Most federated rounds.
         epochs: Times that a site runs both stages of training in a round.
         fit_steps: Steps of distribution fitting in an epoch.
@@ -83,17 +99,19 @@ class FedCD:
         batch: Rows in a step.
         graphs: Graphs drawn in a step of graph fitting.
         hidden: Width of the networks.
-        sparsity: Price of an edge, lambda_sparse of Eq. 1.
-        prior_weight: lambda_prior of Eq. 2; the paper gives no value.
-        start: Whether training starts from psi (``expected``) or from a draw of Ber(psi)
-            (``sampled``, the paper's words).
-        sharpness: beta of Eq. 7, which the paper finds by grid search; 2 is that of its example.
+        sparsity: Price of an edge: lambda_sparse of Eq. 1.
+        prior_weight: Weight of the last belief in training: lambda_prior of Eq. 2; the paper gives
+            no value.
+        start: What training starts from: psi (``expected``) or a draw of Ber(psi) (``sampled``, the
+            paper's words).
+        sharpness: Temperature of the proximity weights: beta of Eq. 7, which the paper finds by
+            grid search; 2 is that of its example.
         full_mass: Rows of an intervention on one variable from which on its mass is 1.
         reach: Which pairs an intervention makes reliable: downstream ``edges`` (the paper, which
             leaves other pairs open), all pairs whose ``tails`` its mass reaches, or also the pairs
             whose heads were intervened on (``ends``): these sites see that the tail stays put.
-        consensus: The run stops once the average edge entropy is at most this, in bits, and the
-            aggregated graph did not change.
+        consensus: Average edge entropy, in bits, at which the run stops: once it is that low and
+            the aggregated graph did not change.
         max_rows: Declared bound of a site's rows.
 
     Leaks:
@@ -103,47 +121,53 @@ class FedCD:
         ``naive`` the rows of all sites together. Sites learn the aggregated belief.
     """
 
+    name: ClassVar[str] = "fedcd"
+    title: ClassVar[str] = "Fed-CD"
+    reads: ClassVar[frozenset[Reading]] = frozenset({"interventions"})
+
     aggregation: Literal["proximity", "naive"] = "proximity"
     reference: Literal["paper", "code"] = "paper"
     method: Literal["enco", "sdi"] = "enco"
-    rounds: int = 10
-    epochs: int = 2
-    fit_steps: int = 1000
-    graph_steps: int = 100
-    batch: int = 128
-    graphs: int = 100
-    hidden: int = 64
-    sparsity: float = 0.004
+    rounds: int = within(10, 1)
+    epochs: int = within(2, 1, TRAINING_LIMITS["epochs"])
+    fit_steps: int = within(1000, 1, TRAINING_LIMITS["fit_steps"])
+    graph_steps: int = within(100, 1, TRAINING_LIMITS["graph_steps"])
+    batch: int = within(128, 1, TRAINING_LIMITS["batch"])
+    graphs: int = within(100, 1, TRAINING_LIMITS["graphs"])
+    hidden: int = within(64, 1, TRAINING_LIMITS["hidden"])
+    sparsity: float = within(0.004, 0.0, 1.0)
     prior_weight: float = 0.001
     start: Literal["expected", "sampled"] = "expected"
     sharpness: float = 2.0
     full_mass: int = 100
-    reach: Literal["edges", "tails", "ends"] = "ends"
-    consensus: float = 0.0
+    reach: Literal["ends", "tails", "edges"] = "ends"
+    consensus: float = within(0.0, 0.0)
     max_rows: int = 1 << 20
 
-    def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise ParameterError("a run has at least one round")
-        if not self.consensus >= 0.0:
-            raise ParameterError("consensus must not be negative")
+    def check(self) -> None:
+        """Refuse what no site would train by."""
         try:
             self._question(2, 1, 0, None)
         except ValueError as error:
             raise ParameterError(str(error)) from error
 
-    @property
-    def name(self) -> str:
-        """Name of the algorithm in questions, policies and results."""
-        return "fedcd"
+    def conclude(self, outcome: FedCDOutcome, facts: Facts) -> LearntGraph:
+        """The DAG by name, the beliefs as its evidence, and what was left out."""
+        return concluded(outcome, facts.names)
 
-    def ask(self, n_variables: int, n_sites: int, *, seed: int = 0) -> Asking:
+    def disclosures(self) -> tuple[str, ...]:
+        """Beliefs and votes, and what the weights add."""
+        return BELIEFS, AGGREGATIONS[self.aggregation]
+
+    def report(self, found: LearntGraph) -> Report:
+        """Agreement over the rounds, the matrix of beliefs, and the edges left out."""
+        return reported(found)
+
+    def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedCDOutcome`.
 
         Args:
-            n_variables: Number of aligned variables, p, at least 2.
-            n_sites: Size of the cohort; not used, since every sum counts the sites in it.
-            seed: Seed of all sites' training.
+            facts: At least two variables; the seed is that of all sites' training.
 
         Returns:
             The outcome. One question per round; values in each: about 3 p**2 with ``proximity``,
@@ -155,10 +179,9 @@ class FedCD:
         Leaks:
             See the class.
         """
-        if n_variables < 2 or n_sites < 1:  # noqa: PLR2004
-            raise ParameterError("a graph needs two variables")
-        if not 0 <= seed < 1 << 63:
-            raise ParameterError("the seed must be a 63-bit number")
+        n_variables, seed = facts.n_variables, facts.seed
+        require(n_variables > 1, "a graph needs two variables")
+        require(0 <= seed < 1 << 63, "the seed must be a 63-bit number")
         last: FloatMatrix | None = None
         graph: BoolMatrix | None = None
         entropies: list[float] = []

@@ -1,4 +1,4 @@
-"""What Fed-CD reports beside its graph: beliefs, what was left out, and how the sites agreed.
+"""Fed-CD's account of a run: beliefs, what was left out, and how the sites came to agree.
 
 Leaks:
     Nothing new: beliefs and votes per edge are what Fed-CD opened; see `FedCD`.
@@ -6,48 +6,102 @@ Leaks:
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.heat_map import HeatMap
+from cipherdag.findings.rows import Rows
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from cipherdag.algorithms.fedcd.algorithm import FedCDOutcome
     from cipherdag.findings.panel import Panel
+    from cipherdag.graphs.graph import CausalGraph
+
+MOST_BELIEVERS = 40  # variables beyond which a matrix of beliefs is wider than any page
 
 
-def report(outcome: FedCDOutcome, names: Sequence[str]) -> dict[str, Any]:
-    """The fields ``details`` and ``panels`` of a `Result`."""
-    return {"details": details(outcome, names), "panels": panels(outcome)}
-
-
-def details(outcome: FedCDOutcome, names: Sequence[str]) -> Mapping[str, Any]:
-    """Beliefs by tail and head, entropy per round, whether all agreed, and the edges left out."""
-    return {
-        "belief": {
-            name: dict(zip(names, row, strict=True))
-            for name, row in zip(names, outcome.belief.tolist(), strict=True)
-        },
-        "edge_entropy": list(outcome.entropies),
-        "agreed": outcome.agreed,
-        "cut": [
-            {"from": names[e.source], "to": names[e.target], "belief": e.belief}
-            for e in outcome.cut
-        ],
+def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:
+    """The DAG by name, beliefs by tail and head, entropy per round, and the edges left out."""
+    cut = ", ".join(f"{names[e.source]} --> {names[e.target]}" for e in outcome.cut)
+    belief = {
+        name: dict(zip(names, row, strict=True))
+        for name, row in zip(names, outcome.belief.tolist(), strict=True)
     }
+    found = LearntGraph.of_dag(
+        names,
+        outcome.arcs,
+        dag_note=f"Left out, since it would close a cycle of stronger edges: {cut}" if cut else "",
+        details={
+            "belief": belief,
+            "edge_entropy": list(outcome.entropies),
+            "agreed": outcome.agreed,
+            "cut": [
+                {"from": names[e.source], "to": names[e.target], "belief": e.belief}
+                for e in outcome.cut
+            ],
+        },
+    )
+    return replace(found, evidence=belief_evidence(belief, found.graph))
 
 
-def panels(outcome: FedCDOutcome) -> tuple[Panel, ...]:
-    """The entropy curve."""
-    points = tuple((float(n), entropy) for n, entropy in enumerate(outcome.entropies, start=1))
-    return (
-        Curves(
-            title="Agreement of the sites",
-            note="Average entropy over all ordered pairs of the share of sites that believe in "
-            "the edge; 0 where all sites have the same graph.",
-            x_label="round",
-            y_label="bits",
-            series=(Series("average edge entropy", points),),
+def reported(found: LearntGraph) -> Report:
+    """The entropy curve, the matrix of beliefs, and the edges left out."""
+    details = found.details
+    points = tuple((float(n), own) for n, own in enumerate(details["edge_entropy"], start=1))
+    agreement = Curves(
+        title="Agreement of the sites",
+        note="Average entropy over all ordered pairs of the share of sites that believe in the "
+        "edge; 0 where all sites have the same graph.",
+        x_label="round",
+        y_label="bits",
+        series=(Series("average edge entropy", points),),
+    )
+    return Report(panels=(agreement, *_beliefs(details["belief"]), *_cut(details["cut"])))
+
+
+def belief_evidence(belief: Mapping[str, Mapping[str, float]], graph: CausalGraph) -> GraphEvidence:
+    """The aggregated beliefs, by tail and head, as the strengths of a graph's edges."""
+    return GraphEvidence(
+        measure="aggregated belief of the sites in the edge",
+        edges=tuple(
+            _believed(a, b, belief[a][b], belief[b][a])
+            for a, b in ((edge.source, edge.target) for edge in graph.edges)
         ),
     )
+
+
+def _believed(source: str, target: str, there: float, back: float) -> EdgeEvidence:
+    fact = f"Belief {there:.3g} in this direction, {back:.3g} in the other."
+    return EdgeEvidence(source, target, there, f"{there:.2f}", (fact,))
+
+
+def _beliefs(belief: Mapping[str, Mapping[str, float]]) -> Iterator[Panel]:
+    names = tuple(belief)
+    if not names or len(names) > MOST_BELIEVERS:
+        return
+    entries = [belief[a][b] for a in names for b in names if a != b]
+    yield HeatMap(
+        title="Beliefs",
+        note="Aggregated belief of the sites in every edge after the last round.",
+        rows=names,
+        columns=names,
+        values=tuple(tuple(None if a == b else belief[a][b] for b in names) for a in names),
+        # fixed-point sums may leave [0, 1] by a rounding
+        low=min([0.0, *entries]),
+        high=max([1.0, *entries]),
+    )
+
+
+def _cut(cut: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
+    if cut:
+        yield Rows(
+            title="Edges left out",
+            note="Edges that the sites believe in and that would have closed a cycle.",
+            columns=("From", "To", "Belief"),
+            rows=tuple((own["from"], own["to"], own["belief"]) for own in cut),
+        )

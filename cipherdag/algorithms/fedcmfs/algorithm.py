@@ -12,10 +12,12 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
 from cipherdag.algorithms.fedcmfs.hiton import (
@@ -26,14 +28,19 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     Triplets,
     parents_and_children,
 )
-from cipherdag.errors import ParameterError
-from cipherdag.questions.combined_evidence import COMBINATIONS, Combination
+from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.errors import SchemaError
+from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.questions.encodings import CITestSpec, FloatVector, subsets
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
-TESTS = ("auto", "g2", "pearson", "fisherz", "likelihood-ratio")
+if TYPE_CHECKING:
+    from cipherdag.questions.combined_evidence import Combination
+
+MARK_LABELS = "Write label = true for the labels in schema.toml, or name them with --labels."
+TRIPLET_EVIDENCE = tuple(name for name, kind in EVIDENCE.items() if kind.triplets)
 
 Searching = Generator[Question, FloatVector, Neighbourhood]
 Retrieving = Generator[Question, FloatVector, tuple[int, ...]]
@@ -74,27 +81,28 @@ class FedCMFSOutcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedCMFS:
+class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     """FedCMFS's parameters; `ask` is the algorithm.
 
     Attributes:
-        alpha: Dependent iff the p-value over all sites is smaller.
+        alpha: Test level: dependent iff the p-value over all sites is smaller.
         evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
             statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
             small sites lose less.
-        k1: FedCFR looks at the strongest ``k1`` percent, rounded up, of the features that a
-            label's search left out although they depend on it; 0 skips FedCFR.
-        k2: FedCFC checks the weakest ``k2`` percent, rounded up, of a label's features; 0 skips it.
+        k1: Percent of the left-out features that FedCFR looks at, the strongest of those that
+            depend on a label, rounded up; 0 skips FedCFR.
+        k2: Percent of a label's features that FedCFC checks, the weakest, rounded up; 0 skips it.
         max_cond_size: Largest conditioning set; None for no limit.
-        test: ``auto``: G2 for discrete columns, Fisher-z for continuous ones and for both together
-            (where a label is 0 or 1: the point-biserial correlation); ``likelihood-ratio``:
-            nested regressions, logistic where the tested column has two categories.
+        test: CI test by name: ``auto``: G2 for discrete columns, Fisher-z for continuous ones and
+            for both together (where a label is 0 or 1: the point-biserial correlation);
+            ``likelihood-ratio``: nested regressions, logistic where the tested column has two
+            categories.
         dof: Degrees of freedom of the table tests.
-        retrieval: ``paper``: FedCFR adds a feature X to label C if a set S that holds a label D
-            separates X from C and S without D does not. ``interchangeable``: only if C also
-            separates X from D in D's place, so that the data cannot tell the two labels apart;
-            without sampling error the first adds features that are no parents or children
+        retrieval: Which features FedCFR brings back: ``paper``: X to label C if a set S that holds
+            a label D separates X from C and S without D does not. ``interchangeable``: only if C
+            also separates X from D in D's place, so that the data cannot tell the two labels
+            apart; without sampling error the first adds features that are no parents or children
             (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
         max_rows: Declared bound of a site's rows.
 
@@ -109,48 +117,26 @@ class FedCMFS:
         hence each label's candidates.
     """
 
-    alpha: float = 0.05
-    evidence: Combination = "weighted_p"
-    k1: float = 10.0
-    k2: float = 10.0
-    max_cond_size: int | None = 3
+    name: ClassVar[str] = "fedcmfs"
+    title: ClassVar[str] = "FedCMFS"
+    reads: ClassVar[frozenset[Reading]] = frozenset({"labels"})
+    concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
+
+    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
+    k1: float = within(10.0, 0.0, 100.0)
+    k2: float = within(10.0, 0.0, 100.0)
+    max_cond_size: int | None = within(3, 0)
     test: Literal["auto", "g2", "pearson", "fisherz", "likelihood-ratio"] = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
     retrieval: Literal["interchangeable", "paper"] = "interchangeable"
-    max_rows: int = 1 << 20
+    max_rows: int = within(1 << 20, 2, MAX_ROWS_LIMIT)
 
-    def __post_init__(self) -> None:
-        _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
-        _require(0.0 <= self.k1 <= 100.0, "k1 must lie in 0..100 percent")  # noqa: PLR2004
-        _require(0.0 <= self.k2 <= 100.0, "k2 must lie in 0..100 percent")  # noqa: PLR2004
-        _require(
-            self.max_cond_size is None or self.max_cond_size >= 0,
-            "max_cond_size must not be negative",
-        )
-        _require(
-            self.evidence in COMBINATIONS, f"evidence must be one of {', '.join(COMBINATIONS)}"
-        )
-        _require(self.test in TESTS, f"no test named {self.test!r}")
-        _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
-        _require(
-            self.retrieval in ("paper", "interchangeable"),
-            "retrieval must be paper or interchangeable",
-        )
-        _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
-
-    @property
-    def name(self) -> str:
-        """Name of the algorithm in questions, policies and results."""
-        return "fedcmfs"
-
-    def ask(
-        self, n_variables: int, labels: tuple[int, ...]
-    ) -> Generator[Question, FloatVector, FedCMFSOutcome]:
+    def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.
 
         Args:
-            n_variables: Number of aligned variables, p.
-            labels: Positions of the labels, at least one.
+            facts: Its labels are positions of variables, at least one.
 
         Returns:
             The outcome. Rounds: for FedCFL one and about one per member of the largest set of
@@ -159,20 +145,50 @@ class FedCMFS:
             Values: two per triplet and one more where S is empty; a triplet is asked once.
 
         Raises:
-            ParameterError: No label, or a label beyond the variables.
+            SchemaError: No label.
+            ParameterError: A label beyond the variables.
 
         Leaks:
             See the class.
         """
-        _require(len(labels) > 0, "a multi-label study needs at least one label")
-        _require(
+        n_variables, labels = facts.n_variables, facts.labels
+        if not labels:
+            raise SchemaError("no column is marked as a label", remedy=MARK_LABELS)
+        require(
             len(set(labels)) == len(labels) and all(0 <= v < n_variables for v in labels),
             "labels must be distinct positions of variables",
         )
         asking = remember(self._run(n_variables, tuple(sorted(labels))))
         if self.evidence == "weighted_p":
             return asking
-        return by_combination(asking, self.evidence)
+        return by_combination(asking, cast("Combination", self.evidence))
+
+    def conclude(self, outcome: FedCMFSOutcome, facts: Facts) -> SelectedFeatures:
+        """Every label's features, related labels, and what no site could test, by name."""
+        names = facts.names
+        return SelectedFeatures(
+            features={
+                names[label]: tuple(
+                    SelectedFeature(
+                        feature=names[v],
+                        strength=float(own.marginals.strength[v]),
+                        p_value=float(own.marginals.p_value[v]),
+                        retrieved=v in own.retrieved,
+                    )
+                    for v in own.features
+                )
+                for label, own in outcome.by_label.items()
+            },
+            related_labels={
+                names[label]: tuple(names[v] for v in own.labels)
+                for label, own in outcome.by_label.items()
+            },
+            untested=tuple(names[v] for v in outcome.untested),
+        )
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What the evidence opens, and the labels."""
+        return EVIDENCE[self.evidence].discloses, "Which identifiers are labels."
 
     def _run(
         self, n_variables: int, labels: tuple[int, ...]
@@ -314,8 +330,3 @@ def _untested(n_variables: int, learned: Mapping[int, Neighbourhood]) -> tuple[i
 def _share(percent: float, count: int) -> int:
     """So many percent of a count, rounded up."""
     return math.ceil(count * Fraction(str(percent)) / 100)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ParameterError(message)

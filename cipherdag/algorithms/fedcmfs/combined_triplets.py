@@ -14,7 +14,6 @@ import numpy as np
 
 from cipherdag.questions.combined_evidence import (
     SITE_ROWS_PER_CELL,
-    Combination,
     CombinedEvidence,
     combined_p,
     combined_strength,
@@ -24,6 +23,7 @@ from cipherdag.questions.question import WeightedEvidence
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.question import FloatVector, Question
 
 Outcome = TypeVar("Outcome")

@@ -2,29 +2,33 @@
 
 FedSkele votes on every edge layer by layer; FedOrien asks for separating sets of the unshielded
 pairs, orients colliders and applies Meek's rules. Both halves stand in this file: the coordinator
-yields questions and receives sums; the sites' half is ``sites.compute.skeleton`` and
-``sites.compute.separators``.
+yields questions and receives sums; the sites' half is ``layer_votes`` and
+``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.algorithms.evidence.kinds import EvidenceKind, open_evidence
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, judge_triples
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, LayerVotes
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
 from cipherdag.algorithms.fedpc.separating_sets import by_maximum, by_scores
-from cipherdag.errors import ParameterError
+from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import (
@@ -54,18 +58,25 @@ BoolMatrix = NDArray[np.bool_]
 TestName = Literal["auto", "g2", "pearson", "fisherz", "regression", "kci"]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 
-KERNEL_EVIDENCE = ("vote", "fisher", "stouffer", "weighted_p")
-"""Evidence that asks the sites' tests for nothing but p-values."""
+VOTES = "For every layer, how many sites keep each edge."
+SEPARATORS = {
+    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
+    "which, and the separating set that has it.",
+    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
+    "of all sites together.",
+    "vote": "For every candidate separating set, how many sites find the pair independent.",
+}
+"""What a choice of separating sets opens where sites vote."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FedPC:
+class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     """FedPC's parameters; `ask` is the algorithm.
 
     Attributes:
         alpha: Significance level of every test.
         evidence: What decides a test: the sites' ``vote`` (the paper), or one test over all sites
-            of a kind that `cipherdag.algorithms.evidence.source` lists; the coordinator then runs
+            of a kind that `cipherdag.algorithms.evidence` lists; the coordinator then runs
             PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
             maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
@@ -76,35 +87,34 @@ class FedPC:
             (with ``max``, that of largest p: Ramsey, 2016); ``conservative`` or ``majority``, only
             with other evidence than ``vote``: no set, or less than half of all sets, that separate
             x and z have y, and triples in between stay open (`fedpc.colliders`).
-        reference: ``paper``: order-independent layers, strictly more than ``vote_share`` of the
-            sites, candidates from ne(x) or ne(z), no set found means no collider. ``code``: the
-            original program: edits as it goes, at least round(vote_share N) votes, candidates from
-            ne(x) and ne(z) together, no set found means a collider.
+        reference: Whether to follow the paper or its original program where they differ:
+            ``paper``: order-independent layers, strictly more than ``vote_share`` of the sites,
+            candidates from ne(x) or ne(z), no set found means no collider. ``code``: edits as it
+            goes, at least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no
+            set found means a collider.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
-        test: CI test by name; ``auto`` follows the schema. ``regression`` takes any mixture of
+        test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
             columns; ``kci`` is the kernel test of continuous columns, for dependences of any form
-            (the paper's FedPC-KBT), with evidence ``vote``, ``fisher``, ``stouffer`` or
-            ``weighted_p``.
-        kernel_rows: With ``kci`` a site looks at no more than so many rows, evenly spaced among
-            its own; 10 to 20000. Time grows with its cube.
+            (the paper's FedPC-KBT), with evidence of p-values alone.
+        kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
+            own. Time grows with its cube.
         dof: Degrees of freedom of the table tests.
-        collider_conflicts: ``strongest``: colliders by descending support, none reversed later;
-            ``keep``: in order, none reversed; ``overwrite``: later ones win; ``auto``:
-            ``strongest`` for the paper, which leaves it open, ``overwrite`` for the code.
+        collider_conflicts: Which of two conflicting colliders wins: ``strongest``: that of larger
+            support; ``keep``: the first; ``overwrite``: the last; ``auto``: ``strongest`` for the
+            paper, which leaves it open, ``overwrite`` for the code.
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
             back to ``statistic`` (see `FedPCOutcome.tests`).
         max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
-        site_effect: With ``glm`` every site has constants of its own in every regression (of an
-            ordered response thresholds), so that sites may differ in level; each takes its own out
-            before it answers.
-        knowledge: What is known of the edges before. A pair that cannot have an edge is not tested;
-            with other evidence than ``vote``, neither is one that must, nor is conditioned on what
-            can be no parent of either.
-        bootstrap: In how many replicates, 0 to 1000, the run is repeated in the same rounds over
-            rows that every site draws from its own; `FedPCOutcome.bootstrap` then counts in how
-            many of them each edge occurs.
+        site_effect: With ``glm`` every site has constants of its own in every regression: sites
+            may differ in level. Each takes its own out before it answers.
+        knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
+            that cannot have an edge is not tested; with other evidence than ``vote``, neither is
+            one that must, nor is conditioned on what can be no parent of either.
+        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
+            edges: the run is repeated in the same rounds, and `FedPCOutcome.bootstrap` counts in
+            how many replicates each edge occurs.
 
     Leaks:
         With other evidence than ``vote``: what that evidence says of every test asked. Else:
@@ -115,90 +125,61 @@ class FedPC:
         With `bootstrap` all of it once more for every replicate.
     """
 
-    alpha: float = 0.01
-    evidence: EvidenceKind = "vote"
+    name: ClassVar[str] = "fedpc"
+    title: ClassVar[str] = "FedPC"
+
+    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    evidence: str = one_of("vote", ("vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
     colliders: ColliderRule = "sepset"
     reference: Literal["paper", "code"] = "paper"
-    max_cond_size: int | None = 3
-    vote_share: float = 0.3
+    max_cond_size: int | None = within(3, 0)
+    vote_share: float = within(0.3, 0.0, 1.0, above=True, below=True)
     test: TestName = "auto"
-    kernel_rows: int = 1000
+    kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
-    grid_bits: int = 20
-    max_cells: int = 4096
-    max_rows: int = 1 << 20
+    grid_bits: int = within(20, 1, MAX_GRID_BITS)
+    max_cells: int = within(4096, 1, MAX_CELLS)
+    max_rows: int = within(1 << 20, 2, MAX_ROWS_LIMIT)
     site_effect: bool = False
     knowledge: Knowledge | None = None
-    bootstrap: int = 0
+    bootstrap: int = within(0, 0, MAX_REPLICATES)
 
-    def __post_init__(self) -> None:
-        _require(0.0 < self.alpha < 1.0, "alpha must lie strictly between 0 and 1")
-        _require(0.0 < self.vote_share < 1.0, "vote_share must lie strictly between 0 and 1")
-        _require(1 <= self.grid_bits <= MAX_GRID_BITS, f"grid_bits must be 1..{MAX_GRID_BITS}")
-        _require(
-            self.max_cond_size is None or self.max_cond_size >= 0,
-            "max_cond_size must not be negative",
-        )
-        kinds = get_args(EvidenceKind)
-        _require(self.evidence in kinds, f"evidence must be one of {', '.join(kinds)}")
-        choices = ("max", "mean", "vote") if self.evidence == "vote" else ("max", "search")
-        _require(
+    def check(self) -> None:
+        """Refuse choices that do not go together."""
+        voting = self.evidence == "vote"
+        choices = ("max", "mean", "vote") if voting else ("max", "search")
+        require(
             self.sepset in choices,
             f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
         )
-        rules = get_args(ColliderRule)
-        _require(self.colliders in rules, f"colliders must be one of {', '.join(rules)}")
-        _require(
-            self.evidence != "vote" or self.colliders == "sepset",
+        require(
+            not voting or self.colliders == "sepset",
             f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
             "learns no set but the chosen one",
         )
-        _require(self.reference in ("paper", "code"), "reference must be paper or code")
-        _require(
-            self.evidence == "vote" or self.reference == "paper",
+        require(
+            voting or self.reference == "paper",
             "reference code is the original program, whose evidence is the vote",
         )
-        _require(
+        require(
             self.knowledge is None or self.reference == "paper",
             "reference code is the original program, which takes no knowledge",
         )
-        _require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
-        _require(0 <= self.bootstrap <= MAX_REPLICATES, f"bootstrap must be 0..{MAX_REPLICATES}")
-        _require(1 <= self.max_cells <= MAX_CELLS, f"max_cells must be 1..{MAX_CELLS}")
-        _require(2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}")  # noqa: PLR2004
-        _require(self.test in get_args(TestName), f"no test named {self.test!r}")
-        _require(
-            self.test != "kci" or self.evidence in KERNEL_EVIDENCE,
-            f"test kci needs evidence {', '.join(KERNEL_EVIDENCE[:-1])} or {KERNEL_EVIDENCE[-1]}: "
-            "kernel statistics do not add up over sites",
-        )
-        _require(
-            FEWEST_KERNEL_ROWS <= self.kernel_rows <= MOST_KERNEL_ROWS,
-            f"kernel_rows must be {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}",
-        )
-        _require(self.dof in ("adjusted", "plain"), "dof must be adjusted or plain")
-        _require(
-            self.collider_conflicts in ("auto", "strongest", "keep", "overwrite"),
-            "collider_conflicts must be auto, strongest, keep or overwrite",
+        require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
+        takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.any_test)]
+        require(
+            self.test != "kci" or self.evidence in takes,
+            f"test kci needs evidence {', '.join(takes[:-1])} or {takes[-1]}: kernel statistics do "
+            "not add up over sites",
         )
 
-    @property
-    def name(self) -> str:
-        """Name of the algorithm in questions, policies and results."""
-        return "fedpc"
-
-    def ask(
-        self, n_variables: int, n_sites: int, names: Sequence[str] = (), *, seed: int = 0
-    ) -> Asking:
+    def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
 
         Args:
-            n_variables: Number of aligned variables, p.
-            n_sites: Size of the cohort, N.
-            names: The variables in the order of their positions, for `knowledge`.
-            seed: Seed of the rows that sites draw, for `bootstrap`.
+            facts: The names are for `knowledge`, the seed for `bootstrap`.
 
         Raises:
             ParameterError: The knowledge contradicts itself or names other variables, or the seed
@@ -207,19 +188,20 @@ class FedPC:
         Returns:
             The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
             number of candidates) / 4, else one per 250,000 candidates. With other evidence than
-            ``vote``: those of `open_evidence`, `stable_skeleton` and `strongest_separators`. With
+            ``vote``: those of its kind, of `stable_skeleton` and `strongest_separators`. With
             `bootstrap` those of the replicate that needs most, or more where a round would have
             more than 2,000,000 values.
 
         Leaks:
             See the class.
         """
-        known = Constraints.none(n_variables)
+        n_sites, seed = facts.n_sites, facts.seed
+        known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
-            known = self.knowledge.over(names)
+            known = self.knowledge.over(facts.names)
         if not self.bootstrap:
             return (yield from self._learn(known, n_sites))
-        _require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
+        require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
         replicates = [
             resampled(self._learn(known, n_sites), replicate=number, seed=seed)
             for number in range(1, self.bootstrap + 1)
@@ -227,6 +209,21 @@ class FedPC:
         searches = [self._learn(known, n_sites), *replicates]
         outcome, *drawn = yield from lockstep(searches, most_values=ROUND_VALUES)
         return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in drawn]))
+
+    def conclude(self, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
+        """The CPDAG by name, why its edges stand, and what was drawn anew."""
+        return concluded(self, outcome, facts)
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What the evidence opens, and with votes what the choice of separating sets does."""
+        said: tuple[str, ...] = (VOTES, SEPARATORS.get(self.sepset, ""))
+        if self.evidence != "vote":
+            said = (EVIDENCE[self.evidence].discloses,)
+        return (*said, once_more(self.bootstrap)) if self.bootstrap else said
+
+    def report(self, found: LearntGraph) -> Report:
+        """Confidence of edges, and triples that stay open."""
+        return reported(found)
 
     def _learn(self, known: Constraints, n_sites: int) -> Asking:
         """The run on the sites' rows as they are."""
@@ -257,14 +254,14 @@ class FedPC:
 
     def _ask_evidence(self, n_variables: int, known: Constraints) -> Asking:
         """PC-stable on one test over all sites."""
-        source = yield from open_evidence(
-            self.evidence,
-            self._spec,
+        settings = EvidenceSettings(
+            spec=self._spec,
             n_variables=n_variables,
             max_cells=self.max_cells,
             max_rows=self.max_rows,
             site_effect=self.site_effect,
         )
+        source = yield from EVIDENCE[self.evidence].open(settings)
         found = yield from stable_skeleton(
             source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
         )
@@ -372,8 +369,3 @@ class FedPC:
             return meek_in_code_order(arcs)
         rules = (1, 2, 3) if self.knowledge is None else (1, 2, 3, 4)
         return meek(arcs, rules=rules, ambiguous=() if judged is None else judged.ambiguous)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ParameterError(message)

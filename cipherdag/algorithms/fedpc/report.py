@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
     from cipherdag.questions.encodings import IndexArray
 
@@ -27,54 +31,81 @@ SUPPORTS = {
     "vote": "sites that found the two independent given the set",
 }
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
-OVERALL_SUPPORT = "highest p-value of the test over all sites"
+DRAWN_TWICE = (
+    "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
+    "twice look like evidence to a test, so a weak edge comes back more often than it would with "
+    "new rows."
+)
 
 
-def fedpc_report(
-    outcome: FedPCOutcome, names: Sequence[str], *, parameters: Mapping[str, Any], n_sites: int
-) -> dict[str, Any]:
-    """What FedPC reports beside its graph: fields of `Result`.
-
-    Args:
-        outcome: What FedPC concluded, by position.
-        names: The variables in the order of their positions.
-        parameters: FedPC's parameters.
-        n_sites: Size of the cohort.
-    """
-    details: dict[str, Any] = {}
-    if outcome.tests:
-        evidence = tests_evidence(outcome, names)
-        details["tests"] = dict(outcome.tests)
-    else:
-        chosen = {name: parameters[name] for name in ("sepset", "reference")}
-        evidence = fedpc_evidence(outcome, names, n_sites=n_sites, **chosen)
-    if parameters["colliders"] != "sepset":
-        details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
-    if parameters["test"] == "kci":
-        details["kernel_rows"] = parameters["kernel_rows"]
-        evidence = replace(evidence, remarks=(*evidence.remarks, kernel_remark(details)))
-    if outcome.bootstrap is not None:
-        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
-        evidence = Confidences(details["bootstrap"]).evidence(evidence, outcome.arcs, names)
-    return {"evidence": evidence, "details": details}
-
-
-def kernel_remark(details: Mapping[str, Any]) -> str:
-    """Says how many rows of a site kernel tests look at."""
+def once_more(replicates: int) -> str:
+    """What a bootstrap adds to the disclosures."""
     return (
-        f"Kernel tests look at no more than {details['kernel_rows']} rows of a site, evenly spaced "
-        "among its own."
+        f"All of this once more for each of {replicates} replicates over rows that the sites drew "
+        "from their own; which rows, only each site knows."
     )
 
 
-def fedpc_evidence(
-    outcome: FedPCOutcome,
-    names: Sequence[str],
-    *,
-    n_sites: int,
-    evidence: str = "vote",
-    sepset: str = "max",
-    reference: str = "paper",
+def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
+    """The graph by name with its evidence, and what `reported` makes a report of.
+
+    Args:
+        algorithm: FedPC's parameters.
+        outcome: What FedPC concluded, by position.
+        facts: The names, and the number of sites that votes are counted against.
+    """
+    names = facts.names
+    details: dict[str, Any] = {}
+    if outcome.tests:
+        evidence = joint_evidence(outcome, names)
+        details["tests"] = dict(outcome.tests)
+    else:
+        evidence = votes_evidence(
+            outcome,
+            names,
+            n_sites=facts.n_sites,
+            sepset=algorithm.sepset,
+            reference=algorithm.reference,
+        )
+    if algorithm.colliders != "sepset":
+        details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
+    if algorithm.test == "kci":
+        details["kernel_rows"] = algorithm.kernel_rows
+        remark = (
+            f"Kernel tests look at no more than {algorithm.kernel_rows} rows of a site, evenly "
+            "spaced among its own."
+        )
+        evidence = replace(evidence, remarks=(*evidence.remarks, remark))
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        evidence = Confidences(details["bootstrap"]).evidence(evidence, outcome.arcs, names)
+    return LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+
+
+def reported(found: LearntGraph) -> Report:
+    """The confidence of every edge, and the triples that the tests leave open."""
+    notes, limits, panels = [], [], []
+    if "bootstrap" in found.details:
+        notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
+        limits.append(DRAWN_TWICE)
+    if triples := found.details.get("ambiguous_triples"):
+        lines = tuple(" - ".join(triple) for triple in triples)
+        notes.append(Note("Open whether a collider, so not directed by it:", lines))
+        panels.append(
+            Rows(
+                title="Open triples",
+                note="Unshielded triples of which it is open whether they are colliders: the sets "
+                "that separate the ends disagree on the middle, or there is none. Nothing is "
+                "directed on the ground of them.",
+                columns=("First", "Middle", "Last"),
+                rows=tuple(tuple(triple) for triple in triples),
+            )
+        )
+    return Report(notes=tuple(notes), limits=tuple(limits), panels=tuple(panels))
+
+
+def votes_evidence(
+    outcome: FedPCOutcome, names: Sequence[str], *, n_sites: int, sepset: str, reference: str
 ) -> GraphEvidence:
     """The evidence of every edge, the separating sets, and how many votes were unanimous.
 
@@ -82,38 +113,36 @@ def fedpc_evidence(
         outcome: What FedPC concluded, by position.
         names: The variables in the order of their positions.
         n_sites: Size of the cohort, which the votes are counted against.
-        evidence: What decided the tests: ``vote``, or a kind of test over all sites.
         sepset: FedPC's parameter of that name.
         reference: FedPC's parameter of that name.
 
     Returns:
-        Strengths are the least share of sites that kept the edge in any layer; there are none
-        where the sites did not vote.
+        Strengths are the least share of sites that kept the edge in any layer.
     """
     code = reference == "code"
     reader = _Reader(outcome, names, n_sites, code=code)
-    voted = evidence == "vote"
-    support = CODE_SUPPORT if code and sepset == "max" else SUPPORTS.get(sepset, "")
     return GraphEvidence(
-        measure=MEASURE if voted else "",
+        measure=MEASURE,
         edges=reader.edges(),
-        support=support if voted else OVERALL_SUPPORT,
+        support=CODE_SUPPORT if code and sepset == "max" else SUPPORTS[sepset],
         separations=reader.separations(),
-        remarks=reader.remarks() if voted else (),
+        remarks=reader.remarks(),
     )
 
 
-def tests_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
-    """The separating sets of a graph from tests over all sites, and how those were done.
+def joint_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
+    """The separating sets of a graph from tests over all sites, what they direct, and how many.
 
     Args:
         outcome: What FedPC concluded with other evidence than votes, by position.
         names: The variables in the order of their positions.
     """
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
+    reader = _Reader(outcome, names, n_sites=1, code=False)
     return GraphEvidence(
+        edges=reader.edges(),
         support="p-value of the test over all sites",
-        separations=_Reader(outcome, names, n_sites=1, code=False).separations(),
+        separations=reader.separations(),
         remarks=(f"Tests over all sites: {ways}.",),
     )
 

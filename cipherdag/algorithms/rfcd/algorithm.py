@@ -9,18 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.parameters import require, within
 from cipherdag.algorithms.rfcd.objectives import (
     Objective,
     SumOverFamilies,
     Valued,
     WorstGraphRegret,
 )
-from cipherdag.errors import ParameterError
+from cipherdag.algorithms.rfcd.report import concluded, reported
+from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.dags import (
     Dag,
     empty_dag,
@@ -37,6 +40,14 @@ BoolMatrix = NDArray[np.bool_]
 
 MAX_EXACT = 10
 NOISE_LIMIT = 1e9
+OBJECTIVES = {
+    "graph": "The largest regret over the sites of the best candidate graphs of every step, and "
+    "lower bounds of the others; not at which site.",
+    "nodewise": "For every variable and candidate set of parents, the largest regret over the "
+    "sites; not at which site.",
+    "sum": "For every variable and candidate set of parents, the sum of all sites' regrets.",
+}
+"""What an objective opens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +84,18 @@ class _Progress:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RFcd:
+class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     """RFcd's parameters; `ask` is the algorithm.
 
     Attributes:
-        score: ``bic`` (RFcd-B): linear Gaussian or, for discrete columns, tables; ``mdl``
-            (RFcd-M): spline description length, continuous columns only.
+        score: How a graph is scored: ``bic`` (RFcd-B): linear Gaussian or, for discrete columns,
+            tables; ``mdl`` (RFcd-M): spline description length, continuous columns only.
         learner: How a site finds its own best graph: ``ges``, ``hill-climbing`` or ``exact``.
-        objective: ``graph``: the largest regret over sites (the paper); ``nodewise``: the sum over
-            variables of the largest regret of its parents (PERI), an upper bound of it; ``sum``:
-            the sum of all sites' regrets.
-        search: ``beam``: Algorithm 1 over DAGs; ``ges``: greedy equivalence search over the same
-            objective (the paper's future work).
+        objective: What is made small: ``graph``: the largest regret over sites (the paper);
+            ``nodewise``: the sum over variables of the largest regret of its parents (PERI), an
+            upper bound of it; ``sum``: the sum of all sites' regrets.
+        search: How graphs are searched: ``beam``: Algorithm 1 over DAGs; ``ges``: greedy
+            equivalence search over the same objective (the paper's future work).
         beam: Graphs kept by every step of the beam search, b.
         grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
         noise: Standard deviation in nats of the Gaussian noise that every site adds to each
@@ -100,47 +111,30 @@ class RFcd:
         leave its own regret out and learns the worst case of the others.
     """
 
+    name: ClassVar[str] = "rfcd"
+    title: ClassVar[str] = "RFcd"
+
     score: Literal["bic", "mdl"] = "bic"
     learner: Literal["ges", "hill-climbing", "exact"] = "ges"
     objective: Literal["graph", "nodewise", "sum"] = "graph"
     search: Literal["beam", "ges"] = "beam"
-    beam: int = 10
-    grid_bits: int = 10
-    noise: float = 0.0
+    beam: int = within(10, 1)
+    grid_bits: int = within(10, 0, REGRET_GRID_LIMIT)
+    noise: float = within(0.0, 0.0, NOISE_LIMIT, below=True)
 
-    def __post_init__(self) -> None:
-        _require(self.score in ("bic", "mdl"), "score must be bic or mdl")
-        _require(
-            self.learner in ("ges", "hill-climbing", "exact"),
-            "learner must be ges, hill-climbing or exact",
-        )
-        _require(
-            self.objective in ("graph", "nodewise", "sum"),
-            "objective must be graph, nodewise or sum",
-        )
-        _require(self.search in ("beam", "ges"), "search must be beam or ges")
-        _require(self.beam >= 1, "beam must be at least 1")
-        _require(
-            0 <= self.grid_bits <= REGRET_GRID_LIMIT, f"grid_bits must be 0..{REGRET_GRID_LIMIT}"
-        )
-        _require(0.0 <= self.noise < NOISE_LIMIT, "noise must not be negative, nor endless")
+    def check(self) -> None:
+        """Refuse noise where it would promise nothing."""
         exact = (self.score, self.learner, self.objective) == ("bic", "exact", "graph")
-        _require(
+        require(
             self.noise == 0.0 or exact,
             'noise guarantees something for score="bic", learner="exact", objective="graph" only',
         )
 
-    @property
-    def name(self) -> str:
-        """Name of the algorithm in questions, policies and results."""
-        return "rfcd"
-
-    def ask(self, n_variables: int, n_sites: int) -> Searching:
+    def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
 
         Args:
-            n_variables: Number of aligned variables, p.
-            n_sites: Size of the cohort; the questions do not depend on it.
+            facts: Only the number of variables matters.
 
         Returns:
             The outcome. Rounds: about three per step of the search and as many for the empty
@@ -152,12 +146,23 @@ class RFcd:
         Leaks:
             See the class.
         """
-        del n_sites
-        _require(
-            self.learner != "exact" or n_variables <= MAX_EXACT,
+        require(
+            self.learner != "exact" or facts.n_variables <= MAX_EXACT,
             f"the exact learner takes at most {MAX_EXACT} variables",
         )
-        return self._run(n_variables)
+        return self._run(facts.n_variables)
+
+    def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
+        """The best DAG and its CPDAG by name, and the regret on the way."""
+        return concluded(outcome, facts.names, noise=self.noise)
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What the objective opens."""
+        return (OBJECTIVES[self.objective],)
+
+    def report(self, found: LearntGraph) -> Report:
+        """The regret, its curve, and what noise promises."""
+        return reported(found)
 
     def _run(self, n_variables: int) -> Searching:
         objective = self._objective(n_variables)
@@ -248,8 +253,3 @@ def _neighbouring(dag: Dag, phase: Phase) -> dict[Dag, Dag]:
     reached = (applied(pattern, move) for move in moves(pattern, phase) if allowed(pattern, move))
     classes = {pattern_of(other): other for other in reached if other is not None}
     return {other: other for other in classes.values()}
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ParameterError(message)

@@ -14,6 +14,7 @@ from queries import Queries, central, random_tests
 from scipy import stats
 
 from cipherdag import Federation, Policy
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, pack_sets
@@ -27,7 +28,7 @@ SPEC = CITestSpec(alpha=0.01)
 
 def asked(queries, sites):
     """p-values over plain sums; also the questions, bundles taken apart."""
-    _, questions = drive(queries.ask(sites[0].n_variables, len(sites)), sites)
+    _, questions = drive(queries.ask(Facts(sites[0].n_variables, len(sites))), sites)
     bundled = [q.parts if isinstance(q, Bundle) else (q,) for q in questions]
     return queries.found, [question for parts in bundled for question in parts]
 
@@ -43,7 +44,7 @@ def test_ten_thousand_protected_table_tests_are_the_centralised_ones_to_the_last
     tests = random_tests(12, [66, 3000, 4000, 2934], rng)
     queries = Queries("pooled", tests)
     policy = Policy(min_cell_size=0)
-    Federation.split(frame, n_sites, seed=1, policy=policy, device="cpu").run(queries)
+    Federation.split(frame, n_sites, seed=1, policy=policy, device="cpu").ask("fedpc", queries.ask)
     for found, outcome in zip(queries.found, central(DiscreteTest(codes), tests), strict=True):
         np.testing.assert_array_equal(found, outcome.p_value)
         assert np.isfinite(found).any()
@@ -57,7 +58,7 @@ def test_ten_thousand_protected_gaussian_tests_are_the_centralised_ones(n_sites)
     frame = pd.DataFrame(values, columns=[f"v{k:02d}" for k in range(14)])
     tests = random_tests(14, [91, 2500, 4000, 3409], rng)
     queries = Queries("pooled", tests)
-    Federation.split(frame, n_sites, seed=1, device="cpu").run(queries)
+    Federation.split(frame, n_sites, seed=1, device="cpu").ask("fedpc", queries.ask)
     for found, outcome in zip(queries.found, central(FisherZTest(values), tests), strict=True):
         np.testing.assert_allclose(found, outcome.p_value, rtol=1e-9, atol=1e-290)
     assert list(queries.tally) == ["pooled"]
@@ -227,7 +228,7 @@ def test_columns_of_two_types_are_refused_by_name():
         (CITestSpec(alpha=0.01, name="g2"), frame[["b", "c"]]),
     ):
         with pytest.raises(MixedTypesError, match="pooled"):
-            Federation.split(data, 3, device="cpu").run(Queries("pooled", tests, spec))
+            Federation.split(data, 3, device="cpu").ask("fedpc", Queries("pooled", tests, spec).ask)
 
 
 # the other kinds are what textbooks say

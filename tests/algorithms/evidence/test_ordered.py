@@ -12,12 +12,13 @@ import pytest
 from driving import drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mixed_sites import ALL_KINDS, WithEffect, expanded, log_likelihood
+from mixed_sites import ALL_KINDS, expanded, log_likelihood, with_effect
 from queries import Queries, central, random_tests
 from scipy import optimize, stats
 from statsmodels.miscmodels.ordinal_model import OrderedModel
 
 from cipherdag import Federation, FedPC, Schema
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Question, RegressionSteps
@@ -61,7 +62,7 @@ def site_of(data, categories=CATEGORIES, ordered=ORDERED, min_cell_size=0):
 def p_values(parts, tests, categories=CATEGORIES, ordered=ORDERED, kind=Queries):
     queries = kind("glm", tests)
     sites = [site_of(part, categories, ordered) for part in parts]
-    drive(queries.ask(len(categories), len(parts)), sites)
+    drive(queries.ask(Facts(len(categories), len(parts))), sites)
     return queries.found
 
 
@@ -173,7 +174,7 @@ def test_with_a_site_effect_every_site_has_thresholds_of_its_own():
     parts[1][:, 4] = np.minimum(parts[1][:, 4] + 1, 4)  # grades higher, and never the lowest
     parts[2][:, 4] = np.where(parts[2][:, 4] == 2, 3, parts[2][:, 4])  # does not tell two apart
     tests = [np.zeros((0, 2), dtype=np.int64), np.array([[0, 4, 1], [4, 3, 0]])]
-    found = p_values(parts, tests, kind=WithEffect)[1]
+    found = p_values(parts, tests, kind=with_effect)[1]
     for row, own in zip(tests[1].tolist(), found, strict=True):
         response, other = response_of(row)
         small = own_likelihood(parts, response, row[2:])
@@ -186,7 +187,7 @@ def test_with_a_site_effect_of_one_site_nothing_changes():
     data = graded_data(np.random.default_rng(7), 500)
     tests = [PAIRS, np.array([[2, 0, 1], [4, 1, 3]])]
     for one, other in zip(
-        p_values([data], tests), p_values([data], tests, kind=WithEffect), strict=True
+        p_values([data], tests), p_values([data], tests, kind=with_effect), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-12)
 
@@ -198,7 +199,7 @@ def test_neither_the_sites_order_nor_the_columns_nor_the_end_one_counts_from_mat
 ):
     rng = np.random.default_rng(seed)
     data = graded_data(rng, 260)
-    kind = WithEffect if effect else Queries
+    kind = with_effect if effect else Queries
     parts = np.array_split(data, n_sites)
     tests = [PAIRS[:4], np.array([[2, 0, 1], [4, 2, 0]])]
     found = p_values(parts, tests, kind=kind)
@@ -226,7 +227,7 @@ def test_neither_the_sites_order_nor_the_columns_nor_the_end_one_counts_from_mat
 def test_a_category_that_no_site_has_changes_nothing(seed, place, effect):
     rng = np.random.default_rng(seed)
     data = graded_data(rng, 240)
-    parts, kind = np.array_split(data, 2), WithEffect if effect else Queries
+    parts, kind = np.array_split(data, 2), with_effect if effect else Queries
     tests = [np.array([[2, 0], [2, 1], [2, 3]]), np.array([[2, 0, 1]])]
     found = p_values(parts, tests, kind=kind)
     wider = [np.array(own) for own in parts]
@@ -247,7 +248,7 @@ def test_separated_constant_and_absent_responses_end():
         np.array([[0, 1], [0, 3], [2, 3], [0, 2], [4, 1]]),
         np.array([[0, 3, 1], [1, 3, 0]]),
     ]
-    for kind in (Queries, WithEffect):
+    for kind in (Queries, with_effect):
         pairs, given_one = p_values(np.split(data, 3), tests, categories, ordered, kind)
         assert pairs[0] < 1e-20  # x separates its own grades
         assert pairs[1] > 1e-4

@@ -17,6 +17,7 @@ from queries import Queries, central, random_tests
 from scipy import stats
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.question import Question, RegressionSteps, pack_integers
 from cipherdag.questions.regression_steps import Regression, pack_models
@@ -46,7 +47,7 @@ def test_statsmodels_on_the_pooled_rows_gives_the_same_p_values(missing):
     tests = random_tests(6, [15, 25, 20], rng)
     queries = Queries("glm", tests)
     sites = [mixed_site(part) for part in np.split(data, [150, 400, 700])]
-    drive(queries.ask(6, 4), sites)
+    drive(queries.ask(Facts(6, 4)), sites)
     for rows, found in zip(tests, queries.found, strict=True):
         expected = [reference(data, row, CATEGORIES) for row in rows]
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
@@ -62,7 +63,7 @@ def test_one_site_with_all_rows_gives_the_same_by_its_own_test(seed, n_sites):
     tests = random_tests(4, [6, 12, 12], rng)
     queries = Queries("glm", tests)
     sites = [mixed_site(part, categories) for part in np.array_split(data, n_sites)]
-    drive(queries.ask(4, n_sites), sites)
+    drive(queries.ask(Facts(4, n_sites)), sites)
     for found, own in zip(
         queries.found,
         central(LikelihoodRatioTest(data, np.array(categories) > 0), tests),
@@ -81,7 +82,7 @@ def test_separated_categories_and_combinations_end():
         np.array([[0, 3, 2], [1, 2, 0], [1, 3, 0]]),
     ]
     queries = Queries("glm", tests)
-    drive(queries.ask(5, 3), [mixed_site(part, categories) for part in np.split(data, 3)])
+    drive(queries.ask(Facts(5, 3)), [mixed_site(part, categories) for part in np.split(data, 3)])
     marginal, conditional = queries.found
     assert marginal[0] < 1e-20  # x separates its own sign
     assert marginal[1] > 1e-4
@@ -97,7 +98,7 @@ def test_a_step_is_a_round_for_all_tests_together():
     for count in (3, 40):
         queries = Queries("glm", random_tests(6, [count, count], np.random.default_rng(2)))
         sites = [mixed_site(part) for part in np.split(data, 3)]
-        asked.append(len(drive(queries.ask(6, 3), sites)[1]))
+        asked.append(len(drive(queries.ask(Facts(6, 3)), sites)[1]))
     assert max(asked) <= 12
 
 
@@ -127,7 +128,7 @@ def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
     data = mixed_data(rng, 500, 0.03)
     tests = random_tests(6, [15, 15, 10], rng)
     queries = Queries("glm", tests)
-    drive(queries.ask(6, 1), [mixed_site(data)])
+    drive(queries.ask(Facts(6, 1)), [mixed_site(data)])
     alone = RegressionTest(CATEGORIES, mixed_site(data)._pool.column)
     for found, own in zip(queries.found, central(alone, tests), strict=True):
         np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 import statsmodels.api as sm
 from driving import drive
-from mixed_sites import ALL_KINDS, CATEGORIES, WithEffect, expanded, frame, mixed_data, mixed_site
+from mixed_sites import ALL_KINDS, CATEGORIES, expanded, frame, mixed_data, mixed_site, with_effect
 from queries import Queries, random_tests
 from scipy import stats
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
 
 SIZES = (350, 420, 500)
@@ -52,8 +53,8 @@ def reference(parts, row):
 
 
 def p_values(parts, tests):
-    queries = WithEffect("glm", tests)
-    drive(queries.ask(len(CATEGORIES), len(parts)), [mixed_site(part) for part in parts])
+    queries = with_effect("glm", tests)
+    drive(queries.ask(Facts(len(CATEGORIES), len(parts))), [mixed_site(part) for part in parts])
     return queries.found
 
 
@@ -128,7 +129,7 @@ def test_it_needs_regressions():
         FedPC(evidence="pooled", site_effect=True)
 
 
-@pytest.mark.parametrize("kind", [Queries, WithEffect])
+@pytest.mark.parametrize("kind", [Queries, with_effect])
 @pytest.mark.parametrize("cuts", [[0.2], [-0.5, 0.5]])
 def test_what_separates_all_categories_leaves_nothing_to_add(kind, cuts):
     rng = np.random.default_rng(0)
@@ -137,7 +138,7 @@ def test_what_separates_all_categories_leaves_nothing_to_add(kind, cuts):
     categories = (len(cuts) + 1, 0, 0)
     queries = kind("glm", [np.array([[0, 1], [0, 2]]), np.array([[0, 2, 1]])])
     sites = [mixed_site(part, categories) for part in np.split(data, 3)]
-    rounds = drive(queries.ask(3, 3), sites)[1]
+    rounds = drive(queries.ask(Facts(3, 3)), sites)[1]
     alone, given_x = queries.found
     assert alone[0] < 1e-60  # the likelihood ratio of x is twice that of the constants alone
     assert 1e-3 < alone[1] < 1.0

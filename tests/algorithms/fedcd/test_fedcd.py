@@ -12,6 +12,7 @@ from driving import drive
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcd.algorithm import (
     FedCD,
     aggregate,
@@ -265,7 +266,7 @@ def test_rounds_go_on_until_all_sites_agree():
     other = own.copy()
     other[0, 2] = 0.6  # believed in until the average pulls it below one half
     sites = [Believer(own, np.array([100.0, 0, 0])), Believer(other, np.array([0, 100.0, 0]))]
-    outcome, asked = drive(FedCD(rounds=9).ask(p, 2), [s.site() for s in sites])
+    outcome, asked = drive(FedCD(rounds=9).ask(Facts(p, 2)), [s.site() for s in sites])
     assert outcome.agreed
     assert outcome.entropies[0] > 0
     assert outcome.entropies[-1] == 0
@@ -292,7 +293,7 @@ def test_cycles_of_the_aggregate_are_cut_and_named():
     own = np.zeros((3, 3))
     own[0, 1], own[1, 2], own[2, 0] = 0.9, 0.8, 0.7
     sites = [Believer(own, np.zeros(3)).site() for _ in range(2)]
-    outcome, _ = drive(FedCD(rounds=2).ask(3, 2), sites)
+    outcome, _ = drive(FedCD(rounds=2).ask(Facts(3, 2)), sites)
     assert np.argwhere(outcome.arcs).tolist() == [[0, 1], [1, 2]]
     (edge,) = outcome.cut
     assert (edge.source, edge.target) == (2, 0)

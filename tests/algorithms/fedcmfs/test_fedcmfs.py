@@ -25,10 +25,11 @@ from label_tables import (
 )
 from oracle import OracleTest, random_dag
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedcmfs.hiton import Triplets, parents_and_children
-from cipherdag.errors import ParameterError
+from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.questions.encodings import CITestSpec
 from cipherdag.questions.question import Bundle, Question, WeightedEvidence
 from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
@@ -145,14 +146,16 @@ def test_retrieval_recovers_a_feature_that_a_correlated_label_had_hidden(retriev
     selected = 0
     for seed in range(10):
         sites = [respondent(FisherZTest(table)) for table in planted_tables(seed)]
-        outcome, _ = drive(FedCMFS(k1=100, k2=100, retrieval=retrieval).ask(5, (C, D)), sites)
+        outcome, _ = drive(
+            FedCMFS(k1=100, k2=100, retrieval=retrieval).ask(Facts(5, 3, labels=(C, D))), sites
+        )
         own = outcome.by_label[C]
         assert D in own.learned
         assert E not in own.learned
         assert E in own.retrieved
         assert NOISE not in own.features
         selected += E in own.features
-        without, _ = drive(FedCMFS(k1=0, k2=100).ask(5, (C, D)), sites)
+        without, _ = drive(FedCMFS(k1=0, k2=100).ask(Facts(5, 3, labels=(C, D))), sites)
         assert E not in without.by_label[C].features
     assert selected >= 8  # FedCFC keeps it wherever E's own search meets C before D
 
@@ -168,7 +171,9 @@ def test_what_is_hidden_behind_a_label_comes_back_exactly_by_scripted_evidence()
 
     sites = [respondent(Scripted(5, answer))]
     for retrieval in ("paper", "interchangeable"):
-        outcome, _ = drive(FedCMFS(k1=100, k2=100, retrieval=retrieval).ask(5, (C, D)), sites)
+        outcome, _ = drive(
+            FedCMFS(k1=100, k2=100, retrieval=retrieval).ask(Facts(5, 3, labels=(C, D))), sites
+        )
         assert outcome.by_label[C].learned == (D, F)
         assert outcome.by_label[C].retrieved == (E,)
         assert outcome.by_label[C].features == (E, F)
@@ -197,7 +202,7 @@ def test_the_order_of_sites_changes_nothing(seed, data):
     def run(parts):
         respondents = [respondent(FisherZTest(part)) for part in parts]
         grids = [Rounded(r) for r in respondents]
-        return drive(FedCMFS(k1=50, k2=50).ask(7, (0, 3)), grids)[0]
+        return drive(FedCMFS(k1=50, k2=50).ask(Facts(7, 3, labels=(0, 3))), grids)[0]
 
     outcomes_equal(run(sites), run([sites[i] for i in order]))
 
@@ -217,7 +222,7 @@ def test_rounds_do_not_grow_with_the_number_of_labels():
 def test_no_triplet_is_asked_twice_and_every_round_is_one_question():
     tables = planted_tables(1)
     sites = [respondent(FisherZTest(table)) for table in tables]
-    _, asked = drive(FedCMFS(k1=100, k2=100).ask(5, (C, D)), sites)
+    _, asked = drive(FedCMFS(k1=100, k2=100).ask(Facts(5, 3, labels=(C, D))), sites)
     seen = [
         (frozenset(row[:2]), frozenset(row[2:]))
         for question in asked
@@ -353,8 +358,8 @@ def test_variables_that_no_site_could_test_are_named():
         return (math.nan if 2 in (x, y) else 1.0), 0.0
 
     sites = [respondent(Scripted(4, answer))]
-    assert drive(FedCMFS().ask(4, (0,)), sites)[0].untested == (2,)
-    assert drive(FedCMFS().ask(4, (0, 2)), sites)[0].untested == (2,)
+    assert drive(FedCMFS().ask(Facts(4, 3, labels=(0,))), sites)[0].untested == (2,)
+    assert drive(FedCMFS().ask(Facts(4, 3, labels=(0, 2))), sites)[0].untested == (2,)
 
 
 @pytest.mark.parametrize(
@@ -379,7 +384,12 @@ def test_parameters_out_of_range_are_named(wrong):
         FedCMFS(**wrong)
 
 
-@pytest.mark.parametrize("labels", [(), (0, 0), (3,), (-1,)])
+@pytest.mark.parametrize("labels", [(0, 0), (3,), (-1,)])
 def test_labels_must_be_variables(labels):
     with pytest.raises(ParameterError, match="label"):
-        FedCMFS().ask(3, labels)
+        FedCMFS().ask(Facts(3, 3, labels=labels))
+
+
+def test_there_is_a_label():
+    with pytest.raises(SchemaError, match="no column is marked as a label"):
+        FedCMFS().ask(Facts(3, 3))

@@ -17,6 +17,7 @@ from labelled_runs import ALGORITHM, TABLES, selections
 from oracle import OracleTest, random_dag
 
 from cipherdag import Federation
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
 from cipherdag.errors import ParameterError
@@ -51,7 +52,7 @@ def test_exact_under_an_oracle(evidence):
         dag = random_dag(n, float(rng.uniform(1, 3)), rng)
         labels = draw_labels(rng, n)
         sites = [respondent(LoudOracle(dag)) for _ in range(3)]
-        outcome, asked = drive(algorithm.ask(n, labels), sites)
+        outcome, asked = drive(algorithm.ask(Facts(n, 3, labels=labels)), sites)
         assert {type(question) for question in asked} == {CombinedEvidence}
         for label in labels:
             assert found(outcome, label) == set(np.flatnonzero((dag | dag.T)[label]))
@@ -67,7 +68,10 @@ def test_at_one_site_it_is_the_site_s_own_test(kind, evidence):
         else:
             test = FisherZTest(continuous_table(rng))
         chosen = [
-            drive(FedCMFS(evidence=own, k1=50, k2=50).ask(9, (0, 4)), [respondent(test)])[0]
+            drive(
+                FedCMFS(evidence=own, k1=50, k2=50).ask(Facts(9, 3, labels=(0, 4))),
+                [respondent(test)],
+            )[0]
             for own in ("weighted_p", evidence)
         ]
         for label in (0, 4):
@@ -84,7 +88,9 @@ def test_many_small_sites_see_together_what_none_sees_alone():
     y = 0.35 * x + rng.standard_normal((30, 20))
     sites = [respondent(FisherZTest(np.column_stack(own))) for own in zip(x, y, strict=True)]
     features = {
-        evidence: drive(FedCMFS(evidence=evidence).ask(2, (1,)), sites)[0].by_label[1].features
+        evidence: drive(FedCMFS(evidence=evidence).ask(Facts(2, 3, labels=(1,))), sites)[0]
+        .by_label[1]
+        .features
         for evidence in ("weighted_p", *OVERALL)
     }
     assert features == {"weighted_p": (), **dict.fromkeys(OVERALL, (0,))}
@@ -96,7 +102,7 @@ def test_the_order_of_sites_changes_nothing_and_no_triplet_is_asked_twice(eviden
     tables = [continuous_table(rng, n=7, rows=n) for n in (60, 90, 140, 200)]
     runs = [
         drive(
-            FedCMFS(evidence=evidence, k1=50, k2=50).ask(7, (0, 3)),
+            FedCMFS(evidence=evidence, k1=50, k2=50).ask(Facts(7, 3, labels=(0, 3))),
             [Rounded(respondent(FisherZTest(own))) for own in order],
         )
         for order in (tables, tables[::-1])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag import Federation, FedPC, Policy
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError, ParameterError, PolicyRefusedError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
@@ -43,7 +44,7 @@ def resamples(table, **settings):
 
 
 def counts_of(algorithm, sites, seed=0):
-    asking = algorithm.ask(sites[0].n_variables, len(sites), seed=seed)
+    asking = algorithm.ask(Facts(sites[0].n_variables, len(sites), seed=seed))
     outcome, questions = drive(asking, sites)
     return outcome, questions
 
@@ -247,7 +248,7 @@ def test_parameters_are_checked():
         with pytest.raises(ParameterError, match="bootstrap"):
             FedPC(bootstrap=wrong)
     with pytest.raises(ParameterError, match="seed"):
-        next(FedPC(bootstrap=1).ask(3, 3, seed=-1))
+        next(FedPC(bootstrap=1).ask(Facts(3, 3, seed=-1)))
 
 
 # rounds of many searches

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag import Federation, FedPC
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of, meek
@@ -38,7 +39,7 @@ class TableTest:
 
 def run(test, **parameters):
     algorithm = FedPC(evidence="weighted_p", max_cond_size=None, **parameters)
-    return drive(algorithm.ask(test.n_variables, 1), [respondent(test)])
+    return drive(algorithm.ask(Facts(test.n_variables, 1)), [respondent(test)])
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.orientation import cpdag_of
@@ -19,7 +20,7 @@ from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
 def oracle_outcome(dag, algorithm, n_sites=3):
     sites = [respondent(OracleTest(dag)) for _ in range(n_sites)]
-    return drive(algorithm.ask(len(dag), n_sites), sites)
+    return drive(algorithm.ask(Facts(len(dag), n_sites)), sites)
 
 
 @pytest.mark.parametrize("sepset", ["max", "mean", "vote"])
@@ -91,7 +92,7 @@ def test_the_code_reference_equals_the_original_program_on_continuous_data(n_sit
 
 def check_against_original(sites, test, tests, continuous):
     algorithm = FedPC(reference="code", alpha=0.01, grid_bits=48)
-    asking = algorithm.ask(sites[0].shape[1], len(sites))
+    asking = algorithm.ask(Facts(sites[0].shape[1], len(sites)))
     outcome, _ = drive(asking, [respondent(t) for t in tests])
     expected = original.skeleton(sites, test, 0.01)
     assert (outcome.skeleton == expected).all()
@@ -109,7 +110,7 @@ def test_the_order_of_sites_changes_nothing(seed, sepset, data):
     algorithm = FedPC(sepset=sepset, alpha=0.05)
 
     def run(parts):
-        outcome, _ = drive(algorithm.ask(5, 4), [respondent(DiscreteTest(p)) for p in parts])
+        outcome, _ = drive(algorithm.ask(Facts(5, 4)), [respondent(DiscreteTest(p)) for p in parts])
         return outcome
 
     one, other = run(sites), run([sites[i] for i in order])

@@ -22,6 +22,7 @@ from regretting import (
     worst_regrets,
 )
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.algorithm import RFcd
 from cipherdag.algorithms.rfcd.objectives import Valued
 from cipherdag.errors import (
@@ -70,12 +71,12 @@ def test_a_full_beam_finds_the_best_of_all_543_dags(seed):
     sites = [scored(own) for own in scores]
     # scores without structure differ within an equivalence class, as the spline score does
     kind = "bic" if seed % 2 else "mdl"
-    outcome, _ = drive(RFcd(score=kind, beam=543).ask(4, len(sites)), sites)
+    outcome, _ = drive(RFcd(score=kind, beam=543).ask(Facts(4, len(sites))), sites)
     assert outcome.candidates == 543
     assert outcome.regret == best.value / 1024
     assert dag_of(outcome.dag) == best.dag
     for algorithm in (RFcd(beam=1), RFcd(beam=5), RFcd(search="ges"), RFcd(objective="nodewise")):
-        found, _ = drive(replace(algorithm, score=kind).ask(4, len(sites)), sites)
+        found, _ = drive(replace(algorithm, score=kind).ask(Facts(4, len(sites))), sites)
         assert values[dag_of(found.dag)] >= best.value
         if algorithm.objective == "graph":
             assert found.regret == values[dag_of(found.dag)] / 1024
@@ -98,7 +99,7 @@ def test_the_beam_is_that_of_algorithm_1_with_all_regrets_known(seed):
             break
         beam = after
         curve.append(beam[0].value)
-    outcome, _ = drive(RFcd(beam=width).ask(5, 4), [scored(own) for own in scores])
+    outcome, _ = drive(RFcd(beam=width).ask(Facts(5, 4)), [scored(own) for own in scores])
     assert dag_of(outcome.dag) == beam[0].dag
     assert outcome.regret == beam[0].value / 1024
     assert [value * 1024 for value in outcome.curve][: len(curve)] == curve
@@ -108,7 +109,7 @@ def test_a_planted_graph_is_found_from_many_rows():
     dag, tables = linear_sites(6, 3, 20_000, 4)
     sites = [scored(own) for own in gaussian(tables)]
     for algorithm in (RFcd(), RFcd(search="ges"), RFcd(objective="nodewise", search="ges")):
-        outcome, _ = drive(algorithm.ask(6, 3), sites)
+        outcome, _ = drive(algorithm.ask(Facts(6, 3)), sites)
         assert (outcome.arcs == cpdag_of(outcome.dag)).all()
         if algorithm.search == "ges":
             from cipherdag.graphs.dags import matrix_of
@@ -118,7 +119,9 @@ def test_a_planted_graph_is_found_from_many_rows():
 
 def test_with_one_site_and_exact_search_nothing_is_regretted():
     _, tables = linear_sites(5, 1, 200, 8)
-    outcome, _ = drive(RFcd(learner="exact", beam=50).ask(5, 1), [scored(gaussian(tables)[0])])
+    outcome, _ = drive(
+        RFcd(learner="exact", beam=50).ask(Facts(5, 1)), [scored(gaussian(tables)[0])]
+    )
     assert 0 <= outcome.regret < 1
 
 
@@ -129,10 +132,10 @@ def test_sum_and_nodewise_are_what_they_say(seed):
     sites = [scored(own) for own in scores]
     worst = worst_regrets(scores, every_dag(4))
     alone = [worst_regrets([own], every_dag(4)) for own in scores]
-    summed, _ = drive(RFcd(objective="sum", beam=543).ask(4, 3), sites)
+    summed, _ = drive(RFcd(objective="sum", beam=543).ask(Facts(4, 3)), sites)
     least = min(sum(own[dag] for own in alone) for dag in every_dag(4))
     assert summed.regret * 1024 == pytest.approx(least, abs=4 * 3)  # every family is rounded
-    nodewise, asked = drive(RFcd(objective="nodewise", beam=543).ask(4, 3), sites)
+    nodewise, asked = drive(RFcd(objective="nodewise", beam=543).ask(Facts(4, 3)), sites)
     assert nodewise.regret * 1024 >= worst[dag_of(nodewise.dag)] - 4
     families = [own for q in asked for own in q.family_list()]
     assert len({(v, own) for v, own in families}) <= 4 * 8
@@ -158,7 +161,7 @@ def test_negative_regrets_keep_their_sign():
     values = worst_regrets(scores, every_dag(4))
     assert values[empty] == 0
     algorithm = RFcd(score="mdl", beam=543)
-    outcome, _ = drive(algorithm.ask(4, 2), [scored(own) for own in scores])
+    outcome, _ = drive(algorithm.ask(Facts(4, 2)), [scored(own) for own in scores])
     assert outcome.regret == min(values.values()) / 1024 < 0
 
 
@@ -169,27 +172,27 @@ def test_ties_go_to_the_fewest_edges_and_then_to_the_first():
 
     sites = [scored(LocalScores(Flat(4, np.random.default_rng(0)))) for _ in range(3)]
     for algorithm in (RFcd(), RFcd(beam=543), RFcd(search="ges"), RFcd(objective="sum")):
-        outcome, _ = drive(algorithm.ask(4, 3), sites)
+        outcome, _ = drive(algorithm.ask(Facts(4, 3)), sites)
         assert not outcome.dag.any()
 
 
 def test_a_step_costs_the_sites_only_the_changed_families():
     rng = np.random.default_rng(3)
     made_up = MadeUpScore(5, rng)
-    drive(RFcd(score="mdl", beam=3).ask(5, 1), [scored(LocalScores(made_up))])
+    drive(RFcd(score="mdl", beam=3).ask(Facts(5, 1)), [scored(LocalScores(made_up))])
     assert len(made_up.computed) == len(set(made_up.computed)) <= 5 * 16
 
 
 def test_all_candidates_of_a_step_are_one_question():
     _, tables = linear_sites(5, 3, 200, 1)
-    _, asked = drive(RFcd(beam=2).ask(5, 3), [scored(own) for own in gaussian(tables)])
+    _, asked = drive(RFcd(beam=2).ask(Facts(5, 3)), [scored(own) for own in gaussian(tables)])
     # one of each class: 20 graphs of one edge are 10 classes
     assert next(q.n_graphs for q in asked if q.n_graphs > 1) == 10
 
 
 def test_no_variable_to_join_and_no_edge_to_find():
     _, tables = linear_sites(1, 3, 50, 1)
-    outcome, _ = drive(RFcd().ask(1, 3), [scored(own) for own in gaussian(tables)])
+    outcome, _ = drive(RFcd().ask(Facts(1, 3)), [scored(own) for own in gaussian(tables)])
     assert outcome.dag.shape == (1, 1)
     assert outcome.regret == 0
 
@@ -325,13 +328,13 @@ def test_parameters_are_checked(parameters):
 
 def test_the_exact_learner_is_refused_before_anything_is_asked():
     with pytest.raises(ParameterError):
-        RFcd(learner="exact").ask(11, 3)
+        RFcd(learner="exact").ask(Facts(11, 3))
 
 
 def test_equal_graphs_are_asked_once():
     _, tables = linear_sites(4, 2, 100, 5)
     algorithm = RFcd(score="mdl", beam=543)
-    _, asked = drive(algorithm.ask(4, 2), [scored(own) for own in gaussian(tables)])
+    _, asked = drive(algorithm.ask(Facts(4, 2)), [scored(own) for own in gaussian(tables)])
     first = [q for q in asked if len(np.unique(q.threshold_array(), axis=0)) == 1]
     listed = []
     for question in first:

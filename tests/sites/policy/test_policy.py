@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import (
     CohortError,
@@ -36,7 +37,7 @@ def run(hospitals, **options):
     """A whole run over the folders; returns the session."""
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
-    session.run(FedPC().ask(session.open(), len(handlers)))
+    session.run(FedPC().ask(Facts(session.open(), len(handlers))))
     session.finish()
     return session
 
@@ -286,7 +287,7 @@ def test_a_run_waits_until_a_person_approves_it(hospitals):
     with pytest.raises(PolicyRefusedError, match=AWAITS):
         session.open()
     approvals.approve(asked.session[:8])
-    session.run(FedPC().ask(session.open(), 3))
+    session.run(FedPC().ask(Facts(session.open(), 3)))
 
 
 def test_an_approval_holds_for_the_invite_that_was_seen_only(hospitals):

@@ -1,0 +1,96 @@
+"""What every algorithm is: frozen parameters, a generator of questions, a conclusion by name.
+
+An algorithm is a frozen dataclass below `Algorithm` in a folder of its own, and one line of
+`cipherdag.algorithms.registry`. All that command line, results and policies need to know of it
+stands in the class.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
+
+from cipherdag.algorithms.parameters import check_parameters
+from cipherdag.findings.conclusion import LearntGraph, Report, SelectedFeatures
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.questions.question import FloatVector, Question
+
+Reading = Literal["labels", "interventions"]
+Outcome = TypeVar("Outcome")
+Conclusion = TypeVar("Conclusion", bound=LearntGraph | SelectedFeatures)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a session knows before its first question.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        n_sites: Size of the cohort, N.
+        names: The variables in the order of their positions; identifiers "1", "2", ... where only
+            the sites know the names.
+        labels: Positions of the labels, for algorithms that need them.
+        seed: Seed of all that the algorithm draws.
+    """
+
+    n_variables: int
+    n_sites: int
+    names: tuple[str, ...] = ()
+    labels: tuple[int, ...] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            numbers = tuple(str(number) for number in range(1, self.n_variables + 1))
+            object.__setattr__(self, "names", numbers)
+
+
+class Algorithm(ABC, Generic[Outcome, Conclusion]):
+    """A federated algorithm; its fields are its parameters.
+
+    Attributes:
+        name: What questions, policies and results call it.
+        title: What people call it.
+        reads: What it reads of a schema beside the columns. The coordinator of an algorithm that
+            reads labels learns their positions.
+        concludes: Type of its conclusions.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    reads: ClassVar[frozenset[Reading]] = frozenset()
+    concludes: ClassVar[type[LearntGraph | SelectedFeatures]] = LearntGraph
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse parameters that do not go together; each alone is checked already.
+
+        Raises:
+            ParameterError: Some do not.
+        """
+
+    @abstractmethod
+    def ask(self, facts: Facts) -> Generator[Question, FloatVector, Outcome]:
+        """The run as a generator: yields questions, receives sums, returns its outcome."""
+
+    @abstractmethod
+    def conclude(self, outcome: Outcome, facts: Facts) -> Conclusion:
+        """What the outcome means, by name."""
+
+    @abstractmethod
+    def disclosures(self) -> tuple[str, ...]:
+        """What the opened sums tell the coordinator, in sentences, at least one."""
+
+    def report(self, found: Conclusion) -> Report:
+        """What a report adds to a conclusion, from its details; nothing by default."""
+        del found
+        return Report()

@@ -1,0 +1,104 @@
+"""Tests over all sites from what the sites' own tests add up to.
+
+statistic    sum of statistics, of degrees of freedom  chi-square of the sums
+fisher       sum of -2 ln p, number of tests           chi-square of the sum (Fisher, 1932)
+stouffer     sum of w z, of w**2                       normal (Stouffer, 1949; Lipták, 1958);
+                                                       for Fisher's z: inverse-variance weights
+weighted_p   sum of n p, of n                          mean p-value (FedCMFS, Eq. 1)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.questions.combined_evidence import (
+    SITE_ROWS_PER_CELL,
+    Combination,
+    CombinedEvidence,
+    combined_p,
+)
+from cipherdag.questions.weighted_evidence import pack_triplets
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.questions.question import FloatVector, Question
+
+
+class CombinedTests(RememberedTests):
+    """Evidence from what the sites' own tests add up to.
+
+    Leaks:
+        See `CombinedEvidence`.
+
+    Args:
+        combination: What is added.
+        settings: How tests are done; its rows per cell are what the sites need together.
+    """
+
+    def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
+        super().__init__()
+        spec = settings.spec
+        own = spec
+        if combination != "weighted_p":
+            least = min(SITE_ROWS_PER_CELL, spec.min_rows_per_cell)
+            own = msgspec.structs.replace(spec, min_rows_per_cell=least)
+        self._template = CombinedEvidence(
+            n_variables=settings.n_variables,
+            test=own,
+            combination=combination,
+            counts=(),
+            members=b"",
+            rows_per_cell=spec.min_rows_per_cell,
+            max_rows=settings.max_rows,
+        )
+
+    def _ask(self, tests: Tests) -> PValues:
+        """One round, and one more per `ROUND_VALUES` values."""
+        self.tally[self._template.combination] += sum(len(rows) for rows in tests)
+        parts: list[list[FloatVector]] = [[] for _ in tests]
+        for piece in in_slices(tests, [3] * len(tests)):
+            counts, members = pack_triplets([rows.astype(np.uint16) for rows in piece])
+            question = msgspec.structs.replace(self._template, counts=counts, members=members)
+            found = combined_p(question, (yield question))
+            ends = np.cumsum([len(rows) for rows in piece])[:-1]
+            for own, p_value in zip(parts, np.split(found, ends), strict=True):
+                own.append(p_value)
+        return [np.concatenate([np.zeros(0), *own]) for own in parts]
+
+
+def _combined(name: Combination, discloses: str, *, any_test: bool = True) -> EvidenceKind:
+    """A kind that asks nothing before its tests."""
+
+    def opened(
+        settings: EvidenceSettings,
+    ) -> Generator[Question, FloatVector, CombinedTests]:
+        yield from ()
+        return CombinedTests(name, settings)
+
+    return EvidenceKind(
+        name=name, discloses=discloses, open=opened, any_test=any_test, triplets=True
+    )
+
+
+STATISTIC = _combined(
+    "statistic",
+    "For every test, the sums of the sites' statistics and of their degrees of freedom.",
+    any_test=False,
+)
+FISHER = _combined(
+    "fisher", "For every test, the sum of -2 ln p over the sites, and how many did it."
+)
+STOUFFER = _combined(
+    "stouffer", "For every test, the sums of the sites' weighted z and of the squared weights."
+)
+WEIGHTED_P = _combined(
+    "weighted_p",
+    "For every test, the mean p-value over the sites, weighted by rows, and the rows of all sites "
+    "together; for every pair that is selected from, also the weighted mean strength.",
+)

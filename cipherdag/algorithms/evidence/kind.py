@@ -1,0 +1,59 @@
+"""What a kind of evidence is: a name, how its p-values are opened, and what that opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.questions.question import CITestSpec, FloatVector, Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSettings:
+    """How the tests of a run are done.
+
+    Attributes:
+        spec: The test.
+        n_variables: Number of aligned variables, p.
+        max_cells: Largest contingency table that is asked for.
+        max_rows: Declared bound of a site's rows.
+        site_effect: Whether regressions have constants of every site's own.
+    """
+
+    spec: CITestSpec
+    n_variables: int
+    max_cells: int = 4096
+    max_rows: int = 1 << 20
+    site_effect: bool = False
+
+
+Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceKind:
+    """One kind of evidence; `cipherdag.algorithms.evidence.registry` lists them.
+
+    Attributes:
+        name: What parameters call it.
+        discloses: What the coordinator learns, in one sentence.
+        open: Yields the source of p-values of some settings.
+        any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
+        triplets: Whether FedCMFS can use it, test by test.
+
+    Raises:
+        ValueError: Nothing is said of what it discloses.
+    """
+
+    name: str
+    discloses: str
+    open: Opening = field(repr=False)
+    any_test: bool = False
+    triplets: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.discloses.strip():
+            raise ValueError(f"evidence '{self.name}' does not say what it discloses")

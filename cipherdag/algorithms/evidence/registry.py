@@ -1,0 +1,19 @@
+"""The kinds of evidence by name: one line each."""
+
+from __future__ import annotations
+
+from cipherdag.algorithms.evidence.combined import FISHER, STATISTIC, STOUFFER, WEIGHTED_P
+from cipherdag.algorithms.evidence.pooled import POOLED
+from cipherdag.algorithms.evidence.pooled_regressions import GLM
+
+EVIDENCE = {
+    kind.name: kind
+    for kind in (
+        STATISTIC,
+        FISHER,
+        STOUFFER,
+        WEIGHTED_P,
+        POOLED,
+        GLM,
+    )
+}

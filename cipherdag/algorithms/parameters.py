@@ -1,0 +1,166 @@
+"""The parameters of an algorithm: one field each, which Python, command line and pages read alike.
+
+A field's type says what it may hold: a ``Literal`` its choices, ``X | None`` that there may be
+none. Its metadata holds a range, or choices that a registry lists; the class's docstring says what
+it is, and the first sentence there is its help on the command line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+import typing
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, Union
+
+from cipherdag.errors import ParameterError
+from cipherdag.graphs.knowledge import Knowledge
+
+if typing.TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NO_LIMIT = -1
+"""How a whole number that may be None is written where None cannot be."""
+_ENTRY = re.compile(r"^    (\w+): (.+(?:\n {8}.*)*)", re.MULTILINE)
+_SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers from ``low`` to ``high``; an end that is ``open`` does not belong to it."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def holds(self, number: float) -> bool:
+        """Whether it is a number of this range; NaN is none."""
+        low = self.low < number if self.above else self.low <= number
+        return low and (number < self.high if self.below else number <= self.high)
+
+    def __str__(self) -> str:
+        low = f"above {self.low:.12g}" if self.above else f"at least {self.low:.12g}"
+        if self.high == math.inf:
+            return low
+        return f"{low} and {'below' if self.below else 'at most'} {self.high:.12g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an algorithm.
+
+    Attributes:
+        name: The field.
+        kind: Type of its value.
+        default: Its default.
+        choices: The only values; empty where there are others.
+        range: Of a number.
+        optional: Whether it may be None.
+        help: What it is, in one sentence.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    choices: tuple[str, ...]
+    range: Range | None
+    optional: bool
+    help: str
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a value; empty if nothing is."""
+        if value is None and self.optional:
+            return ""
+        if self.choices:
+            listed = ", ".join(self.choices)
+            known = value in self.choices
+            return "" if known else f"{self.name} must be one of {listed}, not {value!r}"
+        kinds = (int, float) if self.kind is float else (self.kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind is not bool):
+            return f"{self.name} must be of type {self.kind.__name__}, not {value!r}"
+        if self.range is not None and not self.range.holds(value):  # type: ignore[arg-type]
+            return f"{self.name} must be {self.range}, not {value!r}"
+        return ""
+
+    def read(self, plain: Any) -> Any:
+        """The value that JSON, TOML or an option says; see `written`."""
+        if self.optional and self.kind is int and plain == NO_LIMIT:
+            return None
+        if self.kind is not Knowledge or plain is None:
+            return plain
+        if isinstance(plain, str):
+            return Knowledge.loads(plain) if plain else None
+        return Knowledge.from_lists(**plain)
+
+    def written(self, value: Any) -> Any:
+        """A value as TOML can have it."""
+        if self.kind is Knowledge:
+            return "" if value is None else value.dumps()
+        return NO_LIMIT if value is None else value
+
+
+def within(
+    default: float, low: float, high: float = math.inf, *, above: bool = False, below: bool = False
+) -> Any:
+    """A field that holds a number of a range; see `Range`."""
+    return field(default=default, metadata={"range": Range(low, high, above, below)})
+
+
+def one_of(default: str, choices: Iterable[str]) -> Any:
+    """A field that holds one of the names that a registry lists."""
+    return field(default=default, metadata={"choices": tuple(choices)})
+
+
+@cache
+def parameters_of(algorithm: type) -> Mapping[str, Parameter]:
+    """The parameters of an algorithm's class by name, in the order of its fields."""
+    hints = typing.get_type_hints(algorithm)
+    told = _told(algorithm)
+    return {
+        own.name: _parameter(own.name, hints[own.name], own.default, own.metadata, told)
+        for own in fields(algorithm)
+    }
+
+
+def check_parameters(algorithm: object) -> None:
+    """Refuse a value of another type, beyond its range or that is no choice.
+
+    Raises:
+        ParameterError: The first such value.
+    """
+    own: Any = type(algorithm)
+    for name, parameter in parameters_of(own).items():
+        require(not (fault := parameter.fault(getattr(algorithm, name))), fault)
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise ParameterError with this message unless the condition holds."""
+    if not condition:
+        raise ParameterError(message)
+
+
+def _parameter(
+    name: str, hint: Any, default: Any, metadata: Mapping[str, Any], told: Mapping[str, str]
+) -> Parameter:
+    options = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else ()
+    plain = [own for own in options if own is not type(None)] or [hint]
+    choices = metadata.get("choices", ())
+    kind = plain[0]
+    if typing.get_origin(kind) is Literal:
+        kind, choices = str, typing.get_args(kind)
+    return Parameter(
+        name, kind, default, choices, metadata.get("range"), bool(options), told.get(name, "")
+    )
+
+
+def _told(algorithm: type) -> dict[str, str]:
+    """The first sentence that the docstring says of every field."""
+    said = {}
+    for name, text in _ENTRY.findall(inspect.getdoc(algorithm) or ""):
+        words = " ".join(text.replace("`", "").split())
+        said[name] = _SENTENCE.split(words, maxsplit=1)[0] + "."
+    return said

@@ -1,0 +1,91 @@
+"""The options of an algorithm, made from its fields; one command for each that is registered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
+from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cipherdag.algorithms.parameters import Parameter
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class AlgorithmGroup(click.Group):
+    """A group with a command for every algorithm, each made when it is asked for.
+
+    Args:
+        name: The group's name.
+        make: Makes the command of an algorithm's name.
+        settings: What `click.Group` takes.
+    """
+
+    def __init__(self, name: str, make: Callable[[str], click.Command], **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self._make = make
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The algorithms, and what else the group has."""
+        return [*ALGORITHMS, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of an algorithm, or one of the group's own."""
+        return (
+            self._make(cmd_name) if cmd_name in ALGORITHMS else super().get_command(ctx, cmd_name)
+        )
+
+
+def parameter_options(name: str) -> list[click.Option]:
+    """One option for every parameter of an algorithm."""
+    from cipherdag.algorithms.parameters import parameters_of
+
+    return [_option(own) for own in parameters_of(algorithm_class(name)).values()]
+
+
+def taken(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """An algorithm's parameters among the values of options, as TOML can have them."""
+    from cipherdag.algorithms.parameters import parameters_of
+
+    return {key: options[key] for key in parameters_of(algorithm_class(name))}
+
+
+def _option(parameter: Parameter) -> click.Option:
+    flag = f"--{parameter.name.replace('_', '-')}"
+    told = [parameter.help]
+    if parameter.range is not None:
+        told.append(f"A number {parameter.range}.")
+    if parameter.optional and parameter.kind is int:
+        told.append("-1 for no limit.")
+    settings: dict[str, Any] = {"help": " ".join(told)}
+    if parameter.kind is bool:
+        settings["is_flag"] = True
+    elif parameter.choices:
+        settings["type"] = click.Choice(parameter.choices)
+    elif parameter.kind in (int, float):
+        settings["type"] = parameter.kind
+    else:
+        settings |= {"type": FILE, "callback": lambda _context, _option, path: _text(path)}
+        return click.Option([flag], **settings)
+    default = parameter.written(parameter.default)
+    return click.Option([flag], default=default, show_default=True, **settings)
+
+
+def _text(path: Path | None) -> str:
+    """The text of a file of background knowledge, so that a saved run holds it; else empty."""
+    from cipherdag.graphs.knowledge import Knowledge
+
+    if path is None:
+        return ""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{path} cannot be read as text") from error
+    Knowledge.loads(text)
+    return text

@@ -1,0 +1,130 @@
+"""One run over whatever sites, from an open session to its end and to a result.
+
+Leaks:
+    What the algorithm's questions leak: the coordinator sees sums over the sites.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.deployment.packages import package_versions
+from cipherdag.results.kinds import run_of
+from cipherdag.sites.record.ledger import LedgerHead
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from cipherdag.protocol.messages import Member
+    from cipherdag.protocol.progress import DropOut, RoundReport
+    from cipherdag.protocol.session import Session
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.results.run import Run
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun(Generic[Outcome]):
+    """What a run came to, and what left each site.
+
+    Attributes:
+        outcome: What the algorithm concluded; it speaks of positions in ``facts.names``.
+        facts: What the algorithm knew before its first question.
+        rounds: The rounds that ended in a sum.
+        dropouts: The sites that left.
+        bytes_sent_per_site: Bytes that left each site, the set-up included.
+        heads: Where every ledger ended, as far as it was reported.
+        seconds: How long it took.
+        ledgers: Every site's ledger, line by line, where the sites are in this process.
+    """
+
+    outcome: Outcome
+    facts: Facts
+    rounds: tuple[RoundReport, ...]
+    dropouts: tuple[DropOut, ...]
+    bytes_sent_per_site: Mapping[str, int]
+    heads: Mapping[str, LedgerHead] = field(repr=False)
+    seconds: float
+    ledgers: Mapping[str, tuple[str, ...]] = field(repr=False, default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables in the order of their positions."""
+        return self.facts.names
+
+    def result(self, algorithm: Algorithm[Outcome, Any], **more: Any) -> Run:
+        """The result by name.
+
+        Args:
+            algorithm: The algorithm that came to the outcome.
+            more: The fields of `Run` that only the federation knows.
+        """
+        return run_of(
+            algorithm.conclude(self.outcome, self.facts),
+            algorithm=algorithm.name,
+            parameters=msgspec.to_builtins(algorithm),
+            made_by=algorithm,
+            seed=self.facts.seed,
+            sites=tuple(self.bytes_sent_per_site),
+            rounds=self.rounds,
+            seconds=self.seconds,
+            bytes_sent_per_site=self.bytes_sent_per_site,
+            dropouts=self.dropouts,
+            versions=package_versions(),
+            ledgers=self.ledgers,
+            heads=self.heads,
+            **more,
+        )
+
+
+def carry_out(
+    session: Session,
+    ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+    members: Sequence[Member],
+    *,
+    names: tuple[str, ...] = (),
+    seed: int = 0,
+    opened: Callable[[], int] | None = None,
+) -> FinishedRun[Outcome]:
+    """Open a session, ask an algorithm's questions, and close it.
+
+    Args:
+        session: The session.
+        ask: The algorithm: a generator that yields questions, receives the sums of their answers,
+            and returns an outcome.
+        members: The cohort of the session.
+        names: The variables in the order of their positions; empty where only the sites know them.
+        seed: Seed of all that the algorithm draws.
+        opened: Opens the session and says how many variables it has, if not `Session.open`.
+
+    Raises:
+        PrivacyError: A site refused, or a message was altered.
+        SiteNotReadyError: A site failed in its own computation.
+        SiteUnreachableError: A site did not answer.
+    """
+    began = time.perf_counter()
+    n_variables = (opened or session.open)()
+    facts = Facts(n_variables, len(members), names=names, labels=session.labels, seed=seed)
+    outcome = session.run(ask(facts))
+    closed = session.finish()
+    return FinishedRun(
+        outcome=outcome,
+        facts=facts,
+        rounds=session.rounds,
+        dropouts=session.dropouts,
+        bytes_sent_per_site=session.bytes_sent_per_site,
+        heads={
+            member.name: LedgerHead(
+                last.records, last.ledger_head.hex(), member.name, member.identity.hex()
+            )
+            for member in members
+            if (last := closed.get(member.name)) is not None
+        },
+        seconds=time.perf_counter() - began,
+    )

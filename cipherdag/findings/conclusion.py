@@ -1,0 +1,138 @@
+"""What an algorithm concludes, by name: a learnt graph, or selected features.
+
+``details`` holds what else the algorithm found, in the form that JSON has, so that a saved result
+can be reported on again; `Report` is what the algorithm makes of it.
+
+Leaks:
+    Nothing new: the coordinator computed all of it from opened sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.extension import acyclic_extension
+from cipherdag.graphs.graph import CausalGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cipherdag.findings.panel import Panel
+    from cipherdag.graphs.edges import BoolMatrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearntGraph:
+    """A causal graph and what speaks for it.
+
+    Attributes:
+        graph: The CPDAG, or where the data tell more a DAG, with the columns' names.
+        dag: A DAG of the class that the CPDAG stands for, never cyclic.
+        dag_note: Empty, or what had to change because no consistent extension exists.
+        evidence: What speaks for the edges, as far as it was opened.
+        details: What else the algorithm found, such as RFcd's worst-case regret.
+    """
+
+    graph: CausalGraph
+    dag: CausalGraph
+    dag_note: str = ""
+    evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @classmethod
+    def of_cpdag(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
+        """A CPDAG and an acyclic extension of it.
+
+        Args:
+            names: The variables in the order of their positions.
+            arcs: The CPDAG, shape (p, p): True where i -> j or i - j.
+            more: Evidence and details.
+        """
+        extension = acyclic_extension(arcs)
+        note = ""
+        if not extension.consistent:
+            turned = ", ".join(f"{names[a]} --> {names[b]}" for a, b in extension.reversed_edges)
+            change = f"it turns round {turned}" if turned else "it has other colliders than this"
+            note = (
+                "No DAG has this graph's edges and colliders (the sites' evidence conflicts); "
+                f"the DAG given is acyclic, but {change}."
+            )
+        graph, dag = (CausalGraph.from_arcs(names, own) for own in (arcs, extension.arcs))
+        return cls(graph=graph, dag=dag, dag_note=note, **more)
+
+    @classmethod
+    def of_dag(
+        cls, names: Sequence[str], arcs: BoolMatrix, *, cpdag: BoolMatrix | None = None, **more: Any
+    ) -> Self:
+        """A DAG, as it is or as the class that it stands for.
+
+        Args:
+            names: The variables in the order of their positions.
+            arcs: The DAG, shape (p, p).
+            cpdag: Its CPDAG, where the data cannot tell the DAGs of the class apart.
+            more: Note, evidence and details.
+        """
+        dag = CausalGraph.from_arcs(names, arcs)
+        graph = dag if cpdag is None else CausalGraph.from_arcs(names, cpdag)
+        return cls(graph=graph, dag=dag, **more)
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedFeature:
+    """A feature that is a cause or an effect of a label.
+
+    Attributes:
+        feature: Its name.
+        strength: Weighted strength of its dependence on the label given nothing (Eq. 2): the
+            absolute correlation, or G2 or twice a log likelihood ratio. With other evidence than
+            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score.
+        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites.
+        retrieved: Whether FedCFR brought it back from behind a correlated label.
+    """
+
+    feature: str
+    strength: float
+    p_value: float
+    retrieved: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedFeatures:
+    """The causes and effects of every label.
+
+    Attributes:
+        features: For every label its selected features, the strongest first.
+        related_labels: For every label the other labels that are its parents or children.
+        untested: Variables that no site could test against any label.
+        details: What else the algorithm found.
+    """
+
+    features: Mapping[str, tuple[SelectedFeature, ...]]
+    related_labels: Mapping[str, tuple[str, ...]]
+    untested: tuple[str, ...]
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Some lines under a heading, for the end of a run and its report; `lines` may be many."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What an algorithm adds to the account of a run.
+
+    Attributes:
+        panels: Curves, heat maps and tables of the report.
+        notes: What the terminal says below the result.
+        limits: What to know before the result is used, in sentences.
+    """
+
+    panels: tuple[Panel, ...] = ()
+    notes: tuple[Note, ...] = ()
+    limits: tuple[str, ...] = ()

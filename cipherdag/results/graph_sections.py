@@ -1,0 +1,98 @@
+"""A learnt graph in a report: its drawing, every edge with its evidence, the truth beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.graphs.drawing.communities import overview
+from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
+
+if TYPE_CHECKING:
+    from cipherdag.findings.conclusion import LearntGraph
+    from cipherdag.graphs.edge_evidence import EdgeEvidence
+    from cipherdag.graphs.edges import Edge
+    from cipherdag.graphs.graph import CausalGraph
+
+ARROWS = {"-->": "→", "---": "—"}
+MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
+AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
+NO_DIRECTION = (
+    "An edge without an arrow has a direction in reality; these data and tests cannot tell which."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeRow:
+    """An edge of the report: its number, its evidence, and what the truth says of it."""
+
+    number: int
+    edge: Edge
+    evidence: EdgeEvidence | None
+    verdict: str
+
+
+def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, Any]:
+    """What a report shows of a graph.
+
+    Args:
+        found: The graph.
+        truth: A true DAG, if there is one.
+    """
+    evidence = found.evidence
+    known = {(edge.source, edge.target): edge for edge in evidence.edges}
+    true = _comparable(found, truth)
+    shown = overview(found.graph)
+    whole = len(found.graph.nodes) <= MOST_DRAWN
+    limits = [NO_DIRECTION] if found.graph.undirected else []
+    return {
+        "picture": graph_picture(found.graph, known) if whole else None,
+        "overview": overview_picture(shown) if shown.collapsed else None,
+        "arrows": ARROWS,
+        "evidence": evidence,
+        "edges": _edge_rows(found, known, true),
+        "missing": _missing(found, true),
+        "remarks": evidence.remarks,
+        "own_limits": [*limits, *([found.dag_note] if found.dag_note else [])],
+    }
+
+
+def _edge_rows(
+    found: LearntGraph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
+) -> list[EdgeRow]:
+    return [
+        EdgeRow(
+            number=number,
+            edge=edge,
+            evidence=known.get((edge.source, edge.target)),
+            verdict="" if true is None else _verdict(edge, true),
+        )
+        for number, edge in enumerate(found.graph.edges, start=1)
+    ]
+
+
+def _verdict(edge: Edge, true: CausalGraph) -> str:
+    a, b = true.nodes.index(edge.source), true.nodes.index(edge.target)
+    there, back = bool(true.arcs[a, b]), bool(true.arcs[b, a])
+    if not (there or back):
+        return NOT_IN_TRUTH
+    if there and back == (edge.mark == "---"):
+        return AS_IN_TRUTH
+    source, target = (edge.source, edge.target) if there else (edge.target, edge.source)
+    return f"truth: {source} {ARROWS['---' if there and back else '-->']} {target}"
+
+
+def _comparable(found: LearntGraph, truth: CausalGraph | None) -> CausalGraph | None:
+    """The true DAG where the learnt graph tells more than a CPDAG can, else the true CPDAG."""
+    if truth is None:
+        return None
+    graph = found.graph
+    return truth if graph.is_dag and graph.to_cpdag() != graph else truth.to_cpdag()
+
+
+def _missing(found: LearntGraph, true: CausalGraph | None) -> list[Edge]:
+    """Edges of the truth between variables that the learnt graph does not join."""
+    if true is None:
+        return []
+    joined = {frozenset((edge.source, edge.target)) for edge in found.graph.edges}
+    return [edge for edge in true.edges if frozenset((edge.source, edge.target)) not in joined]

@@ -1,0 +1,36 @@
+"""The kinds of results, one line each: what a conclusion becomes, and what a folder holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+from cipherdag.results.feature_result import FeatureResult
+from cipherdag.results.folder import kind_of, read_report
+from cipherdag.results.result import Result
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cipherdag.results.run import Run
+
+KINDS: dict[type, type[Run]] = {
+    LearntGraph: Result,
+    SelectedFeatures: FeatureResult,
+}
+
+
+def run_of(conclusion: LearntGraph | SelectedFeatures, **facts: Any) -> Run:
+    """The result of a run that came to a conclusion; ``facts`` are the fields of `Run`."""
+    return KINDS[type(conclusion)](**vars(conclusion), **facts)
+
+
+def load_run(folder: Path) -> Run:
+    """The result that a folder holds, of whatever kind.
+
+    Raises:
+        OutputError: The folder holds no readable result.
+    """
+    kind = kind_of(read_report(folder))
+    (own,) = (own for own in KINDS.values() if own.kind == kind)
+    return own.load(folder)

@@ -1,0 +1,60 @@
+"""What to know before a result is used, in plain sentences."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.results.sentences import dropout_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cipherdag.results.run import Run
+
+FEWEST_SITES = 3
+PROTECTIONS = {
+    "masking": "Every answer was masked before it left. To the coordinator, and to whoever reads "
+    "the network, a masked answer is noise; the masks cancel only in the sum over all sites.",
+    "bfv": "Every answer was encrypted (BFV) before it left. The coordinator has no key; one of "
+    "the sites opens the sum over all sites, and nothing else can be opened.",
+    "none": "Answers left the sites in the clear: the coordinator saw every site's own answers. "
+    "This is for debugging on made-up data.",
+}
+
+
+def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterator[str]:
+    """The limits of a result.
+
+    Args:
+        run: The result.
+        own: Limits of what was found, and of the algorithm.
+        has_truth: Whether the report says how accurate it is.
+    """
+    if run.protection == "none":
+        yield PROTECTIONS["none"]
+    yield (
+        "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
+        "all sites have the same causal structure."
+    )
+    alpha, size = run.parameters.get("alpha"), run.parameters.get("max_cond_size")
+    if alpha is not None:
+        yield (
+            f"Edges are decided by tests at level {alpha:g} on finite data: some will be wrong, "
+            "and a missing edge may be a weak effect or too few rows."
+        )
+    if size is not None:
+        yield (
+            f"No test conditioned on more than {size} variable{'s' * (size != 1)}, so two "
+            "variables that only a larger set separates keep their edge."
+        )
+    yield from own
+    if not has_truth:
+        yield "No truth was given, so nothing here says how accurate the result is."
+    for dropout in run.dropouts:
+        yield dropout_line(dropout)
+    if len(run.sites) < FEWEST_SITES:
+        yield "With fewer than three sites, a site can take its own part off a sum."
+    yield (
+        "A sum is not protected: what all sites have in common is visible in it, and a run "
+        "repeated without one site would show that site's part."
+    )
