@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import configparser
 import json
 import statistics
 import sys
@@ -21,20 +22,7 @@ from pathlib import Path
 import networkx as nx
 
 PACKAGE = Path(__file__).resolve().parents[1] / "cipherdag"
-FLOORS = (
-    ("errors",),
-    ("pages", "privacy"),
-    ("graphs",),
-    ("questions",),
-    ("statistics", "findings", "protocol"),
-    ("algorithms",),
-    ("sites",),
-    ("deployment", "results"),
-    ("audit", "federation", "testing"),
-    ("cli",),
-    ("__main__",),
-)
-"""The rooms from the ground up; none imports from a higher floor, nor from its own."""
+RULES = PACKAGE.parent / ".importlinter"
 LIMITS = {
     "levels": 10,
     "circles": 0,
@@ -113,15 +101,23 @@ def folder(module: str, known: dict[str, Path]) -> str:
     return module if alone else module.rpartition(".")[0]
 
 
+def floors(rules: Path = RULES) -> dict[str, int]:
+    """The floor of every room, 0 for the top, as the import rules have them."""
+    parser = configparser.ConfigParser()
+    parser.read(rules)
+    layers = parser["importlinter:contract:floors"]["layers"].split("\n")
+    lines = [line for line in layers if line.strip()]
+    return {name.strip(): n for n, line in enumerate(lines) for name in line.split("|")}
+
+
 def upwards(found: list[Import]) -> list[Import]:
-    """Imports of a room on the same floor or a higher one; every room stands on a floor."""
-    floor = {name: number for number, names in enumerate(FLOORS) for name in names}
+    """Imports of a room on the same floor or a higher one, those for types alone included."""
+    floor = floors()
     return [
         own
         for own in found
-        if not own.typing
-        and room(own.source) != room(own.target)
-        and floor[room(own.target)] >= floor[room(own.source)]
+        if room(own.source) != room(own.target)
+        and floor[room(own.target)] <= floor[room(own.source)]
     ]
 
 

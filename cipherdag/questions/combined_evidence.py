@@ -8,7 +8,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -69,6 +69,8 @@ class CombinedEvidence(
         rows_per_cell: Reliability that the sum needs.
         max_rows: Declared bound of a site's rows.
     """
+
+    leaves: ClassVar[str] = "statistics of conditional-independence tests that add up over sites"
 
     n_variables: int
     test: CITestSpec

@@ -9,7 +9,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -92,6 +92,8 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         least_weight: ``code`` only: weight where no intervention is upstream.
         max_rows: Declared bound of a site's rows.
     """
+
+    leaves: ClassVar[str] = "beliefs of a local model in every edge, and their weights"
 
     n_variables: int
     round: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -61,6 +61,8 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         max_rows: Declared bound of a site's rows.
         order: Whether to say which variables have categories in an order.
     """
+
+    leaves: ClassVar[str] = "kinds of columns, and about where continuous ones lie"
 
     n_variables: int
     max_rows: int = 1 << 20
@@ -198,6 +200,8 @@ class SmallCells(_VariableSets, frozen=True, tag="small-cells"):
         The coordinator learns of each set whether some site has such a count, not which site.
     """
 
+    leaves: ClassVar[str] = "does any site's table have a count below its min_cell_size?"
+
     @property
     def label(self) -> str:
         """What a progress line calls it."""
@@ -218,6 +222,8 @@ class Tables(_VariableSets, frozen=True, tag="tables"):
     Leaks:
         The coordinator learns the tables summed over the sites: the table of the pooled data.
     """
+
+    leaves: ClassVar[str] = "contingency tables"
 
     @property
     def label(self) -> str:
@@ -245,6 +251,8 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
         units: Packed binary exponents, one per column.
         max_rows: Declared bound of a site's rows.
     """
+
+    leaves: ClassVar[str] = "rows, sums and products of continuous columns"
 
     n_variables: int
     variables: bytes

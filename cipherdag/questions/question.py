@@ -11,6 +11,8 @@ Leaks:
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from cipherdag.questions.combined_evidence import CombinedEvidence
@@ -99,6 +101,8 @@ class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="re
         replicate: 1 for the first.
         seed: Seed of the run.
     """
+
+    leaves: ClassVar[str] = "the same of rows that the site drew from its own"
 
     question: ResampledQuestion
     replicate: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -83,6 +83,8 @@ class RegressionSteps(
         site_effect: Whether every site has constants of its own.
         ordered: Positions of the variables with three or more categories in an order, ascending.
     """
+
+    leaves: ClassVar[str] = "likelihoods, gradients and Hessians of regressions"
 
     categories: tuple[int, ...]
     origins: bytes

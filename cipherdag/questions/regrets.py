@@ -13,7 +13,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -77,6 +77,8 @@ class GraphRegretExceeds(
         grid_bits: The grid of the regrets.
     """
 
+    leaves: ClassVar[str] = "does any site find a candidate graph worse than this?"
+
     n_variables: int
     spec: ScoreSpec
     families: bytes
@@ -127,6 +129,8 @@ class FamilyRegretExceeds(
     graph that the site learnt. Attributes as for `GraphRegretExceeds`.
     """
 
+    leaves: ClassVar[str] = "does any site find a variable's parents worse than this?"
+
     n_variables: int
     spec: ScoreSpec
     families: bytes
@@ -158,6 +162,8 @@ class FamilyRegretExceeds(
 
 class FamilyRegrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="family-regrets"):
     """The site's regret of each family, to be summed over the sites; attributes as above."""
+
+    leaves: ClassVar[str] = "how much worse than its own each site finds a variable's parents"
 
     n_variables: int
     spec: ScoreSpec

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -172,6 +172,8 @@ class BestScoreExceeds(_Thresholds, frozen=True, tag="best-score-exceeds"):
     independent, and 0 where it has none.
     """
 
+    leaves: ClassVar[str] = "does any site's best separating set score higher?"
+
     @property
     def label(self) -> str:
         """What a progress line calls it."""
@@ -184,6 +186,8 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
     Attributes:
         peaks: Packed best scores over all sites, shape (G,), as found before.
     """
+
+    leaves: ClassVar[str] = "does a best separating set stand earlier in the list?"
 
     peaks: bytes
 
@@ -212,6 +216,8 @@ class CandidateScores(msgspec.Struct, frozen=True, forbid_unknown_fields=True, t
             (second strategy).
         max_rows: Declared bound of n for ``mean``.
     """
+
+    leaves: ClassVar[str] = "scores of candidate separating sets"
 
     search: SeparatorSearch
     first: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -68,6 +68,8 @@ class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ed
         order: ``stable``: neighbours are those of the layer's start (the paper's ne(S, X_i));
             ``sequential``: the site edits its graph as it goes (the original code).
     """
+
+    leaves: ClassVar[str] = "votes on the edges of the skeleton"
 
     skeleton: Skeleton
     layer: int

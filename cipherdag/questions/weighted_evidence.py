@@ -8,7 +8,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -49,6 +49,8 @@ class WeightedEvidence(
         part: The subroutine that asks.
         max_rows: Declared bound of n.
     """
+
+    leaves: ClassVar[str] = "p-values, strengths and rows of conditional-independence tests"
 
     n_variables: int
     test: CITestSpec

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, get_args
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
+from cipherdag.questions.question import SingleQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -15,23 +16,8 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import Release
 
 
-KINDS = {
-    "resampled": "the same of rows that the site drew from its own",
-    "edge-votes": "votes on the edges of the skeleton",
-    "best-score-exceeds": "does any site's best separating set score higher?",
-    "best-index-precedes": "does a best separating set stand earlier in the list?",
-    "scores": "scores of candidate separating sets",
-    "weighted-evidence": "p-values, strengths and rows of conditional-independence tests",
-    "combined-evidence": "statistics of conditional-independence tests that add up over sites",
-    "columns": "kinds of columns, and about where continuous ones lie",
-    "small-cells": "does any site's table have a count below its min_cell_size?",
-    "tables": "contingency tables",
-    "moments": "rows, sums and products of continuous columns",
-    "regression-steps": "likelihoods, gradients and Hessians of regressions",
-    "graph-regret-exceeds": "does any site find a candidate graph worse than this?",
-    "family-regret-exceeds": "does any site find a variable's parents worse than this?",
-    "family-regrets": "how much worse than its own each site finds a variable's parents",
-    "local-beliefs": "beliefs of a local model in every edge, and their weights",
+PHRASES = {str(own.__struct_config__.tag): own.leaves for own in get_args(SingleQuestion)} | {
+    # what a session sends beside answers
     "schema-digest": "a keyed digest of the schema",
     "label-positions": "positions of the labels among the identifiers",
     "opened-sum": "the opened sum over all sites",
@@ -91,6 +77,11 @@ class Leaving(Protocol):
         """Round, 0 for the set-up."""
 
 
+def phrase(kinds: str) -> str:
+    """What a release of these kinds is, in words; a kind that is not known stands for itself."""
+    return " + ".join(PHRASES.get(kind, kind) for kind in kinds.split("+"))
+
+
 def dropout_line(dropout: DropOut) -> str:
     """What a site that left means for the result."""
     included = "its answer is in that round's sum" if dropout.in_sum else "it is in no later sum"
@@ -134,7 +125,7 @@ def site_sentences(records: Iterable[Leaving]) -> Iterable[str]:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
         values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
-        what = KINDS.get(kind, " + ".join(KINDS.get(part, part) for part in kind.split("+")))
+        what = phrase(kind)
         if values and kind != "schema-digest":
             what = f"{values} values ({what})"
         yield f"{_rounds(group)}: {what}, {size(sent)}{_seen(kind, protection, sites)}"
@@ -177,9 +168,7 @@ def release_sentence(record: Release) -> str:
     """What one record says left the site."""
     algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
-    what = KINDS.get(record.kind, "") or " + ".join(
-        KINDS.get(part, part) for part in record.kind.split("+")
-    )
+    what = phrase(record.kind)
     if record.values and record.kind != "schema-digest":
         what = f"{record.values} values ({what})"
     seen = _seen(record.kind, record.protection, record.sites)
