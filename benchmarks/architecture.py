@@ -14,7 +14,7 @@ import ast
 import json
 import statistics
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def room(module: str) -> str:
 
 
 def folder(module: str, known: dict[str, Path]) -> str:
-    """The folder that a module lies in, as a dotted name; a module of the root stands for itself."""
+    """The folder that a module lies in, dotted; a module of the root stands for itself."""
     alone = known[module].name == "__init__.py" or "." not in module
     return module if alone else module.rpartition(".")[0]
 
@@ -148,7 +148,12 @@ def sizes(paths: list[Path]) -> dict[str, float]:
 def measure(package: Path = PACKAGE) -> dict[str, object]:
     """All figures, and the circles and upward imports by name."""
     known = modules(package)
-    found = [own for name, path in known.items() if name != "__init__" for own in imports(name, path, set(known))]
+    found = [
+        own
+        for name, path in known.items()
+        if name != "__init__"
+        for own in imports(name, path, set(known))
+    ]
     running = [own for own in found if not own.typing]
     between = {(room(own.source), room(own.target)) for own in running}
     between = {pair for pair in between if pair[0] != pair[1]}

@@ -21,6 +21,7 @@ from cipherdag.cli.options import FILE
 from cipherdag.cli.resuming import resume_options, resume_or_command
 from cipherdag.cli.rfcd import run_rfcd, simulate_rfcd
 from cipherdag.cli.site import site
+from cipherdag.graphs.exports import EXPORTS
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -246,7 +247,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["graphml", "gml", "dot", "dagitty", "csv", "svg", "png"]),
+    type=click.Choice(tuple(EXPORTS)),
     required=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")
