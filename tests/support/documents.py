@@ -26,7 +26,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cipherdag.cli.main import main as cli
+from cipherdag.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
