@@ -1,4 +1,4 @@
-"""Reads a Bayesian network in the interchange format BIF, to draw samples from it."""
+"""Bayesian networks in the interchange format BIF, and samples with interventions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from cipherdag.graphs.networks import DiscreteNetwork
 
@@ -19,8 +20,8 @@ TABLE = re.compile(r"probability\s*\(\s*([^|)\s]+)\s*(?:\|([^)]*))?\)\s*\{(.*?)\
 ROW = re.compile(r"\(([^)]*)\)\s*([^;]+);")
 
 
-def read_bif(path: Path) -> DiscreteNetwork:
-    """The network of a ``.bif`` or ``.bif.gz``; categories are numbered in the file's order.
+def read_bif(path: Path, *, numbered: bool = False) -> DiscreteNetwork:
+    """The network of a ``.bif`` or ``.bif.gz``; categories may be numbered in the file's order.
 
     Probabilities of a row are divided by their sum, which files round to a few digits.
     """
@@ -34,9 +35,29 @@ def read_bif(path: Path) -> DiscreteNetwork:
     return DiscreteNetwork(
         names=tuple(states),
         parents=parents,
-        categories={name: tuple(map(str, range(len(own)))) for name, own in states.items()},
+        categories={
+            name: tuple(map(str, range(len(own))) if numbered else own)
+            for name, own in states.items()
+        },
         tables=tables,
     )
+
+
+def with_interventions(
+    network: DiscreteNetwork, observational: int, per_variable: int, rng: np.random.Generator
+) -> pd.DataFrame:
+    """Observational rows, and rows in which each variable in turn is drawn uniformly."""
+    frames = [network.sample(observational, rng).assign(intervened="")]
+    for name in network.names:
+        count = len(network.categories[name])
+        cut = DiscreteNetwork(
+            network.names,
+            {**network.parents, name: ()},
+            network.categories,
+            {**network.tables, name: np.full(count, 1.0 / count)},
+        )
+        frames.append(cut.sample(per_variable, rng).assign(intervened=name))
+    return pd.concat(frames, ignore_index=True)
 
 
 def _table(name, parents, body, states):

@@ -12,17 +12,15 @@ OMP_NUM_THREADS=1), and our own way with whole matrices is measured once beside.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import statistics
-import time
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-from measuring import environment
+from measuring import environment, parser, timed, write_report
 
 from cipherdag.sites.compute.ci_tests.cache import canonical
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -56,14 +54,12 @@ class CountingTest:
 def main() -> None:
     arguments = parse()
     report = {
-        "benchmark": "ci_tests",
         "seed": arguments.seed,
         "repeats": arguments.repeats,
         "alpha": arguments.alpha,
         "device": arguments.device,
-        "environment": environment(),
     }
-    print(json.dumps(report["environment"]))
+    print(json.dumps(environment()))
     if arguments.variables:
         values = linear_gaussian(
             rows=arguments.rows,
@@ -97,9 +93,7 @@ def main() -> None:
         }
     if arguments.kernel_rows:
         report["kci"] = {rows: kernels(rows, arguments) for rows in arguments.kernel_rows}
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    write_report(arguments.out, "ci_tests", report)
 
 
 def batches(make, arguments):
@@ -121,11 +115,11 @@ def skeletons(make, data, method, arguments):
     """Seconds and tests per second of both packages, and where their skeletons differ."""
     ours, theirs = [], []
     for repeat in range(arguments.repeats + 1):
-        seconds, (kept, layers, tests) = timed(pc_skeleton, make, arguments.alpha)
+        seconds, _, (kept, layers, tests) = timed(pc_skeleton, make, arguments.alpha)
         if repeat:  # the first turn warms up
             ours.append(seconds)
         if repeat < arguments.peer_repeats:
-            seconds, (peer_kept, calls, distinct) = timed(
+            seconds, _, (peer_kept, calls, distinct) = timed(
                 peer_skeleton, data, method, arguments.alpha
             )
             theirs.append(seconds)
@@ -199,7 +193,7 @@ def kernels(rows, arguments):
         for _ in range(arguments.repeats):
             rate, outcome = kernel_rate(values, tests, arguments)
             ours.append(rate)
-            seconds, peer = processor_timed(peer_kernels, values, tests[::every])
+            _, seconds, peer = timed(peer_kernels, values, tests[::every])
             theirs.append(len(peer) / seconds)
         whole_rate, whole = kernel_rate(values, tests, arguments, whole_matrices=True)
         differ = np.abs(outcome.p_value[::every] - peer).max()
@@ -231,7 +225,7 @@ def kernels(rows, arguments):
 def kernel_rate(values, tests, arguments, **settings):
     """Tests per processor second of a new test over some values, and its evidence."""
     test = KernelTest(values, max_rows=len(values), device=arguments.device, **settings)
-    seconds, outcome = processor_timed(test.evaluate, tests[:, 0], tests[:, 1], tests[:, 2:])
+    _, seconds, outcome = timed(test.evaluate, tests[:, 0], tests[:, 1], tests[:, 2:])
     return len(tests) / seconds, outcome
 
 
@@ -297,34 +291,20 @@ def read_codes(path):
     return np.column_stack([np.unique(column, return_inverse=True)[1] for column in cells.T])
 
 
-def timed(function, *arguments):
-    start = time.perf_counter()
-    result = function(*arguments)
-    return time.perf_counter() - start, result
-
-
-def processor_timed(function, *arguments):
-    start = time.process_time()
-    result = function(*arguments)
-    return time.process_time() - start, result
-
-
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--variables", type=int, default=100, help="0 leaves Fisher's z out")
-    parser.add_argument("--rows", type=int, default=5000)
-    parser.add_argument("--degree", type=float, default=3.0, help="average, of the true graph")
-    parser.add_argument("--alarm", type=Path, help="table of discrete data, .csv or .csv.gz")
-    parser.add_argument(
+    options = parser(__doc__, seed=0)
+    options.add_argument("--variables", type=int, default=100, help="0 leaves Fisher's z out")
+    options.add_argument("--rows", type=int, default=5000)
+    options.add_argument("--degree", type=float, default=3.0, help="average, of the true graph")
+    options.add_argument("--alarm", type=Path, help="table of discrete data, .csv or .csv.gz")
+    options.add_argument(
         "--kernel-rows", type=int, nargs="*", default=[], help="rows of kernel tests"
     )
-    parser.add_argument("--alpha", type=float, default=0.01)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peer-repeats", type=int, default=1, help="0 leaves causal-learn out")
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+    options.add_argument("--alpha", type=float, default=0.01)
+    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--peer-repeats", type=int, default=1, help="0 leaves causal-learn out")
+    options.add_argument("--device", default="cpu")
+    return options.parse_args()
 
 
 if __name__ == "__main__":

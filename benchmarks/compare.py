@@ -9,10 +9,10 @@ Splits the table unevenly over sites, as FedPC's experiments do, learns by every
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
 from comparators import registry
+from measuring import timed
 
 from cipherdag import CausalGraph, Federation, Policy, Schema
 
@@ -32,14 +32,12 @@ def main() -> None:
     known = registry(arguments.test)
     for name in arguments.names or known:
         own = known[name]
-        started = time.process_time()
-        graphs = own.learn(sites)
-        seconds = time.process_time() - started
+        _, seconds, graphs = timed(own.learn, sites)
         found = "  ".join(f"{m} {v:.3g}" for m, v in own.judge(graphs, truth).items())
         print(f"{name:16} {found}  {seconds:.1f} s\n{'':16} {own.source}; {own.parameters}")
 
 
-def parse() -> argparse.Namespace:
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--truth", type=Path, required=True)

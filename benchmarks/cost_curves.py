@@ -11,9 +11,6 @@ about that over the sites.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +18,8 @@ import numpy as np
 import pandas as pd
 from bif import read_bif
 from ci_tests import linear_gaussian
-from measuring import environment
+from markdown_table import table
+from measuring import bytes_per_site, parser, timed, write_report
 
 from cipherdag import Federation, FedPC, Policy, Schema
 from cipherdag.sites.table.column import Column
@@ -57,7 +55,7 @@ TITLES = {
 
 def main() -> None:
     arguments = parse()
-    network = read_bif(arguments.network)
+    network = read_bif(arguments.network, numbered=True)
     columns = [
         Column(own, "discrete", categories=network.categories[own], allow_constant=True)
         for own in network.names
@@ -79,12 +77,8 @@ def main() -> None:
             f"{own['bytes_per_site'] / 1e6:7.2f} MB",
             flush=True,
         )
-    if arguments.out is not None:
-        report = {"benchmark": "cost_curves", "seed": arguments.seed, "cases": cases}
-        report["environment"] = environment()
-        text = json.dumps(report, indent=1) + "\n"
-        arguments.out.with_suffix(".json").write_text(text, "utf-8")
-        arguments.out.with_suffix(".md").write_text(markdown(cases), "utf-8")
+    figures = {"seed": arguments.seed, "cases": cases}
+    write_report(arguments.out, "cost_curves", figures, markdown)
 
 
 def planned(rows_of, seed: int):
@@ -127,29 +121,28 @@ def measured(data, schema, algorithm, seed: int, *, sites=SITES, protection="mas
         policy=Policy(min_cell_size=0, max_values=2**53, allow_unprotected=protection == "none"),
         device="cpu",
     )
-    cpu = time.process_time()
-    result = federation.run(algorithm)
+    _, cpu, result = timed(federation.run, algorithm)
     return {
         "seconds": result.seconds,
-        "cpu_seconds": time.process_time() - cpu,
+        "cpu_seconds": cpu,
         "rounds": len(result.rounds),
-        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "bytes_per_site": bytes_per_site(result),
         "edges": len(result.graph.edges),
     }
 
 
-def markdown(cases: list[dict]) -> str:
+def markdown(report: dict) -> str:
+    """One table per curve."""
     lines = []
     for curve, title in TITLES.items():
-        own = [case for case in cases if case["curve"] == curve]
-        lines += [f"{title}: seconds; processor seconds; rounds; MB per site.", ""]
+        own = [case for case in report["cases"] if case["curve"] == curve]
         kinds = list(dict.fromkeys(case["evidence"] for case in own))
-        lines += [f"| {curve} | {' | '.join(kinds)} |", f"|---{'|---' * len(kinds)}|"]
+        rows = []
         for setting in dict.fromkeys(case[curve] for case in own):
             found = {case["evidence"]: case for case in own if case[curve] == setting}
-            cells = [cell(found.get(kind)) for kind in kinds]
-            lines.append(f"| {setting} | {' | '.join(cells)} |")
-        lines.append("")
+            rows.append([setting, *(cell(found.get(kind)) for kind in kinds)])
+        lines += [f"{title}: seconds; processor seconds; rounds; MB per site.", ""]
+        lines += [*table([curve, *kinds], rows), ""]
     return "\n".join(lines)
 
 
@@ -162,12 +155,10 @@ def cell(case) -> str:
     )
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("network", type=Path, help="ALARM's .bif or .bif.gz")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="without suffix: .json and .md are written")
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("network", type=Path, help="ALARM's .bif or .bif.gz")
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -7,15 +7,13 @@ One line per seed in --lines; seeds that are there already are not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
 from pathlib import Path
 
 import numpy as np
 import torch
 from categorical_models import INTERVENED, random_model
-from measuring import environment
+from measuring import add_line, parser, read_lines, timed, write_report
 
 from cipherdag import CausalGraph
 from cipherdag.algorithms.fedcd.algorithm import without_cycles
@@ -27,24 +25,20 @@ from cipherdag.sites.compute.beliefs.regimes import Regimes
 
 def main() -> None:
     options = parse()
-    options.lines.touch()
-    lines = [json.loads(line) for line in options.lines.read_text("utf-8").splitlines()]
+    lines = read_lines(options.lines)
     for seed in range(options.seeds):
         if any(line["seed"] == seed for line in lines):
             continue
         lines.append(measure(seed, options))
-        with options.lines.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(lines[-1]) + "\n")
+        add_line(options.lines, lines[-1])
         print(json.dumps(lines[-1]), flush=True)
     good = sum(line["shd"] <= 1 for line in lines)
     print(f"SHD 0 or 1 in {good} of {len(lines)} seeds")
-    if options.out is not None:
-        report = {"benchmark": "enco_recovery", "structure": options.structure, "d": options.d}
-        report |= {"good": good, "runs": lines, "environment": environment()}
-        options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    figures = {"structure": options.structure, "d": options.d, "good": good, "runs": lines}
+    write_report(options.out, "enco_recovery", figures)
 
 
-def measure(seed: int, options: argparse.Namespace) -> dict:
+def measure(seed: int, options) -> dict:
     rng = np.random.default_rng(seed)
     model = random_model(options.structure, options.d, rng)
     frame = model.frame(5000, 200, rng)
@@ -56,10 +50,9 @@ def measure(seed: int, options: argparse.Namespace) -> dict:
         device=torch.device("cpu"),
     )
     training = Training(epochs=options.epochs, fit_steps=options.fit_steps, hidden=options.hidden)
-    started = time.process_time()
     generator = torch.Generator().manual_seed(seed)
-    belief = learn_belief(
-        "enco", regimes, None, training, generator, prior_weight=0.0, sampled=False
+    _, cpu, belief = timed(
+        learn_belief, "enco", regimes, None, training, generator, prior_weight=0.0, sampled=False
     )
     arcs, _ = without_cycles(belief > 0.5, belief)
     metrics = compare(CausalGraph.from_arcs(model.names, arcs), model.graph)
@@ -70,21 +63,20 @@ def measure(seed: int, options: argparse.Namespace) -> dict:
         "epochs": options.epochs,
         "fit_steps": options.fit_steps,
         "hidden": options.hidden,
-        "cpu_s": round(time.process_time() - started, 1),
+        "cpu_s": round(cpu, 1),
     }
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--structure", default="er-2")
-    parser.add_argument("--d", type=int, default=8)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--fit-steps", type=int, default=300)
-    parser.add_argument("--hidden", type=int, default=32)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__)
+    options.add_argument("--lines", type=Path, required=True)
+    options.add_argument("--structure", default="er-2")
+    options.add_argument("--d", type=int, default=8)
+    options.add_argument("--seeds", type=int, default=10)
+    options.add_argument("--epochs", type=int, default=6)
+    options.add_argument("--fit-steps", type=int, default=300)
+    options.add_argument("--hidden", type=int, default=32)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

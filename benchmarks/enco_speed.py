@@ -8,16 +8,13 @@ seconds; memory is the peak of the whole process, torch included.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import time
-from pathlib import Path
 
 import numpy as np
 import torch
 from categorical_models import INTERVENED, random_model
-from measuring import environment, peak_mb
+from measuring import parser, peak_mb, timed, write_report
 
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.methods import learn_belief
@@ -41,40 +38,31 @@ def main() -> None:
     runs = []
     for _ in range(options.repeats):
         generator = torch.Generator().manual_seed(options.seed)
-        wall, processor = time.perf_counter(), time.process_time()
-        learn_belief(
-            "enco", regimes, None, Training(epochs=1), generator, prior_weight=0.0, sampled=False
-        )
-        runs.append(
-            {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - processor}
-        )
+        asked = ("enco", regimes, None, Training(epochs=1), generator)
+        wall, cpu, _ = timed(learn_belief, *asked, prior_weight=0.0, sampled=False)
+        runs.append({"wall_s": wall, "cpu_s": cpu})
         print(json.dumps(runs[-1]), flush=True)
     peak = peak_mb() / 1e3
     print(f"peak memory {peak:.2f} GB")
-    if options.out is not None:
-        report = {
-            "benchmark": "enco_speed",
-            "d": options.d,
-            "threads": options.threads,
-            "seed": options.seed,
-            "device": str(resolve_device(options.device)),
-            "runs": runs,
-            "peak_gb": peak,
-            "load_average": os.getloadavg(),
-            "environment": environment(),
-        }
-        options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    figures = {
+        "d": options.d,
+        "threads": options.threads,
+        "seed": options.seed,
+        "device": str(resolve_device(options.device)),
+        "runs": runs,
+        "peak_gb": peak,
+        "load_average": os.getloadavg(),
+    }
+    write_report(options.out, "enco_speed", figures)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--d", type=int, default=20)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("--d", type=int, default=20)
+    options.add_argument("--threads", type=int, default=2)
+    options.add_argument("--repeats", type=int, default=2)
+    options.add_argument("--device", default="cpu")
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -5,17 +5,15 @@ Run with ``python benchmarks/engine_rounds.py --out rounds.json``; the sites ech
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import sys
 import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from measuring import environment
+from measuring import environment, parser, timed, write_report
 
 from cipherdag.protocol.engines.local import LocalEngine
 
@@ -24,13 +22,13 @@ EXECUTOR = "echo_site.EchoExecutor"
 TESTS = str(Path(__file__).parents[1] / "tests" / "support")
 
 
-def timed(engine, *, rounds, size):
+def echoed(engine, *, rounds, size):
     message = os.urandom(size)
     milliseconds = []
     for _ in range(rounds):
-        started = time.perf_counter()
-        replies = engine.call("echo", dict.fromkeys(SITES, message), timeout_s=60.0)
-        milliseconds.append(1000.0 * (time.perf_counter() - started))
+        asked = dict.fromkeys(SITES, message)
+        seconds, _, replies = timed(engine.call, "echo", asked, timeout_s=60.0)
+        milliseconds.append(1000.0 * seconds)
         if any(reply != site.encode() + b":" + message for site, reply in replies.items()):
             raise SystemExit("a reply is missing or altered")
     return {
@@ -64,7 +62,7 @@ def flare_rounds(folder, *, rounds, size):
         ) as engine:
             engine.call("echo", dict.fromkeys(SITES, b""), timeout_s=60.0)
             seconds["first_reply_s"] = time.perf_counter() - started
-            figures = timed(engine, rounds=rounds, size=size)
+            figures = echoed(engine, rounds=rounds, size=size)
     finally:
         for process in processes:
             process.stop()
@@ -72,32 +70,28 @@ def flare_rounds(folder, *, rounds, size):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", choices=["local", "nvflare"], default="nvflare")
-    parser.add_argument("--rounds", type=int, default=200)
-    parser.add_argument("--bytes", type=int, default=100_000)
-    parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--engine", choices=["local", "nvflare"], default="nvflare")
+    options.add_argument("--rounds", type=int, default=200)
+    options.add_argument("--bytes", type=int, default=100_000)
+    given = options.parse_args()
     load = [os.getloadavg()[0]]
     if given.engine == "local":
         handlers = {site: lambda _, m, s=site: s.encode() + b":" + m for site in SITES}
-        figures = timed(LocalEngine(handlers), rounds=given.rounds, size=given.bytes)
+        figures = echoed(LocalEngine(handlers), rounds=given.rounds, size=given.bytes)
     else:
         with tempfile.TemporaryDirectory() as folder:
             figures = flare_rounds(Path(folder), rounds=given.rounds, size=given.bytes)
         figures["nvflare"] = version("nvflare")
     result = {
-        **environment(),
         # of the last minute, before and after: what else the machine did
         "load": [*load, os.getloadavg()[0]],
         "engine": given.engine,
         "sites": len(SITES),
         **figures,
     }
-    text = json.dumps(result, indent=2)
-    sys.stdout.write(text + "\n")
-    if given.out is not None:
-        given.out.write_text(text + "\n", "utf-8")
+    print(json.dumps(environment() | result, indent=2))
+    write_report(given.out, "engine_rounds", result)
 
 
 if __name__ == "__main__":

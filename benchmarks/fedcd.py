@@ -16,10 +16,8 @@ every protection.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import time
 import warnings
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,7 +25,8 @@ from typing import ClassVar
 
 import numpy as np
 from categorical_models import INTERVENED, random_model
-from measuring import environment
+from markdown_table import table
+from measuring import add_line, parser, read_lines, timed, write_report
 
 from cipherdag import CausalGraph, FedCD, Federation
 from cipherdag.algorithms.algorithm import Facts
@@ -64,7 +63,7 @@ PAPER = {
 
 def main() -> None:
     options = parse()
-    done = read(options.lines)
+    done = read_lines(options.lines)
     for seed in options.seeds:
         for structure in options.structures:
             for sites in options.sites:
@@ -79,19 +78,18 @@ def main() -> None:
                     if any(case.items() <= line.items() for line in done):
                         continue
                     done.append(case | measure(case, options))
-                    with options.lines.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(done[-1]) + "\n")
+                    add_line(options.lines, done[-1])
                     print(json.dumps(done[-1]), flush=True)
-    if options.out is not None:
-        write(options, done)
+    report = figures(options, done)
+    write_report(options.out, "fedcd", report, markdown)
+    print(markdown(report))
 
 
-def measure(case: dict, options: argparse.Namespace) -> dict:
+def measure(case: dict, options) -> dict:
     rng = np.random.default_rng(case["seed"])
     model = random_model(case["structure"], options.d, rng)
     frame = model.frame(options.observational, options.per_variable, rng)
-    started = time.process_time()
-    graphs, entropies = learn(case, frame, model.names, options)
+    _, cpu, (graphs, entropies) = timed(learn, case, frame, model.names, options)
     metrics = [compare(graph, model.graph) for graph in graphs]
     last = metrics[-1]
     return {
@@ -102,7 +100,7 @@ def measure(case: dict, options: argparse.Namespace) -> dict:
         "miss": last.miss,
         "shd_by_round": [m.shd for m in metrics],
         "entropies": entropies,
-        "cpu_s": round(time.process_time() - started, 1),
+        "cpu_s": round(cpu, 1),
     }
 
 
@@ -146,7 +144,7 @@ class Trainer:
 
     done: ClassVar[dict] = {}
 
-    def __init__(self, table, case: dict, number: int, options: argparse.Namespace) -> None:
+    def __init__(self, table, case: dict, number: int, options) -> None:
         self.table = table
         self.key = (case["structure"], case["seed"], case["sites"], number)
         self.regimes = Regimes.of(
@@ -165,7 +163,7 @@ class Trainer:
         return weighted_answer(question, self.done[key], counts, self.table.rows)
 
 
-def parameters(options: argparse.Namespace) -> FedCD:
+def parameters(options) -> FedCD:
     names = ("rounds", "epochs", "fit_steps", "graph_steps", "batch", "graphs", "hidden", "start",
              "sharpness", "reach", "prior_weight")  # fmt: skip
     return FedCD(**{name: getattr(options, name) for name in names})
@@ -217,79 +215,67 @@ def regimes(frame, names) -> tuple[list[np.ndarray], list[list[int]]]:
     return blocks, [[], *([j] for j in range(len(names)))]
 
 
-def read(path: Path) -> list[dict]:
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def write(options: argparse.Namespace, lines: list[dict]) -> None:
+def figures(options, lines: list[dict]) -> dict:
     settings = asdict(parameters(options)) | {
         name: getattr(options, name) for name in ("d", "observational", "per_variable")
     }
-    report = {"benchmark": "fedcd", "settings": settings, "environment": environment()}
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report | {"cases": lines}, indent=1) + "\n", "utf-8")
-    table = "\n".join(table_lines(options, lines)) + "\n"
-    options.out.with_suffix(".md").write_text(table, "utf-8")
-    print(table)
+    return {"settings": settings, "cases": lines}
 
 
-def table_lines(options: argparse.Namespace, lines: list[dict]) -> list[str]:
-    seeds = sorted({line["seed"] for line in lines})
+def markdown(report: dict) -> str:
+    """All tables."""
+    settings, lines = report["settings"], report["cases"]
+    structures = list(dict.fromkeys(line["structure"] for line in lines))
+    sites = sorted({line["sites"] for line in lines} - {0})
+    methods = [name for name in METHODS if any(line["method"] == name for line in lines)]
+    together = [name for name in methods if name not in ALONE]
+    rounds = range(settings["rounds"])
+    titles = [f"round {number + 1}" for number in rounds]
+    seeds = {line["seed"] for line in lines}
+    rows, more = settings["observational"], settings["per_variable"]
     text = [
-        f"# Fed-CD, {options.d} variables, interventions dealt out over the sites",
+        f"# Fed-CD, {settings['d']} variables, interventions dealt out over the sites",
         "",
         f"SHD: median over {len(seeds)} seeds, [smallest, largest] (runs).",
-        f"{options.observational} observational rows and {options.per_variable} per intervened",
+        f"{rows} observational rows and {more} per intervened",
         "variable in all, dealt out over the sites; an isolated site has its own share of both.",
         "The JSON file beside this one has every run and the training parameters.",
         "",
-        *head("method", "sites", *options.structures),
-    ]
-    for sites in (0, *options.sites):
-        for method in options.methods:
-            if (method in ALONE) != (sites == 0):
-                continue
-            cells = [cell(lines, structure, sites, method) for structure in options.structures]
-            text.append(f"| {method} | {sites or 'all rows'} | " + " | ".join(cells) + " |")
-    text += [
+        *table(
+            ["method", "sites", *structures],
+            [
+                [method, n or "all rows", *(cell(lines, s, n, method) for s in structures)]
+                for n in (0, *sites)
+                for method in methods
+                if (method in ALONE) == (n == 0)
+            ],
+        ),
         "",
         "After every round, the same way; an isolated site trains as long as the others:",
         "",
-        *head("method", "sites", "structure", *rounds(options)),
-    ]
-    for sites in options.sites:
-        for method in (m for m in options.methods if m not in ALONE):
-            for structure in options.structures:
-                cells = [cell(lines, structure, sites, method, n) for n in range(options.rounds)]
-                text.append(f"| {method} | {sites} | {structure} | " + " | ".join(cells) + " |")
-    text += [
+        *table(
+            ["method", "sites", "structure", *titles],
+            [
+                [method, n, s, *(cell(lines, s, n, method, k) for k in rounds)]
+                for n in sites
+                for method in together
+                for s in structures
+            ],
+        ),
         "",
         "In how many cases the SHD of `proximity` was smaller than, as large as, and larger than",
         "that of `naive` on the same data, after every round:",
         "",
-        *head("sites", *rounds(options)),
-    ]
-    for sites in options.sites:
-        cells = [beside_naive(lines, sites, n) for n in range(options.rounds)]
-        text.append(f"| {sites} | " + " | ".join(cells) + " |")
-    text += [
+        *table(
+            ["sites", *titles], [[n, *(beside_naive(lines, n, k) for k in rounds)] for n in sites]
+        ),
         "",
         "Table 1 of the paper, transcribed (mean SHD ± spread). It has d = 20 for ER, other data",
         "sizes and far longer training, so only the order of the methods can be compared.",
         "",
-        *head("DAG type", *PAPER_COLUMNS),
+        *table(["DAG type", *PAPER_COLUMNS], [[name, *row] for name, row in PAPER.items()]),
     ]
-    return [*text, *(f"| {name} | " + " | ".join(row) + " |" for name, row in PAPER.items())]
-
-
-def head(*columns: str) -> list[str]:
-    return ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-
-
-def rounds(options: argparse.Namespace) -> list[str]:
-    return [f"round {number}" for number in range(1, options.rounds + 1)]
+    return "\n".join(text) + "\n"
 
 
 def beside_naive(lines: list[dict], sites: int, number: int) -> str:
@@ -316,27 +302,26 @@ def cell(lines: list[dict], structure: str, sites: int, method: str, number: int
     return f"{statistics.median(found):.3g} [{min(found):.3g}, {max(found):.3g}] ({len(found)})"
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--structures", nargs="+", default=["er-2", "er-4"])
-    parser.add_argument("--d", type=int, default=10)
-    parser.add_argument("--sites", nargs="+", type=int, default=[2, 5])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    parser.add_argument("--observational", type=int, default=10_000)
-    parser.add_argument("--per-variable", type=int, default=200)
-    parser.add_argument("--device", default="cpu")
+def parse():
+    options = parser(__doc__)
+    options.add_argument("--lines", type=Path, required=True)
+    options.add_argument("--structures", nargs="+", default=["er-2", "er-4"])
+    options.add_argument("--d", type=int, default=10)
+    options.add_argument("--sites", nargs="+", type=int, default=[2, 5])
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    options.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    options.add_argument("--observational", type=int, default=10_000)
+    options.add_argument("--per-variable", type=int, default=200)
+    options.add_argument("--device", default="cpu")
     default = FedCD()
     for name in ("rounds", "epochs", "fit_steps", "graph_steps", "batch", "graphs", "hidden"):
         flag = "--" + name.replace("_", "-")
-        parser.add_argument(flag, type=int, default=getattr(default, name))
-    parser.add_argument("--sharpness", type=float, default=default.sharpness)
-    parser.add_argument("--prior-weight", type=float, default=default.prior_weight)
-    parser.add_argument("--start", choices=["expected", "sampled"], default=default.start)
-    parser.add_argument("--reach", choices=["ends", "tails", "edges"], default=default.reach)
-    return parser.parse_args()
+        options.add_argument(flag, type=int, default=getattr(default, name))
+    options.add_argument("--sharpness", type=float, default=default.sharpness)
+    options.add_argument("--prior-weight", type=float, default=default.prior_weight)
+    options.add_argument("--start", choices=["expected", "sampled"], default=default.start)
+    options.add_argument("--reach", choices=["ends", "tails", "edges"], default=default.reach)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

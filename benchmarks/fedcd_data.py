@@ -10,39 +10,40 @@ short, so the graphs are no measure of the method; ``fedcd.py`` is.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from bayesian_networks import read_bif, with_interventions
-from measuring import environment
+from bif import read_bif, with_interventions
+from measuring import (
+    PROTECTIONS,
+    add_line,
+    bytes_per_site,
+    parser,
+    read_lines,
+    same_aggregates,
+    write_report,
+)
 
 from cipherdag import CausalGraph, FedCD, Federation, Policy
-
-PROTECTIONS = ("none", "masking", "bfv")
 
 
 def main() -> None:
     options = parse()
-    options.lines.touch()
-    lines = [json.loads(line) for line in options.lines.read_text("utf-8").splitlines()]
+    lines = read_lines(options.lines)
     for name in options.data:
         for sites in options.sites:
             if any((line["data"], line["sites"]) == (name, sites) for line in lines):
                 continue
             lines.append(measure(name, sites, options))
-            with options.lines.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(lines[-1]) + "\n")
+            add_line(options.lines, lines[-1])
             print(json.dumps(lines[-1]), flush=True)
-    if options.out is not None:
-        report = {"benchmark": "fedcd_data", "environment": environment(), "cases": lines}
-        options.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    write_report(options.out, "fedcd_data", {"cases": lines})
 
 
-def measure(name: str, sites: int, options: argparse.Namespace) -> dict:
+def measure(name: str, sites: int, options) -> dict:
     frame, edges = load(name, options)
     regimes = frame["intervened"].fillna("").replace("", np.nan).nunique()
     deal = "vertical" if regimes >= sites else "horizontal"
@@ -84,10 +85,9 @@ def measure(name: str, sites: int, options: argparse.Namespace) -> dict:
         "edges": len(one.graph.edges),
         "cut": len(one.details["cut"]),
         "entropies": one.details["edge_entropy"],
-        "same_aggregates": len({tuple(x.aggregate for x in r.rounds) for r in results.values()})
-        == 1,
+        "same_aggregates": same_aggregates(results),
         "largest_difference": float(np.abs(beliefs - beliefs[0]).max()),
-        "bytes_per_site": {p: max(r.bytes_sent_per_site.values()) for p, r in results.items()},
+        "bytes_per_site": {p: bytes_per_site(r) for p, r in results.items()},
         "cpu_s": round(time.process_time() - started, 1),
     }
 
@@ -97,7 +97,7 @@ def belief(result) -> np.ndarray:
     return np.array([list(row.values()) for row in rows.values()])
 
 
-def load(name: str, options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
+def load(name: str, options) -> tuple[pd.DataFrame, str]:
     """The table, and the true edges as CSV."""
     folder = options.folder
     if name == "sachs-discrete":
@@ -121,23 +121,21 @@ def load(name: str, options: argparse.Namespace) -> tuple[pd.DataFrame, str]:
     return frame, (folder / "bn" / f"{name}_edges.csv").read_text("utf-8")
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--lines", type=Path, required=True)
-    parser.add_argument("--out", type=Path)
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--lines", type=Path, required=True)
     data = ["asia", "sachs", "sachs-discrete", "sachs-continuous", "gmint", "alarm"]
-    parser.add_argument("--data", nargs="+", choices=data, default=data)
-    parser.add_argument("--sites", nargs="+", type=int, default=[2, 4, 10])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--observational", type=int, default=2000)
-    parser.add_argument("--per-variable", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--fit-steps", type=int, default=40)
-    parser.add_argument("--graph-steps", type=int, default=40)
-    parser.add_argument("--graphs", type=int, default=20)
-    parser.add_argument("--hidden", type=int, default=16)
-    return parser.parse_args()
+    options.add_argument("--data", nargs="+", choices=data, default=data)
+    options.add_argument("--sites", nargs="+", type=int, default=[2, 4, 10])
+    options.add_argument("--observational", type=int, default=2000)
+    options.add_argument("--per-variable", type=int, default=50)
+    options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--fit-steps", type=int, default=40)
+    options.add_argument("--graph-steps", type=int, default=40)
+    options.add_argument("--graphs", type=int, default=20)
+    options.add_argument("--hidden", type=int, default=16)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

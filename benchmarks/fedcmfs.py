@@ -13,13 +13,12 @@ were chosen, so that the table compares choices of features and nothing else.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 
 import numpy as np
 from fedcmfs_table import write_table, write_variants
-from measuring import environment
+from measuring import add_line, environment, read_lines
 from mlknn import MLKNN
 from multilabel_data import LARGE, TRAIN, MultiLabelData, draw_sites, load
 from multilabel_metrics import average_precision, six_metrics
@@ -40,37 +39,25 @@ BINS = 5
 def main() -> None:
     arguments = parse()
     if arguments.command == "table":
-        write_table(read(arguments.cells), arguments.out)
+        write_table(read_lines(arguments.cells), arguments.out)
         return
     if arguments.command == "variants":
-        write_variants([read(path) for path in arguments.cells], arguments.out)
+        write_variants([read_lines(path) for path in arguments.cells], arguments.out)
         return
-    done = finished(arguments.cells)
+    done = {(cell["data"], cell["sites"], cell["seed"]) for cell in read_lines(arguments.cells)}
     for seed in range(arguments.seeds):
         for name in arguments.data or TRAIN:
             missing = [n for n in SITES if (name, n, seed) not in done]
             data = load(arguments.folder, name, coded=arguments.coded) if missing else None
             for n_sites in missing:
                 cell = measure(data, n_sites, seed, arguments)
-                with arguments.cells.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(cell) + "\n")
+                add_line(arguments.cells, cell)
                 best = cell["methods"]["fedcmfs"]
                 print(
                     f"{name} {n_sites} sites seed {seed}: AvP {best['average_precision']:.4f}, "
                     f"{best['features']} features, {cell['seconds']:.0f} s",
                     flush=True,
                 )
-
-
-def read(path: Path) -> list[dict]:
-    """The cells of a file."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
-
-
-def finished(path: Path) -> set[tuple[str, int, int]]:
-    """What the file of cells holds already."""
-    cells = read(path) if path.exists() else []
-    return {(cell["data"], cell["sites"], cell["seed"]) for cell in cells}
 
 
 def measure(data: MultiLabelData, n_sites: int, seed: int, arguments) -> dict:
@@ -255,7 +242,7 @@ def mean(results: list[dict]) -> dict:
     return {name: float(np.mean([own[name] for own in results])) for name in results[0]}
 
 
-def parse() -> argparse.Namespace:
+def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run")

@@ -7,13 +7,9 @@ Tests are answered by d-separation in random DAGs, so that only the search can b
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
-
 import numpy as np
 from driving import drive, respondent
-from measuring import environment
+from measuring import parser, write_report
 from oracle import OracleTest, random_dag
 
 from cipherdag import FedCMFS
@@ -23,11 +19,9 @@ PERCENTS = ((100, 100), (30, 30), (10, 10))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dags", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=2027)
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
+    options = parser(__doc__, seed=2027)
+    options.add_argument("--dags", type=int, default=200)
+    arguments = options.parse_args()
     rows = [
         {"retrieval": retrieval, "k1": k1, "k2": k2}
         | wrong_sets(FedCMFS(k1=k1, k2=k2, retrieval=retrieval, max_cond_size=None), arguments)
@@ -36,10 +30,8 @@ def main() -> None:
     ]
     for row in rows:
         print("  ".join(f"{name} {value}" for name, value in row.items()))
-    if arguments.out is not None:
-        report = {"benchmark": "fedcmfs_exactness", "dags": arguments.dags, "rows": rows}
-        report |= {"seed": arguments.seed, "environment": environment()}
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    figures = {"dags": arguments.dags, "rows": rows, "seed": arguments.seed}
+    write_report(arguments.out, "fedcmfs_exactness", figures)
 
 
 def wrong_sets(algorithm: FedCMFS, arguments) -> dict[str, int]:

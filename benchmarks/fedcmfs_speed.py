@@ -9,14 +9,11 @@ other programs on the machine lengthen only the latter.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import time
 from pathlib import Path
 
 import numpy as np
-from measuring import environment
+from measuring import bytes_per_site, parser, timed, write_report
 from multilabel_data import TRAIN, MultiLabelData, load
 
 from cipherdag import FedCMFS, Federation, Policy
@@ -26,13 +23,7 @@ from cipherdag.federation.splitting import split_rows
 
 def main() -> None:
     arguments = parse()
-    report = {
-        "benchmark": "fedcmfs_speed",
-        "sites": arguments.sites,
-        "seed": arguments.seed,
-        "runs": [],
-        "environment": environment(),
-    }
+    report = {"sites": arguments.sites, "seed": arguments.seed, "runs": []}
     for name in arguments.data or TRAIN:
         data = load(arguments.folder, name)
         for test in arguments.test:
@@ -48,8 +39,7 @@ def main() -> None:
                 f"{figures['bytes_per_site'] / 1e6:.2f} MB per site  same: {figures['same']}",
                 flush=True,
             )
-            if arguments.out is not None:
-                arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+            write_report(arguments.out, "fedcmfs_speed", report)
 
 
 def measure(data: MultiLabelData, test: str, arguments) -> dict:
@@ -61,11 +51,10 @@ def measure(data: MultiLabelData, test: str, arguments) -> dict:
     for repeat in range(arguments.repeats + 1):
         for protection in protections:
             federation = divided(data, protection, arguments)
-            before = time.process_time()
-            last[protection] = federation.run(FedCMFS(test=test))
+            _, cpu, last[protection] = timed(federation.run, FedCMFS(test=test))
             if repeat:  # the first turn warms up
                 seconds[protection].append(last[protection].seconds)
-                busy[protection].append(time.process_time() - before)
+                busy[protection].append(cpu)
     rounds = last["masking"].rounds
     triplets = sum(int(report.label.split(", ")[1].split()[0]) for report in rounds)
     ratios = [m / n for m, n in zip(busy["masking"], busy["none"], strict=True)]
@@ -79,7 +68,7 @@ def measure(data: MultiLabelData, test: str, arguments) -> dict:
         "triplets": triplets,
         "tests_per_cpu_second": triplets * arguments.sites / statistics.median(busy["masking"]),
         "rounds": len(rounds),
-        "bytes_per_site": max(last["masking"].bytes_sent_per_site.values()),
+        "bytes_per_site": bytes_per_site(last["masking"]),
         "features": len(last["masking"].union),
         "same": len({result.to_csv() for result in last.values()}) == 1,
     }
@@ -96,17 +85,15 @@ def divided(data: MultiLabelData, protection: str, arguments) -> Federation:
     return Federation(sites=sites, protection=protection, device=arguments.device)
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--data", nargs="*", choices=list(TRAIN))
-    parser.add_argument("--test", nargs="*", default=["auto"])
-    parser.add_argument("--sites", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--data", nargs="*", choices=list(TRAIN))
+    options.add_argument("--test", nargs="*", default=["auto"])
+    options.add_argument("--sites", type=int, default=3)
+    options.add_argument("--repeats", type=int, default=3)
+    options.add_argument("--device", default="cpu")
+    return options.parse_args()
 
 
 if __name__ == "__main__":

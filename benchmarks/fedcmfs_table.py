@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+from markdown_table import table
+from measuring import write_report
 from multilabel_data import TRAIN
 from multilabel_metrics import METRICS
 
@@ -33,17 +34,14 @@ def write_table(cells: list[dict], out: Path) -> None:
     order = sorted(groups, key=lambda key: (list(TRAIN).index(key[0]), key[1]))
     paper = paper_column()
     report = {
-        "benchmark": "fedcmfs",
         "shares": {cell["data"]: cell["shares"] for cell in cells},
         "alpha": cells[0].get("alpha", 0.05),
         "results": [summary(key, groups[key], paper[key]) for key in order],
         "seconds": sum(cell["seconds"] for cell in cells),
         "environment": cells[0]["environment"],
     }
-    out.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-    lines = markdown(report)
-    out.with_suffix(".md").write_text("\n".join(lines) + "\n", "utf-8")
-    print("\n".join(line for line in lines if "| **" in line or line.startswith("| data")))
+    write_report(out, "fedcmfs", report, markdown)
+    print("\n".join(average_precision(report["results"])))
 
 
 def write_variants(files: list[list[dict]], out: Path) -> None:
@@ -62,9 +60,8 @@ def write_variants(files: list[list[dict]], out: Path) -> None:
             }
             rows.append({"data": data, "sites": sites, "seeds": len(own), **setting, **found})
             print("  ".join(f"{name} {value}" for name, value in rows[-1].items()))
-    report = {"benchmark": "fedcmfs_variants", "rows": rows}
-    report |= {"environment": files[0][0]["environment"]}
-    out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    figures = {"rows": rows, "environment": files[0][0]["environment"]}
+    write_report(out, "fedcmfs_variants", figures)
 
 
 def paper_column() -> dict[tuple[str, int], dict[str, float]]:
@@ -108,7 +105,7 @@ def spread(values: list[float]) -> dict[str, float | None]:
     return {"mean": float(np.mean(values)), "deviation": deviation}
 
 
-def markdown(report: dict) -> list[str]:
+def markdown(report: dict) -> str:
     """The report as tables."""
     lines = ["# FedCMFS on eight multi-label data sets", ""]
     lines += ["Printed by `benchmarks/fedcmfs.py table`; docs/explanation/fedcmfs.md reads it.", ""]
@@ -117,63 +114,68 @@ def markdown(report: dict) -> list[str]:
         if name != "average_precision":
             lines += ["", *metric_table(report["results"], name, larger=better)]
     lines += ["", *methods_table(report["results"])]
-    return lines
+    return "\n".join(lines) + "\n"
 
 
 def average_precision(results: list[dict]) -> list[str]:
     """Average precision beside the paper's, and over the grid."""
-    lines = [
+    columns = [
+        "data set",
+        "sites",
+        "seeds",
+        "FedCMFS",
+        "features",
+        "paper",
+        "difference",
+        "over the grid",
+    ]
+    rows = []
+    for own in results:
+        found = own["methods"]["fedcmfs"]["average_precision"]
+        low, high = own["test_average_precision_over_grid"]
+        paper = own["paper"]["average_precision"]
+        features = f"{own['methods']['fedcmfs']['features']['mean']:.0f}"
+        rows.append(
+            [own["data"], own["sites"], len(own["seeds"]), f"**{shown(found)}**", features,
+             f"{paper:.4f}", f"{found['mean'] - paper:+.4f}", f"{low:.4f} to {high:.4f}"]
+        )  # fmt: skip
+    return [
         "## Average precision",
         "",
         "Mean and deviation over the seeds. The last column is the smallest and largest mean on",
         "the test rows over the grid of k1 and k2; nothing was chosen by it.",
         "",
-        "| data set | sites | seeds | FedCMFS | features | paper | difference | over the grid |",
-        "|---|---|---|---|---|---|---|---|",
+        *table(columns, rows),
     ]
-    for own in results:
-        found = own["methods"]["fedcmfs"]["average_precision"]
-        low, high = own["test_average_precision_over_grid"]
-        paper = own["paper"]["average_precision"]
-        features = own["methods"]["fedcmfs"]["features"]["mean"]
-        lines.append(
-            f"| {own['data']} | {own['sites']} | {len(own['seeds'])} | **{shown(found)}** | "
-            f"{features:.0f} | {paper:.4f} | {found['mean'] - paper:+.4f} | "
-            f"{low:.4f} to {high:.4f} |"
-        )
-    return lines
 
 
 def metric_table(results: list[dict], name: str, *, larger: bool) -> list[str]:
     """One metric of FedCMFS beside the paper's."""
-    lines = [
-        f"## {name.replace('_', ' ').capitalize()} ({'larger' if larger else 'smaller'} is better)",
-        "",
-        "| data set | sites | FedCMFS | paper | difference |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for own in results:
         found, paper = own["methods"]["fedcmfs"][name], own["paper"][name]
-        lines.append(
-            f"| {own['data']} | {own['sites']} | {shown(found)} | {paper:.4f} | "
-            f"{found['mean'] - paper:+.4f} |"
-        )
-    return lines
+        apart = f"{found['mean'] - paper:+.4f}"
+        rows.append([own["data"], own["sites"], shown(found), f"{paper:.4f}", apart])
+    return [
+        f"## {name.replace('_', ' ').capitalize()} ({'larger' if larger else 'smaller'} is better)",
+        "",
+        *table(["data set", "sites", "FedCMFS", "paper", "difference"], rows),
+    ]
 
 
 def methods_table(results: list[dict]) -> list[str]:
     """All methods with all metrics."""
-    titles = [name.replace("_", " ") for name in METRICS]
+    columns = ["method", "features", *(name.replace("_", " ") for name in METRICS)]
     lines = ["## All methods", ""]
     for own in results:
-        lines += [f"### {own['data']}, {own['sites']} sites", ""]
-        lines += [f"| method | features | {' | '.join(titles)} |", "|---" * (2 + len(titles)) + "|"]
+        rows = []
         for name, title in TITLES.items():
             found = own["methods"][name]
-            values = " | ".join(shown(found[metric]) for metric in METRICS)
-            lines.append(f"| {title} | {found['features']['mean']:.1f} | {values} |")
-        values = " | ".join(f"{own['paper'][metric]:.4f}" for metric in METRICS)
-        lines += [f"| the paper's FedCMFS | not given | {values} |", ""]
+            mean = f"{found['features']['mean']:.1f}"
+            rows.append([title, mean, *(shown(found[metric]) for metric in METRICS)])
+        printed = [f"{own['paper'][metric]:.4f}" for metric in METRICS]
+        rows.append(["the paper's FedCMFS", "not given", *printed])
+        lines += [f"### {own['data']}, {own['sites']} sites", "", *table(columns, rows), ""]
     return lines
 
 

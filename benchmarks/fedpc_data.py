@@ -49,7 +49,7 @@ def draw(name: str, folder: Path, seed: int):
         seed: Number of the sample.
     """
     if name in NETWORKS:
-        network = read_bif(folder / "bn" / f"{name}.bif.gz")
+        network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
         columns = [
             Column(own, "discrete", categories=network.categories[own], allow_constant=True)
             for own in network.names

@@ -8,15 +8,11 @@ seconds and bytes, and whether all protections gave the same graph and the same 
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 
-from measuring import environment
+from measuring import PROTECTIONS, bytes_per_site, parser, same_aggregates, write_report
 
 from cipherdag import CausalGraph, Federation, FedPC
-
-PROTECTIONS = ("none", "masking", "bfv")
 
 
 def main() -> None:
@@ -34,10 +30,7 @@ def main() -> None:
                 f"same graphs {case['same_graphs']}   same aggregates {case['same_aggregates']}",
                 flush=True,
             )
-            if arguments.out is not None:
-                report = {"benchmark": "fedpc_networks", "cases": cases}
-                report["environment"] = environment()
-                arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+            write_report(arguments.out, "fedpc_networks", {"cases": cases})
 
 
 def measure(folder: Path, network: str, sites: int, seed: int) -> dict:
@@ -49,7 +42,6 @@ def measure(folder: Path, network: str, sites: int, seed: int) -> dict:
     one = results["masking"]
     edges = (folder / f"{network}_edges.csv").read_text("utf-8")
     truth = CausalGraph.from_csv(edges, nodes=one.graph.nodes)
-    sums = {p: tuple(report.aggregate for report in r.rounds) for p, r in results.items()}
     return {
         "network": network,
         "sites": sites,
@@ -59,21 +51,19 @@ def measure(folder: Path, network: str, sites: int, seed: int) -> dict:
         "f1": one.metrics(truth).f1,
         "rounds": len(one.rounds),
         "seconds": {p: r.seconds for p, r in results.items()},
-        "bytes_per_site": {p: max(r.bytes_sent_per_site.values()) for p, r in results.items()},
+        "bytes_per_site": {p: bytes_per_site(r) for p, r in results.items()},
         "same_graphs": len({r.graph for r in results.values()}) == 1,
-        "same_aggregates": len(set(sums.values())) == 1,
+        "same_aggregates": same_aggregates(results),
         "dag_note": one.dag_note,
     }
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--networks", nargs="+", default=["alarm", "insurance", "win95pts"])
-    parser.add_argument("--sites", nargs="+", type=int, default=[3, 5, 10, 15])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--networks", nargs="+", default=["alarm", "insurance", "win95pts"])
+    options.add_argument("--sites", nargs="+", type=int, default=[3, 5, 10, 15])
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from fedpc_data import LINEAR, NETWORKS, NONLINEAR
+from markdown_table import table
 
 EVIDENCE_COLUMNS = (
     "PC-All", "vote", "vote-code", "weighted_p", "fisher", "stouffer", "statistic", "pooled-11",
@@ -81,8 +82,9 @@ def published() -> dict[tuple[str, int, str], dict[str, float]]:
     return found
 
 
-def markdown(found: list[dict]) -> str:
+def markdown(report: dict) -> str:
     """All tables; what has no case is left out."""
+    found = report["cases"]
     ours = {(s["data"], s["sites"], s["method"]): s for s in found}
     paper = published()
     order = list(dict.fromkeys(data for data, _, _ in paper))
@@ -90,20 +92,21 @@ def markdown(found: list[dict]) -> str:
         {(s["data"], s["sites"]) for s in found if s["method"] != "PC-All"},
         key=lambda place: (order.index(place[0]), place[1]),
     )
+    tables = {
+        "standing": _standing_table(places, ours, paper),
+        "duels": _duel_table(places, ours),
+        "shd": _evidence_table(places, ours, paper, "shd"),
+        "f1": _evidence_table(places, ours, paper, "f1"),
+        "shd_cpdag": _evidence_table(places, ours, {}, "shd_cpdag"),
+        "rivals": _rivals_table(places, ours, paper),
+    }
     return "\n".join(
-        [
-            *_standing_table(places, ours, paper),
-            *_duel_table(places, ours),
-            *_evidence_table(places, ours, paper, "shd"),
-            *_evidence_table(places, ours, paper, "f1"),
-            *_evidence_table(places, ours, {}, "shd_cpdag"),
-            *_rivals_table(places, ours, paper),
-        ]
+        line for name, own in tables.items() for line in (INTRODUCTIONS[name], "", *own, "")
     )
 
 
 def _standing_table(places, ours, paper) -> list[str]:
-    lines = [INTRODUCTIONS["standing"], "", _header("data", *EVIDENCE_COLUMNS)]
+    rows = []
     for family, members in FAMILIES.items():
         cells = []
         for method in EVIDENCE_COLUMNS:
@@ -114,14 +117,14 @@ def _standing_table(places, ours, paper) -> list[str]:
                 if data in members and own and own["samples"] and printed:
                     smaller = printed["shd"] < own["shd_min"]
                     counts[2 if smaller else int(printed["shd"] <= own["shd_max"])] += 1
-            cells.append(" / ".join(map(str, counts)) if any(counts) else "-")
-        lines.append(_row(family, *cells))
-    return [*lines, ""]
+            cells.append(_counted(counts))
+        rows.append([family, *cells])
+    return table(["data", *EVIDENCE_COLUMNS], rows)
 
 
 def _duel_table(places, ours) -> list[str]:
     methods = [method for method in EVIDENCE_COLUMNS if method != "PC-All"]
-    lines = [INTRODUCTIONS["duels"], "", _header("comparator", *methods)]
+    rows = []
     for rival in RIVAL_COLUMNS:
         cells = []
         for method in methods:
@@ -132,47 +135,43 @@ def _duel_table(places, ours) -> list[str]:
                 if shared := one.keys() & two.keys():
                     apart = median(one[s] for s in shared) - median(two[s] for s in shared)
                     counts[int(apart >= 0) + int(apart > 0)] += 1
-            cells.append(" / ".join(map(str, counts)) if any(counts) else "-")
-        lines.append(_row(rival, *cells))
-    return [*lines, ""]
+            cells.append(_counted(counts))
+        rows.append([rival, *cells])
+    return table(["comparator", *methods], rows)
 
 
 def _evidence_table(places, ours, paper, measure) -> list[str]:
-    lines = [
-        INTRODUCTIONS[measure],
-        "",
-        _header("data", "sites", "paper", *EVIDENCE_COLUMNS, "samples"),
-    ]
+    rows = []
     for data, sites in places:
         row = [ours.get((data, 1 if m == "PC-All" else sites, m)) for m in EVIDENCE_COLUMNS]
-        if not any(row[1:]):
-            continue
-        printed = paper.get((data, sites, "FedPC"))
-        shown = [_cell(own, measure) for own in row]
-        counts = sorted({own["samples"] for own in row if own})
-        numbers = str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-        lines.append(_row(data, sites, _number(printed, measure), *shown, numbers))
-    return [*lines, ""]
+        if any(row[1:]):
+            printed = _number(paper.get((data, sites, "FedPC")), measure)
+            shown = [_cell(own, measure) for own in row]
+            rows.append([data, sites, printed, *shown, _samples(row)])
+    return table(["data", "sites", "paper", *EVIDENCE_COLUMNS, "samples"], rows)
 
 
 def _rivals_table(places, ours, paper) -> list[str]:
-    lines = [
-        INTRODUCTIONS["rivals"],
-        "",
-        _header("data", "sites", *RIVAL_COLUMNS, "samples"),
-    ]
+    rows = []
     for data, sites in places:
         row = [ours.get((data, sites, m)) for m in RIVAL_COLUMNS]
-        if not any(row):
-            continue
-        shown = [
-            f"{_cell(own, 'shd')} / {_number(paper.get((data, sites, m)), 'shd')}"
-            for own, m in zip(row, RIVAL_COLUMNS, strict=True)
-        ]
-        counts = sorted({own["samples"] for own in row if own})
-        numbers = str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-        lines.append(_row(data, sites, *shown, numbers))
-    return [*lines, ""]
+        if any(row):
+            shown = [
+                f"{_cell(own, 'shd')} / {_number(paper.get((data, sites, m)), 'shd')}"
+                for own, m in zip(row, RIVAL_COLUMNS, strict=True)
+            ]
+            rows.append([data, sites, *shown, _samples(row)])
+    return table(["data", "sites", *RIVAL_COLUMNS, "samples"], rows)
+
+
+def _counted(counts: list[int]) -> str:
+    return " / ".join(map(str, counts)) if any(counts) else "-"
+
+
+def _samples(row) -> str:
+    """Fewest and most samples of a row."""
+    counts = sorted({own["samples"] for own in row if own})
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
 
 
 def _cell(own, measure) -> str:
@@ -191,11 +190,3 @@ def _number(printed, measure) -> str:
     if printed is None:
         return "-"
     return f"{printed['f1']:.2f}" if measure == "f1" else f"{printed['shd']:.4g}"
-
-
-def _header(*names) -> str:
-    return f"{_row(*names)}\n{'|---' * len(names)}|"
-
-
-def _row(*cells) -> str:
-    return f"| {' | '.join(map(str, cells))} |"

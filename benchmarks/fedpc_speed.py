@@ -15,25 +15,29 @@ Processor seconds are of the process (and R's of none), for machines that are sh
 
 from __future__ import annotations
 
-import argparse
-import json
 import multiprocessing
 import statistics
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from ci_tests import linear_gaussian, read_codes
-from measuring import environment, peak_mb
+from markdown_table import table
+from measuring import PROTECTIONS, bytes_per_site, parser, peak_mb, timed, write_report
 from pc_peers import PEERS, PeerMissingError
 
 from cipherdag import CausalGraph, Federation, FedPC, Policy
 
-PROTECTIONS = ("none", "masking", "bfv")
 OPEN = Policy(min_cell_size=0, max_values=2**53)
 ALPHA, LARGEST = 0.01, 3
 ROWS, DEGREE = 5000, 3.0
+PROTECTED_COLUMNS = ("protection", "seconds", "x none", "rounds", "MB per site")
+PEER_COLUMNS = (
+    "PC by", "seconds", "processor seconds", "x ours", "MB", "edges", "differ from ours", "wrong",
+)  # fmt: skip
+MODEL_COLUMNS = (
+    "variables", "sepset", "seconds", "CPU s", "rounds", "tests", "MB sent", "peak MB", "MB before",
+)  # fmt: skip
 SEARCH_BEYOND = 300
 """Variables beyond which separating sets come from the skeleton's search (`sepset="search"`)."""
 
@@ -41,20 +45,16 @@ SEARCH_BEYOND = 300
 def main() -> None:
     arguments = parse()
     report = {
-        "benchmark": "fedpc_speed",
         "data": arguments.data.name,
         "sites": arguments.sites,
         "sepset": arguments.sepset,
         "seed": arguments.seed,
         "repeats": arguments.repeats,
-        "environment": environment(),
     }
     report |= protections(arguments)
     report["peers"] = peers(arguments)
     report["gaussian"] = [gaussian(variables, arguments) for variables in arguments.variables]
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-        arguments.out.with_suffix(".md").write_text(markdown(report), "utf-8")
+    write_report(arguments.out, "fedpc_speed", report, markdown)
 
 
 def protections(arguments) -> dict:
@@ -92,7 +92,7 @@ def figures(runs, last, name):
         "seconds": runs[name],
         "ratio_to_none": statistics.median(ratios),
         "rounds": len(last[name].rounds),
-        "bytes_per_site": max(last[name].bytes_sent_per_site.values()),
+        "bytes_per_site": bytes_per_site(last[name]),
     }
 
 
@@ -211,17 +211,10 @@ def gaussian_here(variables: int, sites: int, repeats: int, seed: int) -> dict:
         "median_cpu_seconds": statistics.median(run[1] for run in runs),
         "rounds": len(result.rounds),
         "tests": sum(result.details["tests"].values()),
-        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "bytes_per_site": bytes_per_site(result),
         "before_mb": before,
         "peak_mb": peak_mb(),
     }
-
-
-def timed(function, *arguments):
-    """Wall seconds, processor seconds, result."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    result = function(*arguments)
-    return time.perf_counter() - wall, time.process_time() - cpu, result
 
 
 def read_truth(arguments, result) -> CausalGraph:
@@ -235,61 +228,50 @@ def read_skeleton(arguments, names):
 
 def markdown(report: dict) -> str:
     """The three parts as tables."""
+    protected = [
+        [name, f"{own['median_seconds']:.2f}", f"{own['ratio_to_none']:.2f}", own["rounds"],
+         f"{own['bytes_per_site'] / 1e6:.2f}"]
+        for name, own in report["protections"].items()
+    ]  # fmt: skip
+    by_peers = [
+        [name, f"{own['median_seconds']:.2f}", f"{own['median_cpu_seconds']:.2f}",
+         f"{own['times_ours']:.1f}", f"{own['added_mb']:.0f}", own["edges"],
+         own["edges_that_differ"], own.get("wrong_edges", "-")]
+        for name, own in report["peers"]["runs"].items()
+    ]  # fmt: skip
+    models = [
+        [own["variables"], own["sepset"], f"{own['median_seconds']:.2f}",
+         f"{own['median_cpu_seconds']:.2f}", own["rounds"], own["tests"],
+         f"{own['bytes_per_site'] / 1e6:.1f}", f"{own['peak_mb']:.0f}", f"{own['before_mb']:.0f}"]
+        for own in report["gaussian"]
+    ]  # fmt: skip
     lines = [
         f"`{report['data']}`, {report['sites']} sites, votes, median of {report['repeats']} runs:",
         "",
-        "| protection | seconds | x none | rounds | MB per site |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {name} | {own['median_seconds']:.2f} | {own['ratio_to_none']:.2f} | {own['rounds']} | "
-        f"{own['bytes_per_site'] / 1e6:.2f} |"
-        for name, own in report["protections"].items()
-    ]
-    lines += [
+        *table(PROTECTED_COLUMNS, protected),
         "",
         "PC on the same rows: ours from sums over sites, the others with all rows at one place.",
         "",
-        "| PC by | seconds | processor seconds | x ours | MB | edges | differ from ours | wrong |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {name} | {own['median_seconds']:.2f} | {own['median_cpu_seconds']:.2f} | "
-        f"{own['times_ours']:.1f} | {own['added_mb']:.0f} | {own['edges']} | "
-        f"{own['edges_that_differ']} | "
-        f"{own.get('wrong_edges', '-')} |"
-        for name, own in report["peers"]["runs"].items()
-    ]
-    lines += [f"| {name} | {why} | | | | | | |" for name, why in report["peers"]["missing"].items()]
-    lines += [
+        *table(PEER_COLUMNS, [*by_peers, *report["peers"]["missing"].items()]),
         "",
         f"Gaussian models, {ROWS} rows over {report['sites']} sites, pooled evidence, masking:",
         "",
-        "| variables | sepset | seconds | CPU s | rounds | tests | MB sent | peak MB | MB before |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {own['variables']} | {own['sepset']} | {own['median_seconds']:.2f} | "
-        f"{own['median_cpu_seconds']:.2f} | {own['rounds']} | {own['tests']} | "
-        f"{own['bytes_per_site'] / 1e6:.1f} | {own['peak_mb']:.0f} | {own['before_mb']:.0f} |"
-        for own in report["gaussian"]
+        *table(MODEL_COLUMNS, models),
     ]
     return "\n".join(lines) + "\n"
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("data", type=Path)
-    parser.add_argument("--truth", type=Path)
-    parser.add_argument("--sites", type=int, default=10)
-    parser.add_argument("--sepset", choices=["max", "mean", "vote"], default="max")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--peer-repeats", type=int, default=3)
-    parser.add_argument("--variables", nargs="*", type=int, default=[300, 1000])
-    parser.add_argument("--gaussian-repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("data", type=Path)
+    options.add_argument("--truth", type=Path)
+    options.add_argument("--sites", type=int, default=10)
+    options.add_argument("--sepset", choices=["max", "mean", "vote"], default="max")
+    options.add_argument("--repeats", type=int, default=5)
+    options.add_argument("--peer-repeats", type=int, default=3)
+    options.add_argument("--variables", nargs="*", type=int, default=[300, 1000])
+    options.add_argument("--gaussian-repeats", type=int, default=3)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

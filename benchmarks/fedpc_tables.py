@@ -14,8 +14,6 @@ Markdown, --report prints the Markdown.
 
 from __future__ import annotations
 
-import argparse
-import json
 import signal
 import time
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ from pathlib import Path
 from comparators import registry
 from fedpc_data import NONLINEAR, VARIABLES, draw
 from fedpc_report import markdown, summary
-from measuring import environment
+from measuring import add_line, bytes_per_site, parser, read_lines, timed, write_report
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.evidence.registry import EVIDENCE as KINDS
@@ -57,13 +55,13 @@ KERNEL_ROWS = 500
 
 def main() -> None:
     arguments = parse()
-    cases = read(arguments.lines)
+    cases = read_lines(arguments.lines)
     if not arguments.report:
         learn_all(arguments, cases)
-    if arguments.out is not None:
-        write(arguments.out, cases)
+    figures = {"cases": summary(cases)}
+    write_report(arguments.out, "fedpc_tables", figures, markdown)
     if arguments.report:
-        print(markdown(summary(cases)))
+        print(markdown(figures))
 
 
 def learn_all(arguments, cases: list[dict]) -> None:
@@ -81,8 +79,7 @@ def learn_all(arguments, cases: list[dict]) -> None:
             sample = (name, number, draw(name, arguments.folder, number))
         case |= measure(sample[2], case, arguments.limit)
         cases.append(case)
-        with arguments.lines.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(case) + "\n")
+        add_line(arguments.lines, case)
         shown = case.get("left_out") or f"SHD {case['shd']:6.1f}  {case['seconds']:.1f} s"
         print(f"{name:10} {sites:3} sites  {method:15} sample {number}  {shown}", flush=True)
 
@@ -115,15 +112,13 @@ def measure(sample, case: dict, limit: float) -> dict:
     federation = Federation.split(
         data, case["sites"], seed=case["sample"], schema=schema, policy=policy(method), device="cpu"
     )
-    wall, cpu = time.perf_counter(), time.process_time()
+    learn = by_comparator if method in COMPARATORS else by_evidence
     try:
         with time_limit(limit):
-            found = by_comparator if method in COMPARATORS else by_evidence
-            measures = found(federation, case, truth)
+            wall, cpu, measures = timed(learn, federation, case, truth)
     except OutOfTimeError:
         return {"left_out": f"longer than {limit:.0f} s"}
-    spent = {"seconds": time.perf_counter() - wall, "cpu_seconds": time.process_time() - cpu}
-    return measures | spent
+    return measures | {"seconds": wall, "cpu_seconds": cpu}
 
 
 def by_evidence(federation, case: dict, truth) -> dict:
@@ -138,7 +133,7 @@ def by_evidence(federation, case: dict, truth) -> dict:
     return {name: getattr(metrics, name) for name in names} | {
         "shd_cpdag": result.metrics_cpdag(truth).shd,
         "rounds": len(result.rounds),
-        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "bytes_per_site": bytes_per_site(result),
         "tests": dict(result.details.get("tests", {})),
     }
 
@@ -196,35 +191,21 @@ def key(case: dict) -> tuple:
     return case["data"], case["sites"], case["method"], case["sample"]
 
 
-def read(lines: Path) -> list[dict]:
-    if not lines.exists():
-        return []
-    return [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
-
-
-def write(out: Path, cases: list[dict]) -> None:
-    found = summary(cases)
-    report = {"benchmark": "fedpc_tables", "cases": found, "environment": environment()}
-    out.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-    out.with_suffix(".md").write_text(markdown(found), "utf-8")
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", type=Path, nargs="?")
-    parser.add_argument("--data", nargs="+", choices=list(VARIABLES), default=list(VARIABLES))
-    parser.add_argument("--sites", nargs="+", type=int, default=[3, 5, 10, 15])
+def parse():
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path, nargs="?")
+    options.add_argument("--data", nargs="+", choices=list(VARIABLES), default=list(VARIABLES))
+    options.add_argument("--sites", nargs="+", type=int, default=[3, 5, 10, 15])
     methods = [*EVIDENCE, *COMPARATORS]
-    parser.add_argument("--methods", nargs="+", choices=methods, default=methods)
-    parser.add_argument("--samples", type=int, default=5)
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds of one case")
-    parser.add_argument("--budget", type=float, default=float("inf"), help="seconds of all")
-    parser.add_argument("--lines", type=Path, default=Path("fedpc_tables.jsonl"))
-    parser.add_argument("--report", action="store_true", help="print the tables and run nothing")
-    parser.add_argument("--out", type=Path, help="without suffix: both .json and .md are written")
-    arguments = parser.parse_args()
+    options.add_argument("--methods", nargs="+", choices=methods, default=methods)
+    options.add_argument("--samples", type=int, default=5)
+    options.add_argument("--limit", type=float, default=120.0, help="seconds of one case")
+    options.add_argument("--budget", type=float, default=float("inf"), help="seconds of all")
+    options.add_argument("--lines", type=Path, default=Path("fedpc_tables.jsonl"))
+    options.add_argument("--report", action="store_true", help="print the tables and run nothing")
+    arguments = options.parse_args()
     if arguments.folder is None and not arguments.report:
-        parser.error("a run needs DATA_FOLDER")
+        options.error("a run needs DATA_FOLDER")
     return arguments
 
 

@@ -27,19 +27,16 @@ Where python-fedci is not installed the script says so and times ours alone.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from measuring import environment, installed
+from markdown_table import table
+from measuring import environment, parser, timed, write_report
 from scipy import stats
 
 from cipherdag import Federation, Policy, Schema
@@ -116,17 +113,14 @@ def main() -> None:
     arguments = parse()
     cases = [drawn(*size, np.random.default_rng(arguments.seed)) for size in SIZES]
     report = {
-        "benchmark": "glm_peers",
         "sites": arguments.sites,
         "categories": CATEGORIES,
         "ordered": sorted(ORDERED),
         "seed": arguments.seed,
         "cases": [compared(case, arguments) for case in (*cases, peers_own())],
-        "environment": environment() | {"python-fedci": installed("python-fedci")},
+        "environment": environment("python-fedci"),
     }
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-        arguments.out.with_suffix(".md").write_text(markdown(report), "utf-8")
+    write_report(arguments.out, "glm_peers", report, markdown)
 
 
 def compared(case: Case, arguments) -> dict:
@@ -162,7 +156,7 @@ def compared(case: Case, arguments) -> dict:
 def markdown(report: dict) -> str:
     """One row per table."""
     intro = (
-        f"{report['sites']} sites, drawn columns of {report['categories']} categories (0: "
+        f"{report['sites']} sites, drawn columns of {tuple(report['categories'])} categories (0: "
         f"continuous; {report['ordered']} are ordinal); `own` is the table of python-fedci's own "
         f"tests, {COPIES} times over. x: how many times as many tests a second; apart: largest "
         "difference of p-values; bare: the same where python-fedci has no ridge (0.0001) and no "
@@ -171,30 +165,23 @@ def markdown(report: dict) -> str:
         "statsmodels' proportional odds (model), python-fedci's with a logistic regression per "
         "cut (cuts), and both with each other."
     )
-    lines = [
-        intro,
-        "",
-        f"| {' | '.join(HEADINGS)} |",
-        "|" + "---|" * len(HEADINGS),
-    ]
-    for own in report["cases"]:
-        start = (
-            f"| {own['table']} | {own['rows']} | {own['tests']} "
-            f"| {own['ours']['tests_per_second']:.1f} |"
-        )
-        if own["peer"] is None:
-            lines.append(f"{start} not installed | | | | | | | | | | |")
-            continue
-        plain, ordinal = (own[group] for group in GROUPS)
-        lines.append(
-            f"{start} {own['peer']['tests_per_second']:.1f} | {own['ratio']:.0f} | "
-            f"{own['cpu_ratio']:.0f} | {plain['largest']:.1e} | {own['bare']['largest']:.1e} | "
-            f"{plain['other_decisions']} of "
-            f"{plain['tests']} | {ordinal['tests']} tests | {own['statsmodels']['largest']:.1e} | "
-            f"{own['peer_by_cuts']['largest']:.1e} | {ordinal['largest']:.2f} | "
-            f"{ordinal['other_decisions']} |"
-        )
+    lines = [intro, "", *table(HEADINGS, map(cells_of, report["cases"]))]
     return "\n".join(lines) + "\n"
+
+
+def cells_of(own: dict) -> list:
+    """The row of one table."""
+    start = [own["table"], own["rows"], own["tests"], f"{own['ours']['tests_per_second']:.1f}"]
+    if own["peer"] is None:
+        return [*start, "not installed"]
+    plain, ordinal = (own[group] for group in GROUPS)
+    return [
+        *start, f"{own['peer']['tests_per_second']:.1f}", f"{own['ratio']:.0f}",
+        f"{own['cpu_ratio']:.0f}", f"{plain['largest']:.1e}", f"{own['bare']['largest']:.1e}",
+        f"{plain['other_decisions']} of {plain['tests']}", f"{ordinal['tests']} tests",
+        f"{own['statsmodels']['largest']:.1e}", f"{own['peer_by_cuts']['largest']:.1e}",
+        f"{ordinal['largest']:.2f}", ordinal["other_decisions"],
+    ]  # fmt: skip
 
 
 def drawn(rows: int, tests_of_a_size: int, rng: np.random.Generator) -> Case:
@@ -255,14 +242,8 @@ def ours_timed(case: Case, sites: int):
         source = yield from EVIDENCE["glm"].open(settings)
         return (yield from source.p_values(case.tests))
 
-    wall, cpu = time.perf_counter(), time.process_time()
-    done = federation.ask("fedpc", asking)
-    return (
-        time.perf_counter() - wall,
-        time.process_time() - cpu,
-        done.outcome,
-        len(done.rounds),
-    )
+    wall, cpu, done = timed(federation.ask, "fedpc", asking)
+    return wall, cpu, done.outcome, len(done.rounds)
 
 
 def peer_timed(case: Case, sites: int, *, bare: bool = False):
@@ -279,15 +260,15 @@ def peer_timed(case: Case, sites: int, *, bare: bool = False):
         for k, (a, b) in enumerate(parts(case, sites))
     ]
     server = fedci.Server(clients)
-    p_values = []
-    wall, cpu = time.perf_counter(), time.process_time()
-    for row in case.rows:
+
+    def p_of(row):
         x, y, *given = row
         found = server.test(f"v{x}", f"v{y}", [f"v{k}" for k in given])
         both = (found.lrt1, found.lrt2)
         side = f"v{case.response(row)}"
-        p_values.append(next(own.p_value for own in both if own.response == side))
-    return time.perf_counter() - wall, time.process_time() - cpu, np.array(p_values)
+        return next(own.p_value for own in both if own.response == side)
+
+    return timed(lambda: np.array([p_of(row) for row in case.rows]))
 
 
 def p_value(case: Case, row: list[int], likelihood) -> float:
@@ -375,13 +356,11 @@ def line(name: str, found: dict, who: str = "ours") -> None:
     )
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--sites", type=int, default=4)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("--sites", type=int, default=4)
+    options.add_argument("--repeats", type=int, default=3)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

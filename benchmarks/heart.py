@@ -12,14 +12,12 @@ first run must give. There is no true graph; edges are compared between the runs
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
-from measuring import environment
+from markdown_table import table
+from measuring import bytes_per_site, parser, timed, write_report
 
 from cipherdag import Federation, FedPC, Policy, Schema
 from cipherdag.sites.policy.policy import QUESTION_KINDS
@@ -53,11 +51,8 @@ def main() -> None:
     same = cases["glm"]["edges"] == cases["glm, one place"]["edges"]
     print(f"glm over four hospitals gives the graph of all rows at one place: {same}")
     print("\n".join(cases["glm"]["edges"]))
-    if arguments.out is not None:
-        report = {"benchmark": "heart", "max_cond_size": LARGEST, "same_as_one_place": same}
-        report |= {"cases": cases, "environment": environment()}
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-        arguments.out.with_suffix(".md").write_text(markdown(report), "utf-8")
+    figures = {"max_cond_size": LARGEST, "same_as_one_place": same, "cases": cases}
+    write_report(arguments.out, "heart", figures, markdown)
 
 
 def markdown(report: dict) -> str:
@@ -66,19 +61,14 @@ def markdown(report: dict) -> str:
         f"Sets of up to {LARGEST} variables. `glm` gives the graph of all rows at one place: "
         f"{report['same_as_one_place']}."
     )
-    lines = [
-        intro,
-        "",
-        "| run | edges | not shared with glm | tests | rounds | seconds | CPU s |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    columns = ("run", "edges", "not shared with glm", "tests", "rounds", "seconds", "CPU s")
+    rows = []
     for name, own in report["cases"].items():
         tests = ", ".join(f"{count} {how}" for how, count in own["tests"].items()) or "by votes"
-        lines.append(
-            f"| {name} | {len(own['skeleton'])} | {own['differs_from_glm']} | {tests} | "
-            f"{own['rounds']} | {own['seconds']:.1f} | {own['cpu_seconds']:.1f} |"
-        )
-    return "\n".join(lines) + "\n"
+        spent = (f"{own['seconds']:.1f}", f"{own['cpu_seconds']:.1f}")
+        edges = len(own["skeleton"])
+        rows.append([name, edges, own["differs_from_glm"], tests, own["rounds"], *spent])
+    return "\n".join([intro, "", *table(columns, rows)]) + "\n"
 
 
 def run(
@@ -99,16 +89,15 @@ def run(
         protection=protection,
         device="cpu",
     )
-    started = time.process_time()
-    result = federation.run(FedPC(max_cond_size=LARGEST, **parameters))
+    _, cpu, result = timed(federation.run, FedPC(max_cond_size=LARGEST, **parameters))
     return {
         "edges": [str(edge) for edge in result.graph.edges],
         "skeleton": ["-".join(sorted((e.source, e.target))) for e in result.graph.edges],
         "tests": dict(result.details.get("tests", {})),
         "rounds": len(result.rounds),
         "seconds": result.seconds,
-        "cpu_seconds": time.process_time() - started,
-        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "cpu_seconds": cpu,
+        "bytes_per_site": bytes_per_site(result),
     }
 
 
@@ -118,11 +107,10 @@ def whole(files) -> dict:
     return {"all": pd.concat(tables, ignore_index=True)}
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

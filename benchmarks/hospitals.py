@@ -8,7 +8,6 @@ the coordinator received, and then one hospital is shut out.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -21,9 +20,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import measuring
 import numpy as np
 import pandas as pd
-from measuring import environment
 
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.federation.simulated import Federation
@@ -287,9 +286,9 @@ def share_cores():
     os.environ.setdefault("OMP_NUM_THREADS", str(share))
 
 
-def parser(description):
+def parser(doc):
     """The options that both scripts take."""
-    made = argparse.ArgumentParser(description=description)
+    made = measuring.parser(doc)
     made.add_argument("table", nargs="?", type=Path, default=ALARM, help="CSV; ALARM if absent")
     made.add_argument("--schema", type=Path)
     made.add_argument("--algorithm", choices=["fedpc", "rfcd", "fedcd"], default="fedpc")
@@ -298,7 +297,6 @@ def parser(description):
     )
     made.add_argument("--interventions", help="column that names what was intervened on")
     made.add_argument("--rows", type=int, default=5000)
-    made.add_argument("--out", type=Path, help="file for the figures, JSON")
     return made
 
 
@@ -332,9 +330,7 @@ def report(options, seconds, edges):
         "seconds": seconds,
     }
     print(json.dumps(figures))
-    if options.out:
-        text = json.dumps({**environment(), **figures}, indent=2)
-        options.out.write_text(text + "\n", encoding="utf-8")
+    measuring.write_report(options.out, "hospitals", figures)
 
 
 @contextlib.contextmanager

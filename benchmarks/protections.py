@@ -6,15 +6,11 @@ time over the repetitions, in milliseconds, with one thread.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import json
 import statistics
-import time
-from pathlib import Path
 
 import numpy as np
-from measuring import environment
+from measuring import parser, timed, write_report
 
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfv import (
@@ -33,9 +29,8 @@ TARGETS = {"masking": (5.0, 8.01), "bfv": (100.0, 16.0)}
 
 
 def milliseconds(action):
-    start = time.process_time()
-    result = action()
-    return result, 1e3 * (time.process_time() - start)
+    _, cpu, result = timed(action)
+    return result, 1e3 * cpu
 
 
 def agreed_keys(n_sites):
@@ -103,22 +98,22 @@ def timed_round(sites, coordinator, answers, declaration):
     """Times of site 0 and of the coordinator, the bytes of a share, and the aggregate."""
     run = {}
 
-    def timed(name, action):
+    def step(name, action):
         result, run[name] = milliseconds(action)
         return result
 
-    shares = {0: timed("site_ms", lambda: sites[0].share(answers[0], declaration))}
+    shares = {0: step("site_ms", lambda: sites[0].share(answers[0], declaration))}
     others = declaration.sites[1:]
     shares |= {k: sites[k].share(answers[k], declaration) for k in others}
     run["bytes"] = len(shares[0])
-    timed("site_escrow_ms", lambda: sites[0].escrow(declaration))
-    seeds = {0: timed("site_unmask_ms", lambda: sites[0].unmask(declaration))}
+    step("site_escrow_ms", lambda: sites[0].escrow(declaration))
+    seeds = {0: step("site_unmask_ms", lambda: sites[0].unmask(declaration))}
     seeds |= {k: sites[k].unmask(declaration) for k in others}
-    combined = timed("combine_ms", lambda: coordinator.combine(shares, declaration))
+    combined = step("combine_ms", lambda: coordinator.combine(shares, declaration))
     run["site_opening_ms"] = 0.0
     if coordinator.opened_by_site:
-        combined = timed("site_opening_ms", lambda: sites[0].open(combined, seeds, declaration))
-    return run, timed("decode_ms", lambda: coordinator.open(combined, seeds, declaration))
+        combined = step("site_opening_ms", lambda: sites[0].open(combined, seeds, declaration))
+    return run, step("decode_ms", lambda: coordinator.open(combined, seeds, declaration))
 
 
 def report(values, n_sites, repetitions, seed):
@@ -154,22 +149,19 @@ def report(values, n_sites, repetitions, seed):
         "repetitions": repetitions,
         "seed": seed,
         "key_agreement_ms_per_peer": round(agreement_ms, 3),
-        "environment": environment(),
         "targets": {name: {"site_ms": t, "bytes_per_value": b} for name, (t, b) in TARGETS.items()},
         "results": results,
     }
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--values", type=int, default=100_000)
-    parser.add_argument("--sites", type=int, default=10)
-    parser.add_argument("--repetitions", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    options = parser(__doc__, seed=0)
+    options.add_argument("--values", type=int, default=100_000)
+    options.add_argument("--sites", type=int, default=10)
+    options.add_argument("--repetitions", type=int, default=7)
+    arguments = options.parse_args()
     found = report(arguments.values, arguments.sites, arguments.repetitions, arguments.seed)
-    arguments.out.write_text(json.dumps(found, indent=2) + "\n")
+    write_report(arguments.out, "protections", found)
 
 
 if __name__ == "__main__":

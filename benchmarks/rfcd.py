@@ -10,15 +10,13 @@ which wants an older scipy than this project's tests; without it its cells are l
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
-from measuring import environment
+from markdown_table import table
+from measuring import add_line, parser, read_lines, timed, write_report
 from polynomial_data import experiment
 
 from cipherdag.algorithms.algorithm import Facts
@@ -44,6 +42,7 @@ PUBLISHED = {
 }  # fmt: skip
 BEAMS = (1, 5, 10)
 SCORES = {"B": "bic", "M": "mdl"}
+FIRST_COLUMNS = ("method", "b", "d", "published", "here, mean", "median", "quartiles", "runs")
 
 
 def rfcd_methods():
@@ -61,7 +60,7 @@ def rfcd_methods():
 def main() -> None:
     arguments = parse()
     lines = arguments.lines
-    done = read(lines)
+    done = {key_of(row): row for row in read_lines(lines)}
     cells = [
         (seed, setting, d)
         for d in SIZES
@@ -83,24 +82,16 @@ def main() -> None:
                 "method": method, "shd": shd, "normalised": shd / (d * (d - 1) / 2),
                 "edges": edges, "true_edges": int(drawn.dag.sum()), "seconds": round(seconds, 3),
             }  # fmt: skip
-            key = (setting, d, n_sites, seed, method)
-            if key not in done:
-                done[key] = row
-                with lines.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
+            if key_of(row) not in done:
+                done[key_of(row)] = row
+                add_line(lines, row)
     report = summary(list(done.values()), arguments.seeds)
-    print(table(report))
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
-        arguments.out.with_suffix(".md").write_text(table(report) + "\n", "utf-8")
+    print(markdown(report))
+    write_report(arguments.out, "rfcd", report, markdown)
 
 
-def read(lines):
-    """The cells of an earlier start."""
-    if not lines.exists():
-        return {}
-    rows = [json.loads(line) for line in lines.read_text("utf-8").splitlines() if line.strip()]
-    return {(r["setting"], r["d"], r["sites"], r["seed"], r["method"]): r for r in rows}
+def key_of(row):
+    return tuple(row[name] for name in ("setting", "d", "sites", "seed", "method"))
 
 
 def measured(drawn, d, wanted):
@@ -120,14 +111,13 @@ def measured(drawn, d, wanted):
                 Respondent(d, None, make_scores=lambda _spec, own=own: own)
                 for own in known[algorithm.score][:n_sites]
             ]
-            started = time.process_time()
-            outcome = driven(algorithm.ask(Facts(d, n_sites)), sites)
-            yield n_sites, method, *against(truth, names, outcome.arcs), seconds(started)
+            _, cpu, outcome = timed(driven, algorithm.ask(Facts(d, n_sites)), sites)
+            yield n_sites, method, *against(truth, names, outcome.arcs), cpu
         for method, learn in OTHERS.items():
-            started = time.process_time()
-            arcs = learn(drawn.sites[:n_sites], known["bic"][:n_sites], local)
+            own = drawn.sites[:n_sites], known["bic"][:n_sites], local
+            _, cpu, arcs = timed(learn, *own)
             if arcs is not None:
-                yield n_sites, method, *against(truth, names, arcs), seconds(started)
+                yield n_sites, method, *against(truth, names, arcs), cpu
 
 
 def driven(asking, sites):
@@ -147,10 +137,6 @@ def against(truth, names, arcs):
     """SHD between CPDAGs, and the edges found."""
     found = CausalGraph.from_arcs(names, arcs)
     return compare(found, truth).shd, len(found.edges)
-
-
-def seconds(started):
-    return time.process_time() - started
 
 
 def ges_union(sites, scores, local):
@@ -218,10 +204,7 @@ def summary(rows, seeds):
             if own:
                 first.append({"method": letter, "beam": beam, "d": d, "published": published,
                               **spread(own)})  # fmt: skip
-    return {
-        "benchmark": "rfcd", "rows": ROWS, "seeds": seeds, "table_1": first, "figures": figures,
-        "environment": environment(),
-    }  # fmt: skip
+    return {"rows": ROWS, "seeds": seeds, "table_1": first, "figures": figures}
 
 
 def spread(values):
@@ -238,62 +221,60 @@ def spread(values):
     }
 
 
-def table(report):
+def markdown(report):
     """The report as Markdown."""
+    first = []
+    for row in report["table_1"]:
+        low, high = row["quartiles"]
+        first.append(
+            [row["method"], row["beam"], row["d"], f"{row['published']:.2f}", f"{row['mean']:.2f}",
+             f"{row['median']:.2f}", f"{low:.2f} to {high:.2f}", row["runs"]]
+        )  # fmt: skip
     text = [
         "# RFcd: normalised SHD of CPDAGs, smaller is better", "",
         f"Up to {report['seeds']} seeds (see runs), {report['rows']} rows a site.",
         "Printed by `benchmarks/rfcd.py`.", "",
         "## Table 1: mean over 3, 5 and 7 sites, homogeneous", "",
-        "| method | b | d | published | here, mean | median | quartiles | runs |",
-        "|---|---|---|---|---|---|---|---|",
+        *table(FIRST_COLUMNS, first),
     ]  # fmt: skip
-    for row in report["table_1"]:
-        low, high = row["quartiles"]
-        text.append(
-            f"| {row['method']} | {row['beam']} | {row['d']} | {row['published']:.2f} "
-            f"| {row['mean']:.2f} | {row['median']:.2f} | {low:.2f} to {high:.2f} | {row['runs']} |"
-        )
     for setting, title in (
         ("homogeneous", "Figure 1 and Figure 2 (left): homogeneous"),
         ("interventions", "Figure 2 (right): a different intervention per site"),
     ):
         for d in SIZES:
             text += _figure(report, setting, title, d)
-    return "\n".join(text)
+    return "\n".join(text) + "\n"
 
 
 def _figure(report, setting, title, d):
     own = [r for r in report["figures"] if r["setting"] == setting and r["d"] == d]
-    if not own:
-        return []
-    text = ["", f"## {title}, d = {d}: mean (quartiles)", "",
-            "| method | " + " | ".join(f"{n} sites" for n in SITES) + " | edges (true) | runs |",
-            "|---|" + "---|" * (len(SITES) + 2)]  # fmt: skip
+    rows = []
     for method in dict.fromkeys([*rfcd_methods(), *OTHERS]):
         by_sites = {r["sites"]: r for r in own if r["method"] == method}
-        if not by_sites:
-            continue
-        shown = []
-        for n in SITES:
-            cell = by_sites.get(n)
-            shown.append("" if cell is None else f"{cell['mean']:.2f} "
-                         f"({cell['quartiles'][0]:.2f}, {cell['quartiles'][1]:.2f})")  # fmt: skip
-        last = by_sites[max(by_sites)]
-        edges = f"{last['edges']:.1f} ({last['true_edges']:.1f})"
-        runs = "/".join(str(cell["runs"]) for cell in by_sites.values())
-        text.append(f"| {method} | " + " | ".join(shown) + f" | {edges} | {runs} |")
-    return text
+        if by_sites:
+            last = by_sites[max(by_sites)]
+            edges = f"{last['edges']:.1f} ({last['true_edges']:.1f})"
+            runs = "/".join(str(cell["runs"]) for cell in by_sites.values())
+            rows.append([method, *(_mean(by_sites.get(n)) for n in SITES), edges, runs])
+    columns = ["method", *(f"{n} sites" for n in SITES), "edges (true)", "runs"]
+    heading = f"## {title}, d = {d}: mean (quartiles)"
+    return ["", heading, "", *table(columns, rows)] if rows else []
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lines", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--fast", action="store_true", help="Leave the spline score for later.")
-    parser.add_argument("--report", action="store_true", help="Print what is there, run nothing.")
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def _mean(cell):
+    if cell is None:
+        return ""
+    low, high = cell["quartiles"]
+    return f"{cell['mean']:.2f} ({low:.2f}, {high:.2f})"
+
+
+def parse():
+    options = parser(__doc__)
+    options.add_argument("--lines", type=Path, required=True)
+    options.add_argument("--seeds", type=int, default=20)
+    options.add_argument("--fast", action="store_true", help="Leave the spline score for later.")
+    options.add_argument("--report", action="store_true", help="Print what is there, run nothing.")
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -8,18 +8,15 @@ all protections must give the same graph from the same aggregates, or the script
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 
 import pandas as pd
-from measuring import environment
+from measuring import PROTECTIONS, bytes_per_site, parser, same_aggregates, write_report
 from polynomial_data import experiment
 
 from cipherdag import CausalGraph, Federation, RFcd, Schema
 
 SITES = (3, 5, 7)
-PROTECTIONS = ("masking", "bfv", "none")
 
 
 def main() -> None:
@@ -37,10 +34,7 @@ def main() -> None:
                 f"{row['empty']:.0f}), {row['rounds']} rounds, {row['seconds']['masking']:.1f} s",
                 flush=True,
             )
-    report = {"benchmark": "rfcd_data", "seed": arguments.seed, "runs": rows}
-    if arguments.out is not None:
-        text = json.dumps(report | {"environment": environment()}, indent=1)
-        arguments.out.write_text(text + "\n", "utf-8")
+    write_report(arguments.out, "rfcd_data", {"seed": arguments.seed, "runs": rows})
 
 
 def compared(table, schema, truth, n_sites, seed):
@@ -53,7 +47,7 @@ def compared(table, schema, truth, n_sites, seed):
     }
     if len({result.graph for result in results.values()}) != 1:
         raise SystemExit("the protections disagree on the graph")
-    if len({tuple(r.aggregate for r in result.rounds) for result in results.values()}) != 1:
+    if not same_aggregates(results):
         raise SystemExit("the protections disagree on an aggregate")
     result = results["masking"]
     metrics = result.metrics_cpdag(truth)
@@ -66,9 +60,7 @@ def compared(table, schema, truth, n_sites, seed):
         "empty": result.details["regret_curve"][0],
         "rounds": len(result.rounds),
         "seconds": {name: round(own.seconds, 2) for name, own in results.items()},
-        "bytes_per_site": {
-            name: max(own.bytes_sent_per_site.values()) for name, own in results.items()
-        },
+        "bytes_per_site": {name: bytes_per_site(own) for name, own in results.items()},
     }
 
 
@@ -98,12 +90,10 @@ def edges(path, table):
     return CausalGraph.from_edges(names, directed=list(pairs.itertuples(index=False, name=None)))
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("folder", type=Path)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

@@ -5,12 +5,9 @@ python benchmarks/rfcd_density.py --out benchmarks/results/rfcd_density.json
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-from pathlib import Path
 
-from measuring import environment
+from measuring import parser, write_report
 from polynomial_data import experiment
 from rfcd import against, driven, ges_union
 
@@ -41,10 +38,8 @@ def main() -> None:
         )
         shown = {k: round(v, 2) for k, v in rows[-1].items() if k != "deviation"}
         print(shown, flush=True)
-    if arguments.out is not None:
-        report = {"benchmark": "rfcd_density", "d": D, "sites": SITES, "seeds": arguments.seeds}
-        text = json.dumps(report | {"runs": rows, "environment": environment()}, indent=1)
-        arguments.out.write_text(text + "\n", "utf-8")
+    figures = {"d": D, "sites": SITES, "seeds": arguments.seeds, "runs": rows}
+    write_report(arguments.out, "rfcd_density", figures)
 
 
 def measured(neighbours, seed):
@@ -56,7 +51,7 @@ def measured(neighbours, seed):
     names = [f"v{k}" for k in range(D)]
     truth = CausalGraph.from_arcs(names, cpdag_of(drawn.dag))
     scores = [LocalScores(GaussianBic(own, device="cpu")) for own in drawn.sites]
-    sites = [Respondent(D, None, lambda _spec, own=own: own) for own in scores]
+    sites = [Respondent(D, None, make_scores=lambda _spec, own=own: own) for own in scores]
     pairs = D * (D - 1) / 2
     found = {
         name: against(truth, names, driven(search.ask(Facts(D, SITES)), sites).arcs)[0] / pairs
@@ -67,11 +62,10 @@ def measured(neighbours, seed):
     return found
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__)
+    options.add_argument("--seeds", type=int, default=10)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

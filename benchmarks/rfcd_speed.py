@@ -11,17 +11,14 @@ per candidate, and what is beyond them is the price of the secure maximum.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
 import numpy as np
 import pandas as pd
-from measuring import environment
+from measuring import bytes_per_site, parser, timed, write_report
 from polynomial_data import NEIGHBOURS
 
 from cipherdag import Federation, RFcd
@@ -46,9 +43,8 @@ def main() -> None:
     steps = runs["masking"][0].pop("first_questions")
     baseline = [replayed(federation, steps) for _ in range(arguments.repeats)]
     report = {
-        "benchmark": "rfcd_speed", "d": D, "sites": SITES, "rows": ROWS, "beam": 10,
-        "seed": arguments.seed, "repeats": arguments.repeats, "steps": len(steps),
-        "environment": environment(),
+        "d": D, "sites": SITES, "rows": ROWS, "beam": 10, "seed": arguments.seed,
+        "repeats": arguments.repeats, "steps": len(steps),
     }  # fmt: skip
     for protection, own in runs.items():
         for run in own:
@@ -71,8 +67,7 @@ def main() -> None:
         f"  share of all protected rounds {report['share_of_protected_rounds']:.0%}, of what the "
         f"secure maximum adds to one round a step {report['share_of_secure_maximum']:.0%}"
     )
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    write_report(arguments.out, "rfcd_speed", report)
 
 
 def linear_sites(seed):
@@ -124,9 +119,7 @@ def measured(federation):
 
     Respondent.answer, Session.ask = timed_answer, timed_ask
     try:
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = federation.run(RFcd())
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        wall, cpu, result = timed(federation.run, RFcd())
     finally:
         Respondent.answer, Session.ask = answer, ask
     return {
@@ -136,7 +129,7 @@ def measured(federation):
         "rounds_cpu_s": spent["ask"] - spent["answer"],
         "search_cpu_s": cpu - spent["ask"],
         "rounds": len(result.rounds),
-        "bytes_per_site": max(result.bytes_sent_per_site.values()),
+        "bytes_per_site": bytes_per_site(result),
         "first_questions": list(first.values()),
     }
 
@@ -212,12 +205,10 @@ def replayed(federation, questions):
         Respondent.answer = answer
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
+def parse():
+    options = parser(__doc__, seed=0)
+    options.add_argument("--repeats", type=int, default=3)
+    return options.parse_args()
 
 
 if __name__ == "__main__":

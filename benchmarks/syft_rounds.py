@@ -7,9 +7,7 @@ Run it in PySyft's own environment (docs/engines/pysyft.md):
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import statistics
 import sys
@@ -18,7 +16,7 @@ import time
 from pathlib import Path
 
 import psutil
-from measuring import environment, installed
+from measuring import environment, parser, timed, write_report
 
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
@@ -30,8 +28,8 @@ LONG = {"100 MB": 100_000_000}
 
 def main() -> None:
     arguments = parse()
-    about = environment() | {"syft": installed("syft"), "load_before": os.getloadavg()}
-    print(f"{about['processor']}, {about['cores']} cores; syft {about['syft']}")
+    about, before = environment("syft"), os.getloadavg()
+    print(f"{about['processor']}, {about['cores']} cores; syft {about['versions']['syft']}")
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         key = Path(folder) / "coordinator.pem"
         SigningIdentity.generate().save(key)
@@ -48,16 +46,16 @@ def main() -> None:
         sizes = {}
         for name, size in SIZES.items():
             rounds = arguments.rounds if size < 1e7 else 5
-            sizes[name] = report(name, timed(engine, sites, size, rounds))
+            sizes[name] = report(name, echoed(engine, sites, size, rounds))
         memory = {"after 10 MB": memory_mb(sites)}
         for name, size in LONG.items() if arguments.long_rounds else ():
-            sizes[name] = report(name, timed(engine, sites, size, arguments.long_rounds))
+            sizes[name] = report(name, echoed(engine, sites, size, arguments.long_rounds))
             memory[f"after {name}"] = memory_mb(sites)
         print(f"memory of a Datasite, MB: {memory}")
-    if arguments.out is not None:
-        figures = {"sites": len(sites), "start_s": round(start_s, 2), "first_s": round(first_s, 2)}
-        figures |= {"rounds": sizes, "memory_mb": memory, "load_after": os.getloadavg()}
-        arguments.out.write_text(json.dumps(about | figures, indent=2) + "\n", "utf-8")
+    figures = {"sites": len(sites), "start_s": round(start_s, 2), "first_s": round(first_s, 2)}
+    figures |= {"rounds": sizes, "memory_mb": memory, "environment": about}
+    load = {"load_before": before, "load_after": os.getloadavg()}
+    write_report(arguments.out, "syft_rounds", figures | load)
 
 
 def site(name, key):
@@ -72,13 +70,13 @@ def site(name, key):
 
 
 def seconds(engine, sites, message):
-    started = time.perf_counter()
-    replies = engine.call("echo", dict.fromkeys(sites, message), timeout_s=600.0)
-    assert replies == dict.fromkeys(sites, message)
-    return time.perf_counter() - started
+    asked = dict.fromkeys(sites, message)
+    wall, _, replies = timed(engine.call, "echo", asked, timeout_s=600.0)
+    assert replies == asked
+    return wall
 
 
-def timed(engine, sites, size, rounds):
+def echoed(engine, sites, size, rounds):
     return [seconds(engine, sites, os.urandom(size)) for _ in range(rounds)]
 
 
@@ -101,12 +99,11 @@ def report(name, taken):
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--sites", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--long-rounds", type=int, default=3, help="of 100 MB; may be 0")
-    parser.add_argument("--out", type=Path, help="file for the figures, JSON")
-    return parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--sites", type=int, default=2)
+    options.add_argument("--rounds", type=int, default=50)
+    options.add_argument("--long-rounds", type=int, default=3, help="of 100 MB; may be 0")
+    return options.parse_args()
 
 
 if __name__ == "__main__":

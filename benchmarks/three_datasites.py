@@ -98,7 +98,7 @@ def check_revocation(hospitals, fingerprint):
 
 
 def main():
-    given = parser(__doc__.splitlines()[0])
+    given = parser(__doc__)
     given.add_argument("--pysyft", type=Path, required=True, help="interpreter of its environment")
     options = given.parse_args()
     share_cores()

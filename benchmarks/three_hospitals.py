@@ -54,7 +54,7 @@ def check_revocation(hospitals, fingerprint):
 
 
 def main():
-    options = parser(__doc__.splitlines()[0]).parse_args()
+    options = parser(__doc__).parse_args()
     share_cores()
     study = study_of(options)
     expected = study.in_process()

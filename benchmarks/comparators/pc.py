@@ -17,10 +17,10 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.source import RememberedTests
 from cipherdag.algorithms.fedpc.pcstable import Separations, stable_skeleton, strongest_separators
+from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import (
-    acyclic_extension,
     colliders_by_sepset,
     meek,
     orient_colliders,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
 from cipherdag.errors import LedgerError, OutputError
-from cipherdag.protocol.transcript import read_transcript
+from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
 from cipherdag.results.folder import verify_folder
 from cipherdag.sites.record.ledger import LedgerHead, ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.study.site_folder import SiteFolder
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import msgspec
-
-TRANSCRIPT = "transcript.jsonl"
 
 
 def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
@@ -49,7 +47,7 @@ def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
         return [LedgerCheck(head)]
     if not ledgers:
         return [LedgerCheck(head) for head in verify_folder(folder).values()]
-    transcript, heads = read_transcript(folder / TRANSCRIPT), _heads(folder / "result.json")
+    transcript, heads = read_transcript(folder / TRANSCRIPT_FILE), _heads(folder / "result.json")
     checks = []
     for path in ledgers:
         lines = _lines(path)
@@ -97,8 +95,8 @@ def export(folder: Path, out: Path, kind: str) -> int:
         raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
     if folder.is_file() or (folder / "site.toml").exists():
         count, text = _ledger_text(folder, kind)
-    elif (folder / TRANSCRIPT).exists():
-        count, text = _transcript_text(folder / TRANSCRIPT, kind)
+    elif (folder / TRANSCRIPT_FILE).exists():
+        count, text = _transcript_text(folder / TRANSCRIPT_FILE, kind)
     else:
         raise OutputError(f"{folder} is neither a site's ledger or folder nor that of a run")
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.rendering import render
+from cipherdag.privacy.identity import fingerprint
 from cipherdag.results.limits import FEWEST_SITES, PROTECTIONS
 from cipherdag.results.sentences import site_sentences
 
@@ -142,6 +143,4 @@ def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:
 
 
 def _fingerprint(identity: str) -> str:
-    from cipherdag.privacy.identity import fingerprint
-
     return fingerprint(bytes.fromhex(identity)).upper() if identity else ""

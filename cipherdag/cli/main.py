@@ -17,6 +17,7 @@ from cipherdag.cli.in_process import edges, execute, learn, run_command, simulat
 from cipherdag.cli.options import FILE, show
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import site
+from cipherdag.graphs.exports import EXPORTS
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
@@ -215,7 +216,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["graphml", "gml", "dot", "dagitty", "csv", "svg", "png"]),
+    type=click.Choice(tuple(EXPORTS)),
     required=True,
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="File to write.")

@@ -224,6 +224,8 @@ def site_releases(folder: Path, *, as_json: bool) -> None:
 @click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
 def site_result(result: Path, folder: Path, out: Path | None) -> None:
     """Show a coordinator's signed RESULT with this site's own variable names."""
+    from cipherdag.algorithms.registry import algorithm_class
+    from cipherdag.findings.conclusion import SelectedFeatures
     from cipherdag.results.folder import writable_folder
     from cipherdag.sites.study.signed_result import read_result
     from cipherdag.sites.study.site_folder import SiteFolder
@@ -232,7 +234,8 @@ def site_result(result: Path, folder: Path, out: Path | None) -> None:
     own = SiteFolder(folder)
     shared = read_result(result, own.study())
     names = Schema.load(own.schema_path(own.settings())).names
-    show = _show_features if shared.algorithm == "fedcmfs" else _show_graph
+    selects = algorithm_class(shared.algorithm).concludes is SelectedFeatures
+    show = _show_features if selects else _show_graph
     save = show(shared, names)
     if out is not None:
         writable_folder(out)
@@ -246,12 +249,7 @@ def _show_graph(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], 
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.sites.study.signed_result import named_edges
 
-    edges = named_edges(shared, names)
-    graph = CausalGraph.from_edges(
-        names,
-        directed=[(a, b) for a, b, mark in edges if mark == "-->"],
-        undirected=[(a, b) for a, b, mark in edges if mark == "---"],
-    )
+    graph = CausalGraph.from_marked(names, named_edges(shared, names))
     click.echo(_about(shared))
     click.echo(str(graph))
 

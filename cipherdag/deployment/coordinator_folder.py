@@ -5,6 +5,7 @@
     authority/          FLARE's root certificate and key; not with PySyft, nor are
     server/  admin/     the start-up kits of the server and of the coordinator's user
     keys/datasites.pem  with PySyft, the key that signs calls to Datasites
+    root                fingerprint of the authority, or public half of that key
     tls/                with PySyft, what `datasites` says
     sites/              what was approved: request and certificate of every site
     study.json          the signed study, in its newest version
@@ -23,7 +24,7 @@ import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -33,7 +34,6 @@ from cipherdag.deployment.flare_kits import make_flare_kits
 from cipherdag.deployment.packages import require_flare
 from cipherdag.errors import (
     CohortError,
-    OutputError,
     ParameterError,
     PolicyRefusedError,
     SignatureError,
@@ -42,7 +42,7 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.sites.policy.policy import PROTECTIONS
-from cipherdag.sites.private_files import is_locked, locked, write_private
+from cipherdag.sites.private_files import START_LOCK, is_locked, locked, make_private_folder
 from cipherdag.sites.study.study import (
     FORMAT,
     EngineName,
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from cipherdag.protocol.engines.nvflare_kit import Kit
 
 VALID_DAYS = 90
-SERVER_LOCK = ".started"
 
 
 class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,21 +121,15 @@ class CoordinatorFolder:
             raise ParameterError("the sum over one site is that site's own answer")
         if not protections or not set(protections) <= PROTECTIONS | {"none"}:
             raise ParameterError("a study needs one or more of masking, bfv and none")
+        used = tuple(sorted(set(protections)))
+        settings = _Settings(study, host, port, min_sites, used, engine)
         folder = cls(path)
-        folder._make_files(
-            {
-                "study": study,
-                "host": host,
-                "port": port,
-                "min_sites": min_sites,
-                "protections": sorted(set(protections)),
-                "engine": engine,
-            }
-        )
+        folder._make_files(settings)
         if engine == "flare":
-            make_flare_kits(path, study=study, host=host, port=port)
+            root = make_flare_kits(path, study=study, host=host, port=port)
         else:
-            make_datasite_key(path)
+            root = make_datasite_key(path)
+        (path / "root").write_text(root + "\n", "utf-8")
         folder._issue(sites=(), revoked=(), version=1)
         return folder
 
@@ -158,7 +151,7 @@ class CoordinatorFolder:
     @property
     def running(self) -> bool:
         """Whether the server of this folder runs on this machine."""
-        return is_locked(self.path / SERVER_LOCK)
+        return is_locked(self.path / START_LOCK)
 
     @property
     def fingerprint(self) -> str:
@@ -316,7 +309,7 @@ class CoordinatorFolder:
         from cipherdag.protocol.engines.nvflare_process import KitProcess
 
         kit = self.kit("server")
-        with locked(self.path / SERVER_LOCK):
+        with locked(self.path / START_LOCK):
             write_shut_out(kit.folder, self.study().revoked)
             with KitProcess(kit) as server:
                 while not stopped(0.2):
@@ -326,20 +319,16 @@ class CoordinatorFolder:
                             remedy=f"Is its port taken? See {kit.folder / 'console.log'}.",
                         )
 
-    def _make_files(self, settings: dict[str, Any]) -> None:
-        try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if any(self.path.iterdir()):
-                raise OutputError(f"{self.path} is not empty", remedy="Choose a new folder.")
-            self.path.chmod(0o700)
-            for name in ("keys", "sites", "approvals", "runs"):
-                (self.path / name).mkdir(mode=0o700)
-            lines = ["# A coordinator of a cipherdag study. A change takes effect with the next"]
-            lines.append("# `coordinator approve` or `revoke`; the address cannot be changed.")
-            lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-            write_private(self.path / "coordinator.toml", "\n".join(lines) + "\n")
-        except OSError as error:
-            raise OutputError(f"{self.path} cannot be made: {error.strerror}") from error
+    def _make_files(self, settings: _Settings) -> None:
+        lines = ["# A coordinator of a cipherdag study. A change takes effect with the next"]
+        lines.append("# `coordinator approve` or `revoke`; the address cannot be changed.")
+        named = msgspec.structs.asdict(settings)
+        lines += [f"{key} = {json.dumps(value)}" for key, value in named.items()]
+        make_private_folder(
+            self.path,
+            folders=("keys", "sites", "approvals", "runs"),
+            files={"coordinator.toml": "\n".join(lines) + "\n"},
+        )
         SigningIdentity.generate().save(self.identity_path)
 
     def _settings(self) -> _Settings:

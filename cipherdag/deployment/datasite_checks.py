@@ -18,13 +18,8 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.study.site_folder import SiteFolder
 
-
 SET_UP = "docs/engines/pysyft.md"
-
-
 VERSIONS_S = 60.0
-
-
 # importlib.metadata alone: importing PySyft takes seconds
 ASK_VERSIONS = (
     "import importlib.metadata as m; print(*(m.version(p) for p in ('syft', 'cipherdag')))"

@@ -26,16 +26,19 @@ if TYPE_CHECKING:
 PORT_S = 2.0
 
 
-def make_datasite_key(folder: Path) -> None:
-    """Make the key that signs a coordinator's calls to Datasites, and name it as the study's root.
+def make_datasite_key(folder: Path) -> str:
+    """Make the key that signs a coordinator's calls to Datasites.
 
     Args:
         folder: The coordinator's folder.
+
+    Returns:
+        The study's root: the key's public half, hexadecimal.
     """
     key = SigningIdentity.generate()
     key.save(_key(folder))
     (folder / "tls").mkdir(mode=0o700)
-    (folder / "root").write_text(key.public.hex() + "\n", "utf-8")
+    return key.public.hex()
 
 
 def open_datasite_engine(folder: Path, study: Study) -> SyftEngine:

@@ -9,18 +9,20 @@ from cipherdag.sites.study.study import root_hex
 if TYPE_CHECKING:
     from pathlib import Path
 
-
 ORGANISATION = "coordinator"
 
 
-def make_flare_kits(folder: Path, *, study: str, host: str, port: int) -> None:
-    """Make FLARE's authority, whose fingerprint is the study's root, and the coordinator's kits.
+def make_flare_kits(folder: Path, *, study: str, host: str, port: int) -> str:
+    """Make FLARE's authority and the coordinator's kits.
 
     Args:
         folder: The coordinator's folder.
         study: Name of the study.
         host: Host name at which the sites reach the server.
         port: Its one port.
+
+    Returns:
+        The study's root: the fingerprint of the authority, hexadecimal.
 
     Raises:
         SiteNotReadyError: FLARE failed.
@@ -30,7 +32,6 @@ def make_flare_kits(folder: Path, *, study: str, host: str, port: int) -> None:
 
     authority = folder / "authority"
     fingerprint = kits.open_authority(authority, project=study, host=host, port=port)
-    (folder / "root").write_text(root_hex(fingerprint) + "\n", "utf-8")
     parties = {
         "server": kits.Party(host, "server", ORGANISATION),
         "admin": kits.Party(f"coordinator@{study}.local", "admin", ORGANISATION),
@@ -41,3 +42,4 @@ def make_flare_kits(folder: Path, *, study: str, host: str, port: int) -> None:
         kit = kits.assemble_kit(folder / name, party, signed, fingerprint=fingerprint)
         if name == "server":
             allow_shutting_out(kit)
+    return root_hex(fingerprint)

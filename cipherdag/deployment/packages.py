@@ -1,24 +1,25 @@
-"""Versions of the packages that must fit together between sites."""
+"""Versions of installed packages: what sites compare, and what a result names."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
 
 from cipherdag.errors import SiteNotReadyError
 
-PACKAGES = ("cipherdag", "nvflare", "torch", "tenseal")
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SHARED_BY_SITES = ("cipherdag", "nvflare", "torch", "tenseal")
+"""What must fit together between sites."""
+BEHIND_A_RESULT = ("cipherdag", "torch", "numpy", "cryptography", "tenseal")
+"""What a result computed in one process depends on."""
 
 
-def package_versions() -> dict[str, str]:
-    """Versions of what must fit together between sites."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            versions[package] = "not installed"
-    return versions
+def package_versions(packages: Iterable[str] = SHARED_BY_SITES) -> dict[str, str]:
+    """Versions of Python and of some packages; "not installed" for one that is not here."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in packages}
 
 
 def require_flare() -> None:
@@ -27,7 +28,14 @@ def require_flare() -> None:
     Raises:
         SiteNotReadyError: It is not installed.
     """
-    if package_versions()["nvflare"] == "not installed":
+    if _version("nvflare") == "not installed":
         raise SiteNotReadyError(
             "NVIDIA FLARE is not installed", remedy="Run `pip install 'cipherdag[flare]'`."
         )
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -15,10 +15,11 @@ from cipherdag.sites.session.serving import KeptSite
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cipherdag.protocol.engines.nvflare_process import KitProcess
+    from cipherdag.protocol.engines.syft_site import SyftSite
     from cipherdag.sites.study.datasite_settings import DatasiteSettings
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
-
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
 
@@ -36,66 +37,59 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
     Raises:
         SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
             others, or it runs already.
-        SiteUnreachableError: The client ended by itself, as when the server does not admit it.
+        SiteUnreachableError: Client or Datasite ended by itself, as when the server does not
+            admit it.
     """
     study, datasite = site.study(), site.settings().datasite
     site.policy()
     site.check_keys()
-    if datasite is not None:
-        with locked(site.path / START_LOCK):
-            run_datasite(site, datasite, study, stopped=stopped)
-        return
-    require_flare()
-    from cipherdag.protocol.engines.nvflare_kit import Kit
-    from cipherdag.protocol.engines.nvflare_process import KitProcess
-    from cipherdag.protocol.engines.site_socket import SiteSocket
-
     with contextlib.ExitStack() as up:
         up.enter_context(locked(site.path / START_LOCK))
         log_into(site.log_path)
         kept = KeptSite(site.path)
         up.callback(kept.close)
-        up.enter_context(SiteSocket(site.path, kept.handle))
-        client = up.enter_context(KitProcess(Kit.load(site.kit)))
+        process, ended = (
+            _client(site, kept, up)
+            if datasite is None
+            else _datasite(site, datasite, study, kept, up)
+        )
         while not stopped(0.2):
             kept.forget_idle(IDLE_S)
-            if not client.running:
-                raise SiteUnreachableError(
-                    "the client has ended: the server did not admit it, or is not there",
-                    site=site.settings().name,
-                    remedy=f"Run `cipherdag site check`; FLARE's own words are in "
-                    f"{site.kit / 'console.log'}.",
-                )
+            if not process.running:
+                raise ended
 
 
-def run_datasite(
+def _client(
+    site: SiteFolder, kept: KeptSite, up: contextlib.ExitStack
+) -> tuple[KitProcess, SiteUnreachableError]:
+    """The FLARE client, and what to say if it ends by itself."""
+    require_flare()
+    from cipherdag.protocol.engines.nvflare_kit import Kit
+    from cipherdag.protocol.engines.nvflare_process import KitProcess
+    from cipherdag.protocol.engines.site_socket import SiteSocket
+
+    up.enter_context(SiteSocket(site.path, kept.handle))
+    ended = SiteUnreachableError(
+        "the client has ended: the server did not admit it, or is not there",
+        site=site.settings().name,
+        remedy=f"Run `cipherdag site check`; FLARE's own words are in {site.kit / 'console.log'}.",
+    )
+    return up.enter_context(KitProcess(Kit.load(site.kit))), ended
+
+
+def _datasite(
     site: SiteFolder,
     datasite: DatasiteSettings,
     study: Study,
-    *,
-    stopped: Callable[[float], bool],
-) -> None:
-    """Answer for a site behind its Datasite until ``stopped`` says so.
-
-    Args:
-        site: The site's folder, activated.
-        datasite: Its Datasite.
-        study: Its study.
-        stopped: Waits for some seconds and says whether to stop.
-
-    Raises:
-        SiteNotReadyError: The Datasite does not start, or another process serves the folder.
-        SiteUnreachableError: The Datasite ended by itself.
-    """
+    kept: KeptSite,
+    up: contextlib.ExitStack,
+) -> tuple[SyftSite, SiteUnreachableError]:
+    """The PySyft Datasite, and what to say if it ends by itself."""
     from cipherdag.protocol.engines.syft_site import SyftSite
-    from cipherdag.sites.session.serving import KeptSite
 
-    log_into(site.log_path)
-    name = site.settings().name
-    own = KeptSite(site.path)
-    said = site.path / "datasite.log"
+    name, said = site.settings().name, site.path / "datasite.log"
     served = SyftSite(
-        own.handle,
+        kept.handle,
         name=name,
         coordinator=bytes.fromhex(study.root),
         log=said,
@@ -103,14 +97,9 @@ def run_datasite(
         python=site.path / datasite.python,
         port=datasite.port,
     )
-    try:
-        with served:
-            while not stopped(0.2):
-                if not served.running:
-                    raise SiteUnreachableError(
-                        "the PySyft Datasite has ended",
-                        site=name,
-                        remedy=f"Read {said}, then run `cipherdag site start` again.",
-                    )
-    finally:
-        own.close()
+    ended = SiteUnreachableError(
+        "the PySyft Datasite has ended",
+        site=name,
+        remedy=f"Read {said}, then run `cipherdag site start` again.",
+    )
+    return up.enter_context(served), ended

@@ -1,4 +1,4 @@
-"""The engine of a study at its coordinator: what FLARE needs once, and the engine of a run.
+"""The engine of a run, opened at the coordinator with a link to every site of the study.
 
 Leaks:
     What the engine leaks: operation names, opaque message bytes and who answered.

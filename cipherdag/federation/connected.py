@@ -28,7 +28,7 @@ from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Member, Protection
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.transcript import TranscribingEngine
+from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
 from cipherdag.sites.policy.approvals import AWAITS
 from cipherdag.sites.private_files import locked
 from cipherdag.sites.study.signed_result import SignedResult, sign_result
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
 APPROVAL_PAUSE_S = 2.0
 RUN_LOCK = ".running"
-TRANSCRIPT_FILE = "transcript.jsonl"
 RESULT_FILE = "result.signed.json"
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.deployment.packages import package_versions
+from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
 from cipherdag.results.kinds import run_of
 from cipherdag.sites.record.ledger import LedgerHead
 
@@ -76,7 +76,7 @@ class FinishedRun(Generic[Outcome]):
             seconds=self.seconds,
             bytes_sent_per_site=self.bytes_sent_per_site,
             dropouts=self.dropouts,
-            versions=package_versions(),
+            versions=package_versions(BEHIND_A_RESULT),
             ledgers=self.ledgers,
             heads=self.heads,
             **more,

@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-BoolMatrix = NDArray[np.bool_]
+    from cipherdag.graphs.edges import BoolMatrix
+
 Dag = tuple[int, ...]
 Family = tuple[int, int]
 ClassKey = tuple[int, int]

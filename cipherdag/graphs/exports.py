@@ -1,4 +1,4 @@
-"""Graphs as networkx, GraphML, GML, DOT, dagitty and CSV, and edges back from CSV.
+"""Graphs as networkx and in the formats of other programs, and edges back from CSV.
 
 Any name that a `CausalGraph` may have survives every format, quotation marks, commas and all.
 """
@@ -8,24 +8,30 @@ from __future__ import annotations
 import csv
 import io
 import unicodedata
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import GraphError, OutputError
+from cipherdag.graphs.drawing import PICTURES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     import networkx as nx
 
-    from cipherdag.graphs.edges import Mark
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Graph, Mark
 
 MARKS: tuple[Mark, ...] = ("-->", "---")
 
 
-def to_networkx(graph: CausalGraph) -> nx.DiGraph[str]:
-    """A directed graph whose arcs carry ``mark``; an undirected edge is two arcs marked "---"."""
+def to_networkx(graph: Graph) -> nx.DiGraph[str]:
+    """A ``networkx.DiGraph``; an undirected edge is two arcs.
+
+    Every arc has the attribute ``mark``: "-->" for a directed edge, "---" for each of the two
+    arcs of an undirected one.
+    """
     import networkx as nx
 
     found: nx.DiGraph[str] = nx.DiGraph()
@@ -37,7 +43,7 @@ def to_networkx(graph: CausalGraph) -> nx.DiGraph[str]:
     return found
 
 
-def to_graphml(graph: CausalGraph) -> str:
+def to_graphml(graph: Graph) -> str:
     """GraphML with the attribute ``mark`` on every arc; an undirected edge is two arcs."""
     import networkx as nx
 
@@ -45,7 +51,7 @@ def to_graphml(graph: CausalGraph) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{body}\n'
 
 
-def to_gml(graph: CausalGraph) -> str:
+def to_gml(graph: Graph) -> str:
     """GML with the attribute ``mark`` on every arc; an undirected edge is two arcs.
 
     Characters beyond ASCII and quotation marks stand as numeric entities, as GML wants it.
@@ -55,7 +61,7 @@ def to_gml(graph: CausalGraph) -> str:
     return "\n".join(nx.generate_gml(to_networkx(graph))) + "\n"
 
 
-def to_dot(graph: CausalGraph) -> str:
+def to_dot(graph: Graph) -> str:
     r"""Graphviz DOT; an undirected edge is one edge with ``dir=none``.
 
     Names stand in quotation marks, with ``\"`` for a quotation mark and ``\\`` for a backslash, so
@@ -69,7 +75,7 @@ def to_dot(graph: CausalGraph) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def to_dagitty(graph: CausalGraph) -> str:
+def to_dagitty(graph: Graph) -> str:
     r"""The text form of dagitty (dagitty.net and the R package), a ``dag`` or a ``pdag``.
 
     Raises:
@@ -83,7 +89,7 @@ def to_dagitty(graph: CausalGraph) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def to_csv(graph: CausalGraph) -> str:
+def to_csv(graph: Graph) -> str:
     """A CSV with the header ``from,to,mark``, one edge per line, without isolated variables."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -158,21 +164,36 @@ def _dagitty_quoted(name: str) -> str:
     return '"' + name.replace('"', '\\"') + '"'
 
 
-def export_graph(graph: CausalGraph, kind: str, path: Path) -> None:
-    """Write a graph as ``graphml``, ``gml``, ``dot``, ``dagitty``, ``csv``, ``svg`` or ``png``.
+def _picture(graph: Graph, *, kind: str) -> bytes:
+    from cipherdag.graphs.drawing.figure import drawn
 
-    The file may have any ending.
+    return drawn(graph, kind)
+
+
+EXPORTS: Mapping[str, Callable[[Graph], str | bytes]] = MappingProxyType(
+    {
+        "graphml": to_graphml,
+        "gml": to_gml,
+        "dot": to_dot,
+        "dagitty": to_dagitty,
+        "csv": to_csv,
+        **{kind: partial(_picture, kind=kind) for kind in PICTURES},
+    }
+)
+"""Every format that a graph is written in, and what makes its content."""
+
+
+def export_graph(graph: Graph, kind: str, path: str | Path) -> None:
+    """Write a graph in one of the formats of `EXPORTS`; the file may have any ending.
 
     Raises:
-        OutputError: The file cannot be written.
+        OutputError: An unknown format, a graph that the format cannot hold, matplotlib is not
+            installed, or the file cannot be written.
     """
-    from cipherdag.graphs.drawing.figure import draw_as
-
+    if kind not in EXPORTS:
+        raise OutputError(f"no export format '{kind}'", remedy=f"Use one of {', '.join(EXPORTS)}.")
+    content = EXPORTS[kind](graph)
     try:
-        if kind in ("svg", "png"):
-            draw_as(graph, path, kind)
-        else:
-            text: str = getattr(graph, f"to_{kind}")()
-            path.write_text(text, encoding="utf-8")
+        Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error

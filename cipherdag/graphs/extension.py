@@ -13,14 +13,16 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from cipherdag.errors import GraphError
 
-BoolMatrix = NDArray[np.bool_]
-IndexArray = NDArray[np.int64]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
 MATRIX_DIMENSIONS = 2
 

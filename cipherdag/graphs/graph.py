@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from cipherdag.errors import GraphError
+from cipherdag.graphs import exports
+from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, Pair
 from cipherdag.graphs.extension import checked, topological_order
 from cipherdag.graphs.orientation import cpdag_of
@@ -16,8 +18,6 @@ from cipherdag.graphs.orientation import cpdag_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import networkx as nx
-    from matplotlib.figure import Figure
     from numpy.typing import ArrayLike, NDArray
 
 
@@ -104,19 +104,27 @@ class CausalGraph:
         return cls.from_edges(nodes)
 
     @classmethod
-    def from_csv(cls, text: str, *, nodes: Iterable[str] | None = None) -> Self:
-        """Read a CSV of edges; see `cipherdag.graphs.exports.from_csv`."""
-        from cipherdag.graphs.exports import edges_from_csv
+    def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
+        """A graph from (source, target, mark) triples; a mark is ``-->`` or ``---``.
 
+        Raises:
+            GraphError: Another mark, or as in `from_edges`.
+        """
+        pairs: dict[str, list[Pair]] = {mark: [] for mark in exports.MARKS}
+        for source, target, mark in edges:
+            if mark not in pairs:
+                raise GraphError(f"an edge has the mark {mark!r}, not {' or '.join(exports.MARKS)}")
+            pairs[mark].append((source, target))
+        return cls.from_edges(nodes, directed=pairs["-->"], undirected=pairs["---"])
+
+    @classmethod
+    def from_csv(cls, text: str, *, nodes: Iterable[str] | None = None) -> Self:
+        """Read a CSV of edges; see `cipherdag.graphs.exports.edges_from_csv`."""
         known = None if nodes is None else tuple(nodes)
-        edges = edges_from_csv(text, nodes=known)
+        edges = exports.edges_from_csv(text, nodes=known)
         if known is None:
-            known = tuple(sorted({name for edge in edges for name in (edge[0], edge[1])}))
-        return cls.from_edges(
-            known,
-            directed=[(a, b) for a, b, mark in edges if mark == "-->"],
-            undirected=[(a, b) for a, b, mark in edges if mark == "---"],
-        )
+            known = tuple(sorted({name for edge in edges for name in edge[:2]}))
+        return cls.from_marked(known, edges)
 
     @property
     def directed(self) -> tuple[Pair, ...]:
@@ -175,51 +183,14 @@ class CausalGraph:
         """
         return self.arcs.astype(np.int8)
 
-    def to_networkx(self) -> nx.DiGraph[str]:
-        """A ``networkx.DiGraph``; an undirected edge is two arcs.
-
-        Every arc has the attribute ``mark``: "-->" for a directed edge, "---" for each of the two
-        arcs of an undirected one.
-        """
-        from cipherdag.graphs.exports import to_networkx
-
-        return to_networkx(self)
-
-    def to_graphml(self) -> str:
-        """GraphML of `to_networkx`, as text."""
-        from cipherdag.graphs.exports import to_graphml
-
-        return to_graphml(self)
-
-    def to_gml(self) -> str:
-        """GML of `to_networkx`, as text."""
-        from cipherdag.graphs.exports import to_gml
-
-        return to_gml(self)
-
-    def to_dot(self) -> str:
-        """Graphviz DOT, as text; see `cipherdag.graphs.exports.to_dot`."""
-        from cipherdag.graphs.exports import to_dot
-
-        return to_dot(self)
-
-    def to_dagitty(self) -> str:
-        """The text form of dagitty; see `cipherdag.graphs.exports.to_dagitty`."""
-        from cipherdag.graphs.exports import to_dagitty
-
-        return to_dagitty(self)
-
-    def to_csv(self) -> str:
-        """A CSV with the header ``from,to,mark``; variables without an edge are not in it."""
-        from cipherdag.graphs.exports import to_csv
-
-        return to_csv(self)
-
-    def plot(self) -> Figure:
-        """The drawing as a matplotlib figure; see `cipherdag.graphs.drawing.figure.plot`."""
-        from cipherdag.graphs.drawing.figure import plot
-
-        return plot(self)
+    to_networkx = exports.to_networkx
+    to_graphml = exports.to_graphml
+    to_gml = exports.to_gml
+    to_dot = exports.to_dot
+    to_dagitty = exports.to_dagitty
+    to_csv = exports.to_csv
+    plot = figure.plot
+    _repr_html_ = notebook.notebook_html
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CausalGraph):
@@ -236,11 +207,6 @@ class CausalGraph:
         directed, undirected = len(self.directed), len(self.undirected)
         size = f"{len(self.nodes)} nodes, {directed} directed and {undirected} undirected edges"
         return f"<CausalGraph: {size}>"
-
-    def _repr_html_(self) -> str:
-        from cipherdag.graphs.drawing.notebook import notebook_html
-
-        return notebook_html(self)
 
     def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
         return frozenset(self.nodes), frozenset(self.edges)

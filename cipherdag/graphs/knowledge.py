@@ -15,7 +15,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.extension import topological_order
@@ -23,7 +22,10 @@ from cipherdag.graphs.extension import topological_order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BoolMatrix = NDArray[np.bool_]
+    from numpy.typing import NDArray
+
+    from cipherdag.graphs.edges import BoolMatrix
+
 Arrow = tuple[str, str]
 
 

@@ -18,36 +18,17 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from cipherdag.errors import GraphError, ParameterError
-from cipherdag.graphs.extension import (
-    Extension,
-    acyclic_extension,
-    checked,
-    code_extension,
-    consistent_extension,
-    topological_order,
-)
+from cipherdag.graphs.extension import checked, topological_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-__all__ = [
-    "Extension",
-    "acyclic_extension",
-    "code_extension",
-    "colliders_by_sepset",
-    "consistent_extension",
-    "cpdag_of",
-    "meek",
-    "meek_in_code_order",
-    "orient_colliders",
-    "unshielded_pairs",
-]
+    from numpy.typing import ArrayLike
 
-BoolMatrix = NDArray[np.bool_]
-IndexArray = NDArray[np.int64]
+    from cipherdag.graphs.edges import BoolMatrix, IndexArray
+
 Conflicts = Literal["overwrite", "keep", "strongest"]
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""

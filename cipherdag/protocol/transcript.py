@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from cipherdag.protocol.engines.engine import Engine, SiteFailure
 
+TRANSCRIPT_FILE = "transcript.jsonl"
 # the field of a reply that the site's ledger records
 RECORDED: dict[str, tuple[type[Body], str]] = {
     "ready": (Ready, "schema_digest"),

@@ -102,8 +102,8 @@ class Result(LearntGraph, Run):
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
         nodes = tuple(report["variables"])
         return {
-            "graph": _graph(nodes, report["edges"]),
-            "dag": _graph(nodes, report["dag_edges"]),
+            "graph": CausalGraph.from_marked(nodes, _marked(report["edges"])),
+            "dag": CausalGraph.from_marked(nodes, _marked(report["dag_edges"])),
             "dag_note": report["dag_note"],
             "evidence": msgspec.convert(report["evidence"], GraphEvidence),
             "details": report.get("details", {}),
@@ -151,11 +151,5 @@ class Result(LearntGraph, Run):
         }
 
 
-def _graph(nodes: tuple[str, ...], edges: Sequence[Mapping[str, str]]) -> CausalGraph:
-    """The graph of edges as `result.json` has them."""
-    pairs = [(e["from"], e["to"], e["mark"]) for e in edges]
-    return CausalGraph.from_edges(
-        nodes,
-        directed=[(a, b) for a, b, mark in pairs if mark == "-->"],
-        undirected=[(a, b) for a, b, mark in pairs if mark == "---"],
-    )
+def _marked(edges: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:
+    return [(edge["from"], edge["to"], edge["mark"]) for edge in edges]

@@ -7,20 +7,35 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import SiteNotReadyError
+from cipherdag.errors import OutputError, SiteNotReadyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-
 START_LOCK = ".started"
-
-
+"""Held by the process that serves a folder: a site's, or a coordinator's server."""
 LOCK_WAIT_S = 20.0
-
-
 LOCK_PAUSE_S = 0.1
+
+
+def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[str, str]) -> None:
+    """Make a folder that only its owner may enter, with folders and files in it.
+
+    Raises:
+        OutputError: The folder exists and is not empty, or cannot be made.
+    """
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if any(path.iterdir()):
+            raise OutputError(f"{path} is not empty", remedy="Choose a new folder.")
+        path.chmod(0o700)
+        for name in folders:
+            (path / name).mkdir(mode=0o700)
+        for name, text in files.items():
+            write_private(path / name, text)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be made: {error.strerror}") from error
 
 
 def write_private(path: Path, text: str) -> None:

@@ -76,7 +76,7 @@ def done(method, sample, shd, sites=3):
 def test_the_report_has_medians_ranges_and_what_was_left_out():
     cases = [done("vote", s, shd) for s, shd in enumerate((5, 30, 7))]
     cases += [done("PC-All", 0, 6, sites=1), case("FedDAG", 0, left_out="longer than 1 s")]
-    text = fedpc_report.markdown(fedpc_report.summary(cases))
+    text = fedpc_report.markdown({"cases": fedpc_report.summary(cases)})
     assert "| alarm | 3 | 6 | 6 (6-6) | 7 (5-30) |" in text
     assert "| longer than 1 s / 92 | 1 |" not in text
     assert "longer than 1 s / 92" in text

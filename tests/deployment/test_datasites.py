@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import hospital_folders
@@ -27,6 +28,7 @@ from cipherdag.errors import (
     ReplayError,
     SignatureError,
     SiteNotReadyError,
+    SiteUnreachableError,
 )
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.addresses import check_datasite_url
@@ -236,6 +238,49 @@ def test_a_site_whose_environment_is_not_pysyft_s_does_not_start(enrolled):
     with pytest.raises(SiteNotReadyError, match="Datasite did not start"):
         start(sites["north"], stopped=lambda _: True)
     assert not (sites["north"].path / "keys" / "datasites.pem").exists()
+
+
+class StandingDatasite:
+    """A Datasite in place of PySyft's: it runs for as long as the test wants."""
+
+    running = True
+
+    def __init__(self, *_, **__):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 60.0])
+def test_a_site_behind_a_datasite_forgets_the_keys_of_an_idle_run(tmp_path, monkeypatch, idle_s):
+    from cipherdag.deployment import site_process
+    from cipherdag.protocol.engines import syft_site
+
+    folder = hospital_folders.hospitals(tmp_path).folders["hospital-0"]
+    own = DatasiteSettings(url="http://127.0.0.1:8101", port=8101, python=sys.executable)
+    moved = replace(folder.settings(), datasite=own)
+    folder.settings_path.write_text(moved.dumps(), encoding="utf-8")
+    kept = []
+
+    class Kept(KeptSite):
+        def __init__(self, path):
+            super().__init__(path)
+            self._open = self._opened()
+            kept.append(self)
+
+    monkeypatch.setattr(site_process, "KeptSite", Kept)
+    monkeypatch.setattr(site_process, "IDLE_S", idle_s)
+    monkeypatch.setattr(syft_site, "SyftSite", StandingDatasite)
+    looks = iter([False, True])
+    start(folder, stopped=lambda _: next(looks))
+    assert (kept[0]._open is None) == (idle_s == 0.0)
+    monkeypatch.setattr(StandingDatasite, "running", False)
+    with pytest.raises(SiteUnreachableError, match="Datasite has ended"):
+        start(folder, stopped=lambda _: False)
 
 
 def test_the_findings_name_environment_and_port(enrolled):

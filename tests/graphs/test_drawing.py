@@ -15,8 +15,9 @@ from oracle import random_dag
 
 from cipherdag.errors import OutputError
 from cipherdag.graphs.drawing.communities import overview
-from cipherdag.graphs.drawing.figure import draw, draw_as, plot
+from cipherdag.graphs.drawing.figure import draw, plot
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, layered
+from cipherdag.graphs.exports import export_graph
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
 
@@ -133,7 +134,7 @@ def test_a_plot_is_a_figure_that_can_be_saved(tmp_path):
 
 
 def test_the_ending_does_not_matter_where_the_format_is_named(tmp_path):
-    draw_as(CPDAG, tmp_path / "picture", "png")
+    export_graph(CPDAG, "png", tmp_path / "picture")
     assert (tmp_path / "picture").read_bytes()[:4] == b"\x89PNG"
 
 

@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag.errors import GraphError, OutputError
+from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.edges import Edge
+from cipherdag.graphs.exports import EXPORTS, export_graph
 from cipherdag.graphs.graph import CausalGraph
 
 ODD_NAMES = (
@@ -198,21 +200,24 @@ def dot_name(quoted):
     return re.sub(r"\\(.)", r"\1", quoted[1:-1])
 
 
-@settings(max_examples=40)
-@given(graphs())
-def test_dot_keeps_everything(graph):
-    parsed = read_dot(graph.to_dot())
+def from_dot(text):
+    parsed = read_dot(text)
     edges = [
         (dot_name(e.get_source()), dot_name(e.get_destination()), e.get("dir"))
         for e in parsed.get_edges()
     ]
     nodes = [dot_name(n.get_name()) for n in parsed.get_nodes() if n.get_name() != "node"]
-    again = CausalGraph.from_edges(
+    return CausalGraph.from_edges(
         nodes,
         directed=[(a, b) for a, b, kind in edges if kind is None],
         undirected=[(a, b) for a, b, kind in edges if kind == "none"],
     )
-    assert again == graph
+
+
+@settings(max_examples=40)
+@given(graphs())
+def test_dot_keeps_everything(graph):
+    assert from_dot(graph.to_dot()) == graph
 
 
 def read_dagitty(text):
@@ -225,16 +230,20 @@ def read_dagitty(text):
     return kind, names, [(a, b, arrow) for a, arrow, b in plain if arrow]
 
 
-@given(graphs([name for name in ODD_NAMES if not name.endswith("\\")]))
-def test_dagitty_keeps_everything(graph):
-    kind, names, edges = read_dagitty(graph.to_dagitty())
-    assert kind == ("dag" if graph.is_dag else "pdag")
-    again = CausalGraph.from_edges(
+def from_dagitty(text):
+    kind, names, edges = read_dagitty(text)
+    graph = CausalGraph.from_edges(
         names,
         directed=[(a, b) for a, b, arrow in edges if arrow == "->"],
         undirected=[(a, b) for a, b, arrow in edges if arrow == "--"],
     )
-    assert again == graph
+    assert kind == ("dag" if graph.is_dag else "pdag")
+    return graph
+
+
+@given(graphs([name for name in ODD_NAMES if not name.endswith("\\")]))
+def test_dagitty_keeps_everything(graph):
+    assert from_dagitty(graph.to_dagitty()) == graph
 
 
 def test_dagitty_refuses_what_its_grammar_cannot_write():
@@ -252,6 +261,47 @@ def test_csv_keeps_everything(graph):
     assert CausalGraph.from_csv(text, nodes=graph.nodes) == graph
     joined = [name for name in graph.nodes if graph.skeleton()[graph.nodes.index(name)].any()]
     assert set(CausalGraph.from_csv(text).nodes) == set(joined)
+
+
+READ_BACK = {
+    "graphml": lambda text: from_networkx(nx.parse_graphml(text)),
+    "gml": lambda text: from_networkx(nx.parse_gml(text)),
+    "dot": from_dot,
+    "dagitty": from_dagitty,
+    "csv": lambda text: CausalGraph.from_csv(text, nodes=HEALTH.nodes),
+}
+BEGINNINGS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_every_format_is_written_and_read_back(kind, tmp_path):
+    path = tmp_path / "graph of any ending"
+    export_graph(HEALTH, kind, path)
+    if kind in PICTURES:
+        assert path.read_bytes().startswith(BEGINNINGS[kind])
+    else:
+        assert READ_BACK[kind](path.read_text("utf-8")) == HEALTH
+        assert getattr(HEALTH, f"to_{kind}")() == path.read_text("utf-8")
+
+
+def test_the_page_on_exports_names_every_format():
+    page = Path(__file__).parents[2] / "docs" / "howto" / "export.md"
+    table = [line for line in page.read_text("utf-8").splitlines() if line.startswith("| `")]
+    named = [kind for line in table for kind in re.findall(r"`(\w+)`", line.split("|")[1])]
+    assert named == list(EXPORTS)
+
+
+def test_an_unknown_format_names_the_known_ones(tmp_path):
+    with pytest.raises(OutputError, match="'jpg'") as caught:
+        export_graph(HEALTH, "jpg", tmp_path / "graph.jpg")
+    assert all(kind in caught.value.remedy for kind in EXPORTS)
+    with pytest.raises(OutputError, match="cannot be written"):
+        export_graph(HEALTH, "csv", tmp_path / "missing" / "edges.csv")
+
+
+def test_an_edge_of_another_mark_is_refused():
+    with pytest.raises(GraphError, match="<->"):
+        CausalGraph.from_marked("ab", [("a", "b", "<->")])
 
 
 def test_csv_of_a_true_dag():

@@ -23,12 +23,10 @@ from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs import orientation
+from cipherdag.graphs.extension import acyclic_extension, code_extension, consistent_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import (
-    acyclic_extension,
-    code_extension,
     colliders_by_sepset,
-    consistent_extension,
     cpdag_of,
     meek,
     meek_in_code_order,

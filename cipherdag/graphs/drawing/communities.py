@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.graph import CausalGraph
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cipherdag.graphs.edges import Graph
 
 MOST_VARIABLES = 100
 
@@ -32,7 +32,7 @@ class Overview:
             alphabetical order.
     """
 
-    graph: CausalGraph
+    graph: Graph
     members: Mapping[str, tuple[str, ...]]
     inside: Mapping[str, int]
     between: Mapping[tuple[str, str], int]
@@ -43,7 +43,7 @@ class Overview:
         return any(len(own) > 1 for own in self.members.values())
 
 
-def overview(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Overview:
+def overview(graph: Graph, *, most: int = MOST_VARIABLES) -> Overview:
     """The graph itself if it has at most ``most`` variables, else its communities.
 
     Args:
@@ -66,7 +66,7 @@ def overview(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Overview:
     joined = arcs > 0
     np.fill_diagonal(joined, val=False)
     return Overview(
-        graph=CausalGraph.from_arcs(names, joined),
+        graph=type(graph).from_arcs(names, joined),
         members={
             name: tuple(graph.nodes[i] for i in group)
             for name, group in zip(names, groups, strict=True)
@@ -79,7 +79,7 @@ def overview(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Overview:
     )
 
 
-def _communities(graph: CausalGraph) -> list[list[int]]:
+def _communities(graph: Graph) -> list[list[int]]:
     """Groups of positions, the largest first; variables without an edge form one group."""
     import networkx as nx
 

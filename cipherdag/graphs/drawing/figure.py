@@ -6,6 +6,7 @@ colour. The same graph gives the same SVG bytes under the same version of matplo
 
 from __future__ import annotations
 
+import io
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.errors import OutputError
+from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
-from cipherdag.graphs.drawing.layout import BOX_HEIGHT, layered
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, arrow, layered
 from cipherdag.pages.lettering import box_width, cut, text_width
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 
     from cipherdag.graphs.drawing.communities import Overview
     from cipherdag.graphs.drawing.layout import Layout
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Graph
 
 FloatArray = NDArray[np.float64]
 
@@ -41,10 +43,9 @@ INK, BORDER, FILL = "#1b2a41", "#4a6fa5", "#eef4fc"
 DIRECTED, UNDIRECTED = "#34495e", "#c8590a"
 POINTS_PER_INCH = 72.0
 PNG_DPI, MOST_PIXELS = 160.0, 12_000.0
-FORMATS = (".svg", ".png", ".pdf")
 
 
-def draw(graph: CausalGraph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
+def draw(graph: Graph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
     """Draw a graph into a file.
 
     Args:
@@ -55,25 +56,28 @@ def draw(graph: CausalGraph, path: str | Path, *, most: int = MOST_VARIABLES) ->
     Raises:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
     """
-    draw_as(graph, path, Path(path).suffix.lower().removeprefix("."), most=most)
+    content = drawn(graph, Path(path).suffix.lower().removeprefix("."), most=most)
+    try:
+        Path(path).write_bytes(content)
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def draw_as(graph: CausalGraph, path: str | Path, kind: str, *, most: int = MOST_VARIABLES) -> None:
-    """Draw a graph as ``svg``, ``png`` or ``pdf`` into a file with any ending; see `draw`."""
-    if f".{kind}" not in FORMATS:
+def drawn(graph: Graph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:
+    """The content of a picture file of one of the `PICTURES`; see `draw`."""
+    if kind not in PICTURES:
         raise OutputError(f"no picture format '.{kind}'", remedy="Use .svg, .png or .pdf.")
+    content = io.BytesIO()
     with _settings():
         figure = _figure(graph, most)
         metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
         longest = max(figure.get_size_inches())
         dpi = min(PNG_DPI, MOST_PIXELS / longest) if kind == "png" else POINTS_PER_INCH
-        try:
-            figure.savefig(path, format=kind, dpi=dpi, metadata=metadata)
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        figure.savefig(content, format=kind, dpi=dpi, metadata=metadata)
+    return content.getvalue()
 
 
-def plot(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Figure:
+def plot(graph: Graph, *, most: int = MOST_VARIABLES) -> Figure:
     """The drawing as a matplotlib figure, to show in a notebook or to save.
 
     Args:
@@ -81,7 +85,7 @@ def plot(graph: CausalGraph, *, most: int = MOST_VARIABLES) -> Figure:
         most: With more variables than this, communities are drawn in place of variables.
 
     Returns:
-        A figure of its own, in no window; its size fits the graph.
+        A figure that no window shows; its size fits the graph.
 
     Raises:
         OutputError: matplotlib is not installed.
@@ -116,7 +120,7 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def _figure(whole: CausalGraph, most: int) -> Figure:
+def _figure(whole: Graph, most: int) -> Figure:
     from matplotlib.figure import Figure
 
     shown = overview(whole, most=most)
@@ -142,10 +146,10 @@ def _note(shown: Overview) -> str:
     """What the lines and boxes mean, where that needs saying."""
     if shown.collapsed:
         return COLLAPSED_NOTE
-    return NOTE if shown.graph.undirected else ""
+    return NOTE if any(edge.mark == "---" for edge in shown.graph.edges) else ""
 
 
-def _add_edges(axes: Axes, graph: CausalGraph, layout: Layout) -> None:
+def _add_edges(axes: Axes, graph: Graph, layout: Layout) -> None:
     from matplotlib.collections import PathCollection, PolyCollection
 
     arrows: list[Curve] = []
@@ -156,8 +160,9 @@ def _add_edges(axes: Axes, graph: CausalGraph, layout: Layout) -> None:
         if down and up:
             lines.append(_curve(points))
         else:
-            heads.append(_head(points[-1], 1.0) if down else _head(points[0], -1.0))
-            arrows.append(_curve(_shortened(points, at_end=bool(down))))
+            course, head = arrow(points, HEAD_LENGTH, HEAD_WIDTH, at_end=bool(down))
+            arrows.append(_curve(course))
+            heads.append(head)
     for curves, colour in ((arrows, DIRECTED), (lines, UNDIRECTED)):
         axes.add_collection(
             PathCollection(
@@ -200,16 +205,3 @@ def _curve(controls: FloatArray) -> Curve:
 
     codes = [Curve.MOVETO] + [Curve.CURVE4] * (len(controls) - 1)
     return Curve(controls, codes)
-
-
-def _shortened(points: FloatArray, *, at_end: bool) -> FloatArray:
-    """The course without the length that the arrowhead covers."""
-    moved = points.copy()
-    moved[-1 if at_end else 0, 1] += -0.8 * HEAD_LENGTH if at_end else 0.8 * HEAD_LENGTH
-    return moved
-
-
-def _head(tip: FloatArray, direction: float) -> FloatArray:
-    """An arrowhead that points down (1) or up (-1), shape (3, 2)."""
-    back = tip[1] - direction * HEAD_LENGTH
-    return np.array([tip, (tip[0] - HEAD_WIDTH / 2, back), (tip[0] + HEAD_WIDTH / 2, back)])

@@ -20,7 +20,8 @@ from cipherdag.graphs.extension import acyclic_extension, topological_order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-BoolMatrix = NDArray[np.bool_]
+    from cipherdag.graphs.edges import BoolMatrix
+
 FloatArray = NDArray[np.float64]
 Links = list[list[int]]
 
@@ -78,6 +79,18 @@ def layered(arcs: BoolMatrix, widths: Sequence[float]) -> Layout:
         right, shelf_height = max(right, left + width), max(shelf_height, height)
         left += width + COMPONENT_GAP
     return Layout(centres=centres, routes=routes, size=(right, top + shelf_height))
+
+
+def arrow(
+    course: FloatArray, length: float, width: float, *, at_end: bool
+) -> tuple[FloatArray, FloatArray]:
+    """A course without what its arrowhead covers, and the arrowhead, shape (3, 2)."""
+    tip, down = (-1, 1.0) if at_end else (0, -1.0)
+    x, y = course[tip]
+    back = y - down * length
+    shortened = course.copy()
+    shortened[tip, 1] -= 0.8 * down * length
+    return shortened, np.array([(x, y), (x - width / 2, back), (x + width / 2, back)])
 
 
 def _components(dag: BoolMatrix) -> list[list[int]]:

@@ -9,10 +9,10 @@ from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.pages.rendering import render
 
 if TYPE_CHECKING:
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Graph
 
 
-def notebook_html(graph: CausalGraph) -> str:
+def notebook_html(graph: Graph) -> str:
     """HTML without scripts; above 100 variables the drawing shows communities."""
     shown = overview(graph)
     picture = overview_picture(shown) if shown.collapsed else graph_picture(graph)

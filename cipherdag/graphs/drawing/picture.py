@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.drawing.layout import BOX_HEIGHT, layered
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, arrow, layered
 from cipherdag.pages.lettering import box_width, cut
 
 if TYPE_CHECKING:
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from cipherdag.graphs.drawing.communities import Overview
     from cipherdag.graphs.edge_evidence import EdgeEvidence
-    from cipherdag.graphs.edges import Edge
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Edge, Graph
 
     FloatArray = NDArray[np.float64]
 
@@ -77,7 +76,7 @@ class Picture:
 
 
 def graph_picture(
-    graph: CausalGraph, evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None
+    graph: Graph, evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None
 ) -> Picture:
     """Every variable and edge; the n-th line belongs to the n-th of the graph's edges.
 
@@ -100,10 +99,10 @@ def graph_picture(
         width = THINNEST + (WIDEST - THINNEST) * min(1.0, max(0.0, own.strength))
         return f"{words}; strength {own.shown}", width, own.shown, rows[edge]
 
-    directed, undirected = len(graph.directed), len(graph.undirected)
+    directed = sum(edge.mark == "-->" for edge in graph.edges)
     title = (
         f"{len(graph.nodes)} variables, {directed} edge{'s' * (directed != 1)} with a direction "
-        f"and {undirected} without"
+        f"and {len(graph.edges) - directed} without"
     )
     return _picture(graph, title, note, lambda name: name)
 
@@ -128,7 +127,7 @@ def overview_picture(shown: Overview) -> Picture:
 
 
 def _picture(
-    graph: CausalGraph,
+    graph: Graph,
     title: str,
     note: Callable[[Edge], tuple[str, float, str, int]],
     said: Callable[[str], str],
@@ -147,7 +146,7 @@ def _picture(
         course = (layout.routes[a, b] if down else layout.routes[b, a]) + MARGIN
         words, width, strength, row = note(edge)
         directed = edge.mark == "-->"
-        head = _head(course[-1], 1.0) if down else _head(course[0], -1.0)
+        shortened, head = arrow(course, HEAD_LENGTH, HEAD_WIDTH, at_end=down)
         strength = strength if len(graph.edges) <= MOST_LABELLED else ""
         x, y = _label_spot(course, spots) if strength else (0.0, 0.0)
         spots += [(x - MARGIN, y - MARGIN)] if strength else []
@@ -156,7 +155,7 @@ def _picture(
                 source=edge.source,
                 target=edge.target,
                 directed=directed,
-                path=_path(_shortened(course, at_end=down) if directed else course),
+                path=_path(shortened if directed else course),
                 head=" ".join(f"{x:.1f},{y:.1f}" for x, y in head) if directed else "",
                 width=round(width, 2),
                 strength=strength,
@@ -194,20 +193,6 @@ def _path(points: FloatArray) -> str:
     """Control points of joined cubic Bezier curves as an SVG path."""
     start, *rest = [f"{x:.1f},{y:.1f}" for x, y in points]
     return f"M{start}C{' '.join(rest)}"
-
-
-def _shortened(points: FloatArray, *, at_end: bool) -> FloatArray:
-    """The course without the length that the arrowhead covers."""
-    moved = points.copy()
-    moved[-1 if at_end else 0, 1] += -0.8 * HEAD_LENGTH if at_end else 0.8 * HEAD_LENGTH
-    return moved
-
-
-def _head(tip: FloatArray, direction: float) -> list[tuple[float, float]]:
-    """An arrowhead that points down (1) or up (-1)."""
-    x, y = (float(value) for value in tip)
-    back = y - direction * HEAD_LENGTH
-    return [(x, y), (x - HEAD_WIDTH / 2, back), (x + HEAD_WIDTH / 2, back)]
 
 
 def _label_spot(course: FloatArray, taken: list[tuple[float, float]]) -> tuple[float, float]:

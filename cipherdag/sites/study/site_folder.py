@@ -24,11 +24,11 @@ import tomllib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
+from cipherdag.errors import ParameterError, SiteNotReadyError
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.private_files import write_private
+from cipherdag.sites.private_files import make_private_folder
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.study import (
     SignedStudy,
@@ -158,17 +158,8 @@ class SiteFolder:
             OutputError: The folder exists and is not empty, or cannot be made.
         """
         folder = cls(path)
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise OutputError(f"{path} is not empty", remedy="Choose a new folder.")
-            path.chmod(0o700)
-            folder.identity_path.parent.mkdir(mode=0o700)
-            folder.runs.mkdir(mode=0o700)
-            write_private(folder.settings_path, settings.dumps())
-            write_private(folder.policy_path, (policy or Policy()).dumps())
-        except OSError as error:
-            raise OutputError(f"{path} cannot be made: {error.strerror}") from error
+        files = {"site.toml": settings.dumps(), "policy.toml": (policy or Policy()).dumps()}
+        make_private_folder(path, folders=("keys", "runs"), files=files)
         SigningIdentity.generate().save(folder.identity_path)
         return folder
 
