@@ -14,10 +14,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from markupsafe import escape
 
 from cipherdag.errors import DifferencingError, LedgerError
 from cipherdag.protocol.journal import Journal, Opened, Replay, Started, Summed
-from cipherdag.results.folder import read_graph, read_run_toml, verify_folder
+from cipherdag.results.folder import read_run_toml, verify_folder
+from cipherdag.results.kinds import load_run
+from cipherdag.results.result import Result
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.policy.usage import TestBudget
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
@@ -75,9 +78,26 @@ def test_a_graph_is_shown_as_it_was_written(golden, call, name):
     code, out, err = call("graph", "show", golden / name)
     assert (code, err) == (0, "")
     assert out.split("\n")[: len(rows)] == [f"{r['from']} {r['mark']} {r['to']}" for r in rows]
-    assert len(read_graph(golden / name).edges) == len(rows)
+    assert len(Result.load(golden / name).graph.edges) == len(rows)
     code, out, _ = call("graph", "compare", golden / name, golden / name, "--json")
     assert (code, json.loads(out)["shd"]) == (0, 0)
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_report_is_written_anew_from_what_was_saved(golden, call, name):
+    folder = golden / name
+    loaded = load_run(folder)
+    before = json.loads((folder / "result.json").read_text("utf-8"))
+    now = json.loads(json.dumps(loaded.to_dict()))
+    learnt = ("metrics", "metrics_cpdag")  # the truth is not saved
+    assert {key: now[key] for key in before if key not in learnt} == {
+        key: own for key, own in before.items() if key not in learnt
+    }
+    code, out, err = call("report", folder)
+    assert (code, err) == (0, "")
+    page = (folder / "report.html").read_text("utf-8")
+    assert all(str(escape(sentence)) in page for sentence in loaded.disclosures)
+    assert "unbroken and signed" in page
 
 
 def test_features_are_named_as_such(golden, call):
