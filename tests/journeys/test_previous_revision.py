@@ -93,7 +93,7 @@ def test_a_report_is_written_anew_from_what_was_saved(golden, call, name):
     assert {key: now[key] for key in before if key not in learnt} == {
         key: own for key, own in before.items() if key not in learnt
     }
-    code, out, err = call("report", folder)
+    code, _, err = call("report", folder)
     assert (code, err) == (0, "")
     page = (folder / "report.html").read_text("utf-8")
     assert all(str(escape(sentence)) in page for sentence in loaded.disclosures)
