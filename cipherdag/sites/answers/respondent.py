@@ -281,17 +281,16 @@ def _table_test(
     table: SiteTable, spec: CITestSpec, statistic: Literal["g2", "pearson"], device: str
 ) -> CITest:
     from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
-    from cipherdag.sites.compute.ci_tests.weighted_summands import VaryingOnly
 
     assert table.codes is not None, "a discrete table has codes"
-    test = DiscreteTest(
+    return DiscreteTest(
         table.codes,
         statistic=statistic,
         dof=spec.dof,
         min_rows_per_cell=spec.min_rows_per_cell,
+        constant=spec.constant,
         device=device,
     )
-    return VaryingOnly(test, table.varies()) if spec.constant == "untestable" else test
 
 
 def _kernel_test(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
