@@ -10,6 +10,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.questions.ci_tests import CI_TESTS
+
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 BoolMatrix = NDArray[np.bool_]
@@ -37,12 +39,7 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         alpha: Independent iff p > alpha.
-        name: ``auto`` lets the schema decide at the site: G2 for discrete, Fisher-z for continuous
-            columns; ``by-type`` also takes both kinds together, by Fisher-z with the two
-            categories of a discrete column as 0 and 1 (the point-biserial correlation);
-            ``likelihood-ratio`` tests nested linear or logistic regressions on the same columns;
-            ``regression`` takes any columns, with multinomial regressions where it must; ``kci``
-            is the kernel test, for continuous columns and dependences of any form.
+        name: One of `CI_TESTS`.
         dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
         min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
         constant: A variable with one value only at a site counts there as ``independent`` of all
@@ -51,15 +48,15 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     alpha: float
-    name: Literal[
-        "auto", "g2", "pearson", "fisherz", "by-type", "likelihood-ratio", "regression", "kci"
-    ] = "auto"
+    name: str = "auto"
     dof: Literal["adjusted", "plain"] = "adjusted"
     min_rows_per_cell: float = 5.0
     constant: Literal["independent", "untestable"] = "independent"
     kernel_rows: int = 1000
 
     def __post_init__(self) -> None:
+        if self.name not in CI_TESTS:
+            raise ValueError(f"there is no test named {self.name!r}")
         if not 0.0 < self.alpha < 1.0:
             raise ValueError("alpha must lie strictly between 0 and 1")
         if not 0.0 <= self.min_rows_per_cell < math.inf:

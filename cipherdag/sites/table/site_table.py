@@ -84,6 +84,15 @@ class SiteTable:
         variables = enumerate(self.schema.variables)
         return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
 
+    def numbers(self) -> ValueArray:
+        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing."""
+        if self.codes is None:
+            assert self.values is not None, "a table has codes or values"
+            return self.values
+        codes = np.where(self.codes >= 0, self.codes, np.nan)
+        discrete = np.array(self.cardinalities) > 0
+        return codes if self.values is None else np.where(discrete, codes, self.values)
+
     def varies(self) -> NDArray[np.bool_]:
         """Whether every variable has at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))

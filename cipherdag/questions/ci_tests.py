@@ -1,0 +1,101 @@
+"""The conditional-independence tests that a question may name: a closed register.
+
+A test stands here once. `cipherdag.sites.compute.makers` says how a site computes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ColumnTypes = Literal["discrete", "continuous", "mixed"]
+"""What a site's columns are, all taken together."""
+
+
+@dataclass(frozen=True, slots=True)
+class CITestKind:
+    """One test, or a name that stands for the test that fits the columns.
+
+    Attributes:
+        name: What questions, parameters and commands call it.
+        meaning: What it is, in one sentence.
+        computed: For the columns that it takes the name of the test that is computed on them.
+        two_categories: Whether each of its discrete columns may have two categories only, which
+            become 0 and 1.
+        adds_up: Whether the sum of its statistics over sites is a statistic again.
+        offered: Algorithms whose parameter ``test`` offers it.
+    """
+
+    name: str
+    meaning: str
+    computed: Mapping[ColumnTypes, str]
+    two_categories: bool = False
+    adds_up: bool = True
+    offered: tuple[str, ...] = ()
+
+
+_ALL = ("fedpc", "fedcmfs")
+_KINDS = (
+    CITestKind(
+        "auto",
+        "G2 for discrete columns, Fisher-z for continuous ones.",
+        {"discrete": "g2", "continuous": "fisherz"},
+        offered=_ALL,
+    ),
+    CITestKind("g2", "G2 of contingency tables.", {"discrete": "g2"}, offered=_ALL),
+    CITestKind(
+        "pearson", "Chi-square of contingency tables.", {"discrete": "pearson"}, offered=_ALL
+    ),
+    CITestKind(
+        "fisherz",
+        "Fisher's z of partial correlations.",
+        {"continuous": "fisherz"},
+        two_categories=True,
+        offered=_ALL,
+    ),
+    CITestKind(
+        "by-type",
+        "As auto, and Fisher-z for both kinds together (the point-biserial correlation).",
+        {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"},
+    ),
+    CITestKind(
+        "likelihood-ratio",
+        "Nested linear or logistic regressions.",
+        dict.fromkeys(get_args(ColumnTypes), "likelihood-ratio"),
+        two_categories=True,
+        offered=("fedcmfs",),
+    ),
+    CITestKind(
+        "regression",
+        "Nested linear, multinomial or ordered regressions.",
+        dict.fromkeys(get_args(ColumnTypes), "regression"),
+        offered=("fedpc",),
+    ),
+    CITestKind(
+        "kci",
+        "The kernel test, for dependences of any form.",
+        {"continuous": "kci", "mixed": "kci"},
+        two_categories=True,
+        adds_up=False,
+        offered=("fedpc",),
+    ),
+)
+CI_TESTS = {kind.name: kind for kind in _KINDS}
+
+
+def offered_tests(algorithm: str) -> tuple[str, ...]:
+    """The names that the parameter ``test`` of an algorithm, such as ``fedpc``, may have."""
+    return tuple(kind.name for kind in CI_TESTS.values() if algorithm in kind.offered)
+
+
+def fitting_tests(columns: ColumnTypes) -> str:
+    """What to do where a test does not take columns: which tests to choose, by algorithm."""
+    parts = []
+    for algorithm in _ALL:
+        names = [name for name in offered_tests(algorithm) if columns in CI_TESTS[name].computed]
+        parts.append(f"{', '.join(names)} ({algorithm})")
+    cut = "" if columns == "discrete" else ", or cut continuous columns into declared bins"
+    return f"Choose the test {' or '.join(parts)}{cut}."
