@@ -37,6 +37,7 @@ from cipherdag.sites.study.study import (
     read_file,
 )
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
+from cipherdag.sites.table.sources import READABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,8 +57,8 @@ class SiteSettings:
         study: Name of the study, as the coordinator says it.
         host: Host name of the coordinator; empty while unknown.
         port: Its port.
-        data: The data file, or the .toml file that names a database; relative to the site's
-            folder unless absolute.
+        data: The data, as `sources.SOURCES` lists them; relative to the site's folder unless
+            absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
         datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
@@ -138,7 +139,7 @@ _COMMENTS = {
     "study": "Name of the study, as the coordinator says it.",
     "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
     "port": "Its one port.",
-    "data": "The data: a CSV, Parquet or DuckDB file, or a .toml file that names a database.",
+    "data": f"The data: {READABLE}.",
     "schema": "The study's schema.toml; every site has the same one.",
     "device": '"cpu", "cuda" or "auto".',
 }

@@ -192,13 +192,17 @@ class Schema:
     def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
         """A first schema for one table, or a list of them, for the user to look through and edit.
 
-        See ``cipherdag.sites.table.inference.infer_schema`` for the rules.
+        See ``cipherdag.sites.table.inference.infer_columns`` for the rules.
+
+        Raises:
+            DataError: See there.
+            SchemaError: If there is no table, or no column carries information.
         """
-        from cipherdag.sites.table.inference import infer_schema
+        from cipherdag.sites.table.inference import infer_columns
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return infer_schema(sources)
-        return infer_schema([sources])
+            return cls(infer_columns(sources))
+        return cls(infer_columns([sources]))
 
 
 def _check_keys(table: dict[str, Any], known: Sequence[str], *, column: str | None) -> None:

@@ -24,8 +24,8 @@ from cryptography.x509.oid import NameOID
 from cipherdag.deployment.rehearsal import rehearse
 from cipherdag.errors import ProtectionError
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.study import connection_checks as connection
 from cipherdag.sites.study.doctor import examine
-from cipherdag.sites.study.study import connection_checks as connection
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 CODE = "ward-9-bed-3-patient-774411"
