@@ -20,15 +20,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from cipherdag.errors import OutputError, ParameterError, SiteNotReadyError
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private
+from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.study import (
     SignedStudy,
@@ -47,8 +49,7 @@ SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO
 DEVICES = ("auto", "cpu", "cuda")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SiteSettings:
+class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a hospital fills in.
 
     Attributes:
@@ -102,35 +103,18 @@ class SiteSettings:
         try:
             with path.open("rb") as file:
                 # a longer file is cut, which leaves no valid TOML that anybody wrote
-                table = tomllib.loads(file.read(MAX_SETTINGS_BYTES).decode("utf-8"))
+                content = file.read(MAX_SETTINGS_BYTES)
         except OSError as error:
             raise SiteNotReadyError(
                 f"{path} cannot be read: {error.strerror}",
                 remedy="Name a site's folder with --dir, or make one with `cipherdag site new`.",
             ) from error
-        except (ValueError, RecursionError) as error:
-            raise _invalid(path, str(error)) from error
-        return cls._of(path, table)
-
-    @classmethod
-    def _of(cls, path: Path, table: dict[str, Any]) -> SiteSettings:
-        table = dict(table)
-        datasite = table.pop("datasite", None)
-        types = {key: int if key == "port" else str for key in _COMMENTS}
-        for key, value in table.items():
-            if key not in types:
-                raise _invalid(path, f"unknown key {key!r}")
-            if type(value) is not types[key]:
-                raise _invalid(path, f"{key} is not {'a number' if key == 'port' else 'a text'}")
-        if "name" not in table:
-            raise _invalid(path, "name is missing")
-        if datasite is not None and not isinstance(datasite, dict):
-            raise _invalid(path, "datasite is not a table")
         try:
-            own = None if datasite is None else DatasiteSettings.of(datasite)
-            return cls(**table, datasite=own)
-        except ParameterError as error:
-            raise _invalid(path, error.message) from error
+            return convert(parse(content), cls)
+        except (ValueError, ParameterError) as error:
+            raise SiteNotReadyError(
+                f"{path} is not valid: {error}", remedy=f"Correct {path.name}."
+            ) from error
 
 
 _COMMENTS = {
@@ -284,7 +268,3 @@ class SiteFolder:
                     f"the private key {key} is open to other users",
                     remedy=f"Run `chmod 600 {key}`; if others could read it, make a new site.",
                 )
-
-
-def _invalid(path: Path, reason: str) -> SiteNotReadyError:
-    return SiteNotReadyError(f"{path} is not valid: {reason}", remedy=f"Correct {path.name}.")
