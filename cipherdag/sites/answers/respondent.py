@@ -72,7 +72,7 @@ class Respondent:
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
         resamples: Resamples | None = None,
     ) -> None:
-        self._n_variables = n_variables
+        self.n_variables = n_variables
         self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
@@ -90,11 +90,6 @@ class Respondent:
             Resampled: self._resampled,
             **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
         }
-
-    @property
-    def n_variables(self) -> int:
-        """Number of aligned variables."""
-        return self._n_variables
 
     def answer(self, question: Question) -> FloatVector:
         """The site's answer, shape (sum of the encodings' lengths,).

@@ -38,7 +38,7 @@ def table_respondent(
     spend = None if budget is None else budget.spend
 
     def pooled(own: SiteTable, within: PoolableData | None = None) -> PoolableData:
-        from cipherdag.sites.compute.pooled.poolable_data import PoolableData, free
+        from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
         return PoolableData(
             own.codes,
@@ -46,7 +46,7 @@ def table_respondent(
             own.cardinalities,
             min_cell_size=min_cell_size,
             device=device,
-            spend=spend or free,
+            spend=spend,
             within=within,
             ordered=own.ordered,
         )

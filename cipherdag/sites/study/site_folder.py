@@ -32,12 +32,7 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import write_private
 from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
-from cipherdag.sites.study.study import (
-    SignedStudy,
-    Study,
-    check_study,
-    read_file,
-)
+from cipherdag.sites.study.study import SignedStudy, Study, check_study, read_file
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 from cipherdag.sites.table.sources import READABLE
 
@@ -129,11 +124,33 @@ _COMMENTS = {
 }
 
 
+class _Inside:
+    """The path of a file or folder in a site's folder."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, folder: SiteFolder, _: type[SiteFolder] | None = None) -> Path:
+        return folder.path.joinpath(*self._parts)
+
+
 @dataclass(frozen=True, slots=True)
 class SiteFolder:
-    """Paths of a site's folder and what they hold."""
+    """Paths of a site's folder, as the module lists them, and what they hold."""
 
     path: Path
+
+    settings_path = _Inside("site.toml")
+    policy_path = _Inside("policy.toml")
+    identity_path = _Inside("keys", "identity.pem")
+    transport = _Inside("transport")
+    kit = _Inside("transport", "kit")
+    study_path = _Inside("study.json")
+    ledger_path = _Inside("ledger.jsonl")
+    usage_path = _Inside("usage.json")
+    sums_path = _Inside("sums.jsonl")
+    runs = _Inside("runs")
+    log_path = _Inside(SITE_LOG)
 
     @classmethod
     def create(cls, path: Path, settings: SiteSettings, policy: Policy | None = None) -> Self:
@@ -156,61 +173,6 @@ class SiteFolder:
             raise OutputError(f"{path} cannot be made: {error.strerror}") from error
         SigningIdentity.generate().save(folder.identity_path)
         return folder
-
-    @property
-    def settings_path(self) -> Path:
-        """``site.toml``."""
-        return self.path / "site.toml"
-
-    @property
-    def policy_path(self) -> Path:
-        """``policy.toml``."""
-        return self.path / "policy.toml"
-
-    @property
-    def identity_path(self) -> Path:
-        """``keys/identity.pem``."""
-        return self.path / "keys" / "identity.pem"
-
-    @property
-    def transport(self) -> Path:
-        """FLARE's files; the kit is in ``transport/kit``."""
-        return self.path / "transport"
-
-    @property
-    def kit(self) -> Path:
-        """FLARE's start-up kit."""
-        return self.transport / "kit"
-
-    @property
-    def log_path(self) -> Path:
-        """``site.log``."""
-        return self.path / SITE_LOG
-
-    @property
-    def study_path(self) -> Path:
-        """``study.json``."""
-        return self.path / "study.json"
-
-    @property
-    def ledger_path(self) -> Path:
-        """``ledger.jsonl``."""
-        return self.path / "ledger.jsonl"
-
-    @property
-    def usage_path(self) -> Path:
-        """``usage.json``."""
-        return self.path / "usage.json"
-
-    @property
-    def sums_path(self) -> Path:
-        """``sums.jsonl``."""
-        return self.path / "sums.jsonl"
-
-    @property
-    def runs(self) -> Path:
-        """Runs that asked for approval."""
-        return self.path / "runs"
 
     @property
     def private_keys(self) -> tuple[Path, ...]:

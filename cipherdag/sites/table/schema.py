@@ -20,12 +20,7 @@ import msgspec
 from cipherdag.errors import SchemaError
 from cipherdag.sites.strict_toml import check_keys, convert, parse
 from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
-from cipherdag.sites.table.names import (
-    first_repeat,
-    normalise_name,
-    sort_names,
-    visible,
-)
+from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
 
 if TYPE_CHECKING:
     import os

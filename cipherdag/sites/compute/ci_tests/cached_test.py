@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import (
-    N_COLUMNS,
-    EvidenceCache,
-    canonical,
-    evidence_of,
-)
+from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, EvidenceCache, canonical, evidence_of
 
 if TYPE_CHECKING:
     from cipherdag.sites.compute.ci_tests.cache import FloatMatrix, TestBatch
@@ -29,13 +24,8 @@ class CachedTest(ABC):
     """
 
     def __init__(self, n_variables: int, *, cache_bytes: int | None) -> None:
-        self._n_variables = n_variables
+        self.n_variables = n_variables
         self._cache = None if cache_bytes is None else EvidenceCache(memory_bytes=cache_bytes)
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
-        return self._n_variables
 
     def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
         """See `CITest.evaluate`.
@@ -44,7 +34,7 @@ class CachedTest(ABC):
             ParameterError: Shapes or types do not fit, a position is out of range, or a variable
                 occurs twice in one test.
         """
-        tests = canonical(x, y, given, n_variables=self._n_variables)
+        tests = canonical(x, y, given, n_variables=self.n_variables)
         if self._cache is None:
             return evidence_of(self._compute(tests))
         return self._cache.evaluate(tests, self._compute)

@@ -20,12 +20,7 @@ from cipherdag.sites.compute.ci_tests.cache import (
     TestBatch,
 )
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.ci_tests.counts import (
-    MAX_CELLS,
-    MAX_CODE,
-    DiscreteColumns,
-    PairCounts,
-)
+from cipherdag.sites.compute.ci_tests.counts import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.statistics.contingency import (
     GSquared,
@@ -209,12 +204,7 @@ class DiscreteTest(CachedTest):
         return self._columns.pair_counts(variables)
 
 
-def _check(
-    codes: NDArray[np.integer],
-    statistic: str,
-    dof: str,
-    min_rows_per_cell: float,
-) -> None:
+def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_cell: float) -> None:
     if codes.ndim != 2 or 0 in codes.shape or codes.dtype.kind not in "iu":  # noqa: PLR2004
         raise ParameterError("codes must be an integer matrix with at least one row and column")
     if codes.max() > MAX_CODE - 1:

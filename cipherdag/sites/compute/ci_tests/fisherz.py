@@ -116,7 +116,7 @@ class FisherZTest(CachedTest):
         self, values: NDArray[np.float64], scale: FloatVector, origin: FloatVector
     ) -> torch.Tensor:
         """Correlations of the columns without missing values, the others 0, flat p x p."""
-        whole = torch.zeros((self._n_variables,) * 2, dtype=torch.float64, device=self._device)
+        whole = torch.zeros((self.n_variables,) * 2, dtype=torch.float64, device=self._device)
         kept = np.flatnonzero(~self._incomplete)
         moments = torch.zeros((len(kept),) * 2, dtype=torch.float64, device=self._device)
         mean = np.zeros(len(kept))
@@ -138,7 +138,7 @@ class FisherZTest(CachedTest):
     def _from_all_rows(self, order: IndexArray) -> FloatVector:
         """Partial correlations of tests of complete columns, shape (B,)."""
         base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
-        return self._partial(self._correlations, base, self._n_variables, order)
+        return self._partial(self._correlations, base, self.n_variables, order)
 
     def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
         """Partial correlations and rows of every test, from the rows complete in its columns."""
@@ -146,7 +146,7 @@ class FisherZTest(CachedTest):
         place = np.argsort(order, axis=1)
         sets = np.take_along_axis(order, place, axis=1)
         rank = np.argsort(place, axis=1)
-        key = pack(tuple(sets.T), self._n_variables)
+        key = pack(tuple(sets.T), self.n_variables)
         if key is None:
             first = which = np.arange(len(order))
         else:

@@ -20,12 +20,7 @@ import torch
 
 from cipherdag.errors import ParameterError
 from cipherdag.questions.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
-from cipherdag.sites.compute.ci_tests.cache import (
-    N_COLUMNS,
-    BoolVector,
-    FloatMatrix,
-    TestBatch,
-)
+from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, BoolVector, FloatMatrix, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION

@@ -12,12 +12,7 @@ import numpy as np
 import torch
 
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import (
-    DEFAULT_MEMORY,
-    N_COLUMNS,
-    FloatMatrix,
-    TestBatch,
-)
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, FloatMatrix, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.device import resolve_device

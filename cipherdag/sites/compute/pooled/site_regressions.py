@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from cipherdag.questions.regression_steps import coefficient_count, outputs, too_large
-from cipherdag.sites.compute.ci_tests.cache import (
-    DEFAULT_MEMORY,
-)
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
