@@ -1,18 +1,28 @@
-"""The conditional-independence tests that a question may name: a closed register.
+"""The conditional-independence tests that a question may name, and how it names one.
 
-A test stands here once. `cipherdag.sites.compute.makers` says how a site computes it.
+The register is closed, and a test stands in it once; `cipherdag.sites.compute.makers` says how a
+site computes it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ColumnTypes = Literal["discrete", "continuous", "mixed"]
 """What a site's columns are, all taken together."""
+DegreesOfFreedom = Literal["adjusted", "plain"]
+Constant = Literal["independent", "untestable"]
+
+FEWEST_KERNEL_ROWS = 10
+MOST_KERNEL_ROWS = 20_000
+"""A kernel matrix of more rows takes more than 3 GB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +94,37 @@ _KINDS = (
     ),
 )
 CI_TESTS = {kind.name: kind for kind in _KINDS}
+
+
+class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which conditional-independence test the sites use.
+
+    Attributes:
+        alpha: Independent iff p > alpha.
+        name: One of `CI_TESTS`.
+        dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
+        min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
+        constant: A variable with one value only at a site counts there as ``independent`` of all
+            others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
+        kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
+    """
+
+    alpha: float
+    name: str = "auto"
+    dof: DegreesOfFreedom = "adjusted"
+    min_rows_per_cell: float = 5.0
+    constant: Constant = "independent"
+    kernel_rows: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.name not in CI_TESTS:
+            raise ValueError(f"there is no test named {self.name!r}")
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError("alpha must lie strictly between 0 and 1")
+        if not 0.0 <= self.min_rows_per_cell < math.inf:
+            raise ValueError("min_rows_per_cell must be a finite number >= 0")
+        if not FEWEST_KERNEL_ROWS <= self.kernel_rows <= MOST_KERNEL_ROWS:
+            raise ValueError(f"kernel_rows must lie in {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}")
 
 
 def offered_tests(algorithm: str) -> tuple[str, ...]:

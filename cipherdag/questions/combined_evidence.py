@@ -13,8 +13,8 @@ from typing import Literal, get_args
 import msgspec
 import numpy as np
 
-from cipherdag.questions.ci_tests import CI_TESTS
-from cipherdag.questions.encodings import MAX_VARIABLES, CITestSpec, Encoding, FloatVector
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
 from cipherdag.questions.weighted_evidence import (
     MAX_ROWS_LIMIT,
     TripletRows,

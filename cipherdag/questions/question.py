@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import msgspec
 
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
-    CITestSpec,
     Encoding,
     FloatVector,
     IndexArray,

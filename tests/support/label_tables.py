@@ -6,7 +6,7 @@ import numpy as np
 from driving import drive, respondent
 from oracle import OracleTest
 
-from cipherdag.questions.encodings import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec
 
 SPEC = CITestSpec(alpha=0.05)
 

@@ -27,8 +27,9 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     parents_and_children,
 )
 from cipherdag.errors import ParameterError
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import COMBINATIONS, Combination
-from cipherdag.questions.encodings import CITestSpec, FloatVector, subsets
+from cipherdag.questions.encodings import FloatVector, subsets
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT

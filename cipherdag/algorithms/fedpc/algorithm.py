@@ -34,7 +34,7 @@ from cipherdag.graphs.orientation import (
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.questions.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (

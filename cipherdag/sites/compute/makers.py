@@ -13,7 +13,7 @@ from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.questions.encodings import CITestSpec
+    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
     from cipherdag.sites.table.site_table import SiteTable
 

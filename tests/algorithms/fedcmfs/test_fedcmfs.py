@@ -29,7 +29,7 @@ from cipherdag.algorithms.evidence.remembering import remember
 from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedcmfs.hiton import Triplets, parents_and_children
 from cipherdag.errors import ParameterError
-from cipherdag.questions.encodings import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.question import Bundle, Question, WeightedEvidence
 from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 import numpy as np
 
 from cipherdag.errors import ParameterError
+from cipherdag.questions.ci_tests import Constant, DegreesOfFreedom
 from cipherdag.sites.compute.ci_tests.cache import (
     DEFAULT_MEMORY,
     BoolVector,
@@ -37,13 +38,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import CITestSpec
+    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.table.site_table import SiteTable
 
 Statistic = Literal["g2", "pearson"]
-DegreesOfFreedom = Literal["adjusted", "plain"]
-Constant = Literal["independent", "untestable"]
 
 # measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
 # and starting it as much as a million rows

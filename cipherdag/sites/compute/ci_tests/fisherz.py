@@ -31,7 +31,7 @@ from cipherdag.statistics.partial_correlation import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import CITestSpec
+    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.table.site_table import SiteTable
 

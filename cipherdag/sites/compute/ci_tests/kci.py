@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from cipherdag.errors import ParameterError
-from cipherdag.questions.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
 from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, BoolVector, FloatMatrix, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
@@ -31,7 +31,7 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import CITestSpec
+    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
     from cipherdag.sites.table.site_table import SiteTable

@@ -20,7 +20,7 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import CITestSpec
+    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
     from cipherdag.sites.table.site_table import SiteTable
 

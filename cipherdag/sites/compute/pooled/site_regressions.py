@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import CITestSpec
+    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.cache import TestBatch
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
