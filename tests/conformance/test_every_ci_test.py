@@ -18,8 +18,8 @@ from cipherdag.questions.ci_tests import CI_TESTS, ColumnTypes, offered_tests
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.question import CITestSpec
 from cipherdag.questions.weighted_evidence import pack_triplets
+from cipherdag.sites.answers.ci_test_makers import MAKERS
 from cipherdag.sites.answers.respondent import table_tests
-from cipherdag.sites.compute.makers import MAKERS
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 

@@ -212,7 +212,7 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
                 f"the test '{spec.name}' takes discrete columns of two categories only",
                 column=many[0],
             )
-        from cipherdag.sites.compute.makers import MAKERS
+        from cipherdag.sites.answers.ci_test_makers import MAKERS
 
         return MAKERS[computed](table, spec, device)
 

@@ -8,7 +8,7 @@ and with x and y or the conditioning set in any order.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.table.site_table import SiteTable
 
 Statistic = Literal["g2", "pearson"]
 
@@ -107,19 +105,6 @@ class DiscreteTest(CachedTest):
             GSquared(n_rows, self._columns.device)
             if statistic == "g2"
             else PearsonChiSquare(n_rows, int(self._columns.levels.max()))
-        )
-
-    @classmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, device: str) -> Self:
-        """The test over a site's discrete table."""
-        assert table.codes is not None, "a discrete table has codes"
-        return cls(
-            table.codes,
-            statistic="pearson" if spec.name == "pearson" else "g2",
-            dof=spec.dof,
-            min_rows_per_cell=spec.min_rows_per_cell,
-            constant=spec.constant,
-            device=device,
         )
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:

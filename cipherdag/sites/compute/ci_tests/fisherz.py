@@ -7,7 +7,7 @@ the other tests of its batch or on how much memory there is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -31,9 +31,7 @@ from cipherdag.statistics.partial_correlation import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.table.site_table import SiteTable
 
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
@@ -94,11 +92,6 @@ class FisherZTest(CachedTest):
             standard = (values / scale - origin).T
             self._columns = torch.from_numpy(np.nan_to_num(standard, copy=False)).to(self._device)
             self._observed = torch.from_numpy(~missing.T).to(self._device)
-
-    @classmethod
-    def of_table(cls, table: SiteTable, _: CITestSpec, device: str) -> Self:
-        """The test over a site's columns, of which discrete ones have two categories."""
-        return cls(table.numbers(), device=device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the conditioning set first, which is eliminated from the front

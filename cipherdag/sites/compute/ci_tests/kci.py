@@ -12,8 +12,7 @@ approximation: section 3.4); Gretton et al., NIPS 20 (2008) (HSIC, which it is f
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -31,14 +30,11 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
-    from cipherdag.sites.table.site_table import SiteTable
 
 MEMORY = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
 CACHE_MEMORY = 64 * 2**20
-log = logging.getLogger("cipherdag.site")
 
 
 class KernelTest(CachedTest):
@@ -98,13 +94,6 @@ class KernelTest(CachedTest):
         self._missing: NDArray[np.bool_] = np.isnan(values)
         self._incomplete: BoolVector = np.any(self._missing, axis=0)
         self._whole: tuple[KernelMoments, BoolVector, int] | None = None
-
-    @classmethod
-    def of_table(cls, table: SiteTable, spec: CITestSpec, device: str) -> Self:
-        """The test over a site's columns, of which discrete ones have two categories."""
-        if table.rows > spec.kernel_rows:
-            log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)
-        return cls(table.numbers(), max_rows=spec.kernel_rows, device=device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         order = np.column_stack([tests.x, tests.y, tests.given])

@@ -6,7 +6,7 @@ batch or on how much memory there is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
-    from cipherdag.sites.table.site_table import SiteTable
 
 FEWEST_PER_COEFFICIENT = 5
 LARGEST_LOGIT = 30.0
@@ -89,11 +87,6 @@ class LikelihoodRatioTest(CachedTest):
         self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
         self._columns = torch.from_numpy(_standard(values, missing, binary)).to(self._device)
         self._observed = torch.from_numpy((~missing).T.astype(np.float64)).to(self._device)
-
-    @classmethod
-    def of_table(cls, table: SiteTable, _: CITestSpec, device: str) -> Self:
-        """The test over a site's columns, of which discrete ones have two categories."""
-        return cls(table.numbers(), np.array(table.cardinalities) > 0, device=device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the response is x unless only y is binary

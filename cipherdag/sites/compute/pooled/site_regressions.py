@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.ci_tests import CITestSpec
     from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.cache import TestBatch
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.table.site_table import SiteTable
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
@@ -146,12 +144,6 @@ class RegressionTest(CachedTest):
                 units[variable] = np.frexp(largest)[1]
         self._expand = _Expansion(categories, origins, units, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
-
-    @classmethod
-    def of_table(cls, table: SiteTable, _spec: CITestSpec, _device: str) -> Self:
-        """The test over a site's columns."""
-        numbers = table.numbers()
-        return cls(table.cardinalities, lambda variable: numbers[:, variable], table.ordered)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         outcomes = not_done(np.zeros(len(tests), dtype=np.int64))
