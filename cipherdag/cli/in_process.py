@@ -13,6 +13,7 @@ import click
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.options import FILE, following, run_options, show, site_names
 from cipherdag.cli.parameters import parameter_options, taken
+from cipherdag.sites.table.sources import READABLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from cipherdag.federation.simulated import Federation
     from cipherdag.graphs.graph import CausalGraph
 
-FILES = "one file per site: CSV, Parquet, DuckDB, or a .toml that names a database"
 DEALS = ("vertical", "horizontal", "uneven")
 READINGS = {
     "labels": click.Option(
@@ -39,7 +39,7 @@ def run_command(name: str) -> click.Command:
         name,
         "run",
         [click.Argument(["files"], nargs=-1, required=True, type=FILE)],
-        f"{algorithm_class(name).title} over {FILES}.",
+        f"{algorithm_class(name).title} over one source per site: {READABLE}.",
     )
 
 

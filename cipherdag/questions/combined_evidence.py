@@ -13,7 +13,8 @@ from typing import ClassVar, Literal, get_args
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import MAX_VARIABLES, CITestSpec, Encoding, FloatVector
+from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
 from cipherdag.questions.weighted_evidence import (
     MAX_ROWS_LIMIT,
     TripletRows,
@@ -87,8 +88,8 @@ class CombinedEvidence(
             raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
         if not 0.0 < self.rows_per_cell < MAX_ROWS_LIMIT:
             raise ValueError("rows_per_cell must be a finite number > 0")
-        if self.combination == "statistic" and self.test.name == "kci":
-            raise ValueError("kernel statistics do not add up")
+        if self.combination == "statistic" and not CI_TESTS[self.test.name].adds_up:
+            raise ValueError(f"statistics of {self.test.name} do not add up")
         check_triplets(self.counts, self.members, self.n_variables)
 
     @property

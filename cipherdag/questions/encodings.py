@@ -1,10 +1,9 @@
-"""What every question is made of: the layout of its answer, and the test that the sites use."""
+"""What every question is made of: arrays, and the layout of its answer."""
 
 from __future__ import annotations
 
 import math
 from itertools import chain, combinations
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -15,9 +14,6 @@ IndexArray = NDArray[np.int64]
 BoolMatrix = NDArray[np.bool_]
 
 MAX_VARIABLES = 10_000
-FEWEST_KERNEL_ROWS = 10
-MOST_KERNEL_ROWS = 20_000
-"""A kernel matrix of more rows takes more than 3 GB."""
 
 
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,42 +26,6 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bound: float
     resolution_bits: int = 0
     comparison: bool = False
-
-
-class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which conditional-independence test the sites use.
-
-    Attributes:
-        alpha: Independent iff p > alpha.
-        name: ``auto`` lets the schema decide at the site: G2 for discrete, Fisher-z for continuous
-            columns; ``by-type`` also takes both kinds together, by Fisher-z with the two
-            categories of a discrete column as 0 and 1 (the point-biserial correlation);
-            ``likelihood-ratio`` tests nested linear or logistic regressions on the same columns;
-            ``regression`` takes any columns, with multinomial regressions where it must; ``kci``
-            is the kernel test, for continuous columns and dependences of any form.
-        dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
-        min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
-        constant: A variable with one value only at a site counts there as ``independent`` of all
-            others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
-        kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
-    """
-
-    alpha: float
-    name: Literal[
-        "auto", "g2", "pearson", "fisherz", "by-type", "likelihood-ratio", "regression", "kci"
-    ] = "auto"
-    dof: Literal["adjusted", "plain"] = "adjusted"
-    min_rows_per_cell: float = 5.0
-    constant: Literal["independent", "untestable"] = "independent"
-    kernel_rows: int = 1000
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.alpha < 1.0:
-            raise ValueError("alpha must lie strictly between 0 and 1")
-        if not 0.0 <= self.min_rows_per_cell < math.inf:
-            raise ValueError("min_rows_per_cell must be a finite number >= 0")
-        if not FEWEST_KERNEL_ROWS <= self.kernel_rows <= MOST_KERNEL_ROWS:
-            raise ValueError(f"kernel_rows must lie in {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}")
 
 
 def pack_integers(values: IndexArray) -> bytes:

@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import msgspec
 
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
-    CITestSpec,
     Encoding,
     FloatVector,
     IndexArray,

@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
-    CITestSpec,
     Encoding,
     IndexArray,
     subsets,

@@ -7,13 +7,8 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import (
-    MAX_VARIABLES,
-    BoolMatrix,
-    CITestSpec,
-    Encoding,
-    IndexArray,
-)
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.encodings import MAX_VARIABLES, BoolMatrix, Encoding, IndexArray
 
 
 class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,12 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.questions.encodings import (
-    MAX_VARIABLES,
-    CITestSpec,
-    Encoding,
-    FloatVector,
-)
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -22,7 +22,8 @@ from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.federation.simulated import Federation
 from cipherdag.sites.session.serving import open_site
 from cipherdag.sites.study.doctor import examine
-from cipherdag.sites.table import reading
+from cipherdag.sites.table.cells import CHUNK_ROWS
+from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -153,22 +154,22 @@ def test_a_schema_is_drafted_from_declared_types(server, tmp_path, line):
 
 def test_a_materialised_view_and_chosen_columns_are_read(server, tmp_path):
     path = source(tmp_path, server, 'table = "summary"', 'columns = ["visits"]')
-    with reading.open_table(path) as table:
+    with open_table(path) as table:
         assert table.names == ("visits",)
         assert table.count_rows() == 60
 
 
 def test_rows_come_from_a_cursor_at_the_server(server, tmp_path):
-    rows = 3 * reading.CHUNK_ROWS
+    rows = 3 * CHUNK_ROWS
     query = f"SELECT i AS a, i % 2 AS b FROM generate_series(1, {rows}) i"
-    with reading.open_table(source(tmp_path, server, f'query = "{query}"')) as table:
-        assert len(next(table.chunks)[0]) == reading.CHUNK_ROWS
+    with open_table(source(tmp_path, server, f'query = "{query}"')) as table:
+        assert len(next(table.chunks)[0]) == CHUNK_ROWS
         with connected(server) as watching:
             (said,) = watching.execute(
                 "SELECT query FROM pg_stat_activity WHERE usename = 'reader' AND state LIKE 'idle%'"
             ).fetchone()
         assert said.startswith("FETCH FORWARD")
-        assert table.count_rows() == rows - reading.CHUNK_ROWS
+        assert table.count_rows() == rows - CHUNK_ROWS
 
 
 # refusals

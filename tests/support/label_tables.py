@@ -7,7 +7,7 @@ from driving import drive, respondent
 from oracle import OracleTest
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.questions.encodings import CITestSpec
+from cipherdag.questions.ci_tests import CITestSpec
 
 SPEC = CITestSpec(alpha=0.05)
 

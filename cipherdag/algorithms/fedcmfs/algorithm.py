@@ -31,7 +31,8 @@ from cipherdag.algorithms.fedcmfs.hiton import (
 from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
-from cipherdag.questions.encodings import CITestSpec, FloatVector, subsets
+from cipherdag.questions.ci_tests import CITestSpec, offered_tests
+from cipherdag.questions.encodings import FloatVector, subsets
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.question import Question
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
@@ -127,7 +128,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     k1: float = within(10.0, 0.0, 100.0)
     k2: float = within(10.0, 0.0, 100.0)
     max_cond_size: int | None = within(3, 0)
-    test: Literal["auto", "g2", "pearson", "fisherz", "likelihood-ratio"] = "auto"
+    test: str = one_of("auto", offered_tests("fedcmfs"))
     dof: Literal["adjusted", "plain"] = "adjusted"
     retrieval: Literal["interchangeable", "paper"] = "interchangeable"
     max_rows: int = within(1 << 20, 2, MAX_ROWS_LIMIT)

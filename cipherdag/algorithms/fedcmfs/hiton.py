@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.questions.encodings import CITestSpec, FloatVector, IndexArray, subsets
+from cipherdag.questions.encodings import FloatVector, IndexArray, subsets
 from cipherdag.questions.question import Question, WeightedEvidence
 from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from numpy.typing import NDArray
+
+    from cipherdag.questions.ci_tests import CITestSpec
 
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
 Sets = list[IndexArray]

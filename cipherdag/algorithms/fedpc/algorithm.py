@@ -38,7 +38,12 @@ from cipherdag.graphs.orientation import (
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.questions.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
+from cipherdag.questions.ci_tests import (
+    CI_TESTS,
+    FEWEST_KERNEL_ROWS,
+    MOST_KERNEL_ROWS,
+    offered_tests,
+)
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
@@ -55,7 +60,6 @@ from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 BoolMatrix = NDArray[np.bool_]
-TestName = Literal["auto", "g2", "pearson", "fisherz", "regression", "kci"]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 
 VOTES = "For every layer, how many sites keep each edge."
@@ -135,7 +139,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = within(3, 0)
     vote_share: float = within(0.3, 0.0, 1.0, above=True, below=True)
-    test: TestName = "auto"
+    test: str = one_of("auto", offered_tests("fedpc"))
     kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
     dof: Literal["adjusted", "plain"] = "adjusted"
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
@@ -170,9 +174,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
         takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.any_test)]
         require(
-            self.test != "kci" or self.evidence in takes,
-            f"test kci needs evidence {', '.join(takes[:-1])} or {takes[-1]}: kernel statistics do "
-            "not add up over sites",
+            CI_TESTS[self.test].adds_up or self.evidence in takes,
+            f"test {self.test} needs evidence {', '.join(takes[:-1])} or {takes[-1]}: its "
+            "statistics do not add up over sites",
         )
 
     def ask(self, facts: Facts) -> Asking:

@@ -6,13 +6,13 @@ Leaks:
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
+from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
 from cipherdag.questions.question import (
     Bundle,
     CITestSpec,
@@ -37,8 +37,6 @@ from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from cipherdag.questions.regrets import ScoreSpec
     from cipherdag.sites.answers.resampling import Resamples
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
@@ -50,15 +48,6 @@ if TYPE_CHECKING:
     _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
 
 
-TEST_OF_KIND = {
-    "discrete": "Choose the test auto, g2 or pearson.",
-    "continuous": "Choose the test auto, fisherz or kci.",
-    "mixed": "Choose the test regression (FedPC) or likelihood-ratio (FedCMFS), or cut the "
-    "continuous columns into declared bins.",
-}
-log = logging.getLogger("cipherdag.site")
-
-
 class Respondent:
     """Answers questions about one site's variables; tests and searches are kept between rounds.
 
@@ -67,8 +56,7 @@ class Respondent:
         make_test: Makes the test that a question names; `table_tests` for a site's own table.
         make_scores: Makes the scores that a question names; `table_scores` for a site's own table,
             None for a site that scores no graphs.
-        pool: What pooled evidence is summed from; `poolable` for a site's own table, None for a
-            site that answers tests only.
+        pool: What pooled evidence is summed from; None for a site that answers tests only.
         learn: Answers Fed-CD's questions; `table_beliefs` for a site's own table, None for a site
             that does not train.
         resamples: Answers questions about drawn rows; None for a site that draws none.
@@ -84,7 +72,7 @@ class Respondent:
         learn: Callable[[LocalBeliefs], FloatVector] | None = None,
         resamples: Resamples | None = None,
     ) -> None:
-        self._n_variables = n_variables
+        self.n_variables = n_variables
         self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
@@ -102,11 +90,6 @@ class Respondent:
             Resampled: self._resampled,
             **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
         }
-
-    @property
-    def n_variables(self) -> int:
-        """Number of aligned variables."""
-        return self._n_variables
 
     def answer(self, question: Question) -> FloatVector:
         """The site's answer, shape (sum of the encodings' lengths,).
@@ -217,102 +200,20 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
     """
 
     def make(spec: CITestSpec) -> CITest:
-        name: str = spec.name
-        if name in ("auto", "by-type") and table.kind != "mixed":
-            name = "fisherz" if table.kind == "continuous" else "g2"
-        if name in ("g2", "pearson") and table.kind == "discrete":
-            return _table_test(table, spec, "g2" if name == "g2" else "pearson", device)
-        if (name == "fisherz" and table.kind == "continuous") or name == "by-type":
-            from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+        computed = CI_TESTS[spec.name].computed.get(table.kind)
+        if computed is None:
+            raise MixedTypesError(
+                f"the test '{spec.name}' cannot treat {table.kind} columns",
+                remedy=fitting_tests(table.kind),
+            )
+        many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+        if many and CI_TESTS[computed].two_categories:
+            raise MixedTypesError(
+                f"the test '{spec.name}' takes discrete columns of two categories only",
+                column=many[0],
+            )
+        from cipherdag.sites.answers.ci_test_makers import MAKERS
 
-            return FisherZTest(_numbers(table, spec), device=device)
-        if name == "likelihood-ratio":
-            from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
-
-            binary = np.array(table.cardinalities) > 0
-            return LikelihoodRatioTest(_numbers(table, spec), binary, device=device)
-        if name == "regression":
-            from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
-
-            columns = poolable(table, min_cell_size=0, device="cpu")
-            return RegressionTest(table.cardinalities, columns.column, table.ordered)
-        if name == "kci" and table.kind != "discrete":
-            return _kernel_test(table, spec, device)
-        raise MixedTypesError(
-            f"the test '{spec.name}' cannot treat {table.kind} columns",
-            remedy=TEST_OF_KIND[table.kind],
-        )
+        return MAKERS[computed](table, spec, device)
 
     return make
-
-
-def poolable(
-    table: SiteTable,
-    *,
-    min_cell_size: int,
-    device: str = "auto",
-    spend: Callable[[int], None] | None = None,
-    within: PoolableData | None = None,
-) -> PoolableData:
-    """What pooled evidence is summed from, over one site's table.
-
-    Args:
-        table: The site's aligned data.
-        min_cell_size: Smallest count of the site that a sum may contain, but for 0.
-        device: ``cpu``, ``cuda`` or ``auto``.
-        spend: Called with the number of tables before they are counted.
-        within: The rows that these were drawn from, if they were.
-    """
-    from cipherdag.sites.compute.pooled.poolable_data import PoolableData, free
-
-    return PoolableData(
-        table.codes,
-        table.values,
-        table.cardinalities,
-        min_cell_size=min_cell_size,
-        device=device,
-        spend=spend or free,
-        within=within,
-        ordered=table.ordered,
-    )
-
-
-def _table_test(
-    table: SiteTable, spec: CITestSpec, statistic: Literal["g2", "pearson"], device: str
-) -> CITest:
-    from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
-    from cipherdag.sites.compute.ci_tests.weighted_summands import VaryingOnly
-
-    assert table.codes is not None, "a discrete table has codes"
-    test = DiscreteTest(
-        table.codes,
-        statistic=statistic,
-        dof=spec.dof,
-        min_rows_per_cell=spec.min_rows_per_cell,
-        device=device,
-    )
-    return VaryingOnly(test, table.varies()) if spec.constant == "untestable" else test
-
-
-def _kernel_test(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
-    from cipherdag.sites.compute.ci_tests.kci import KernelTest
-
-    if table.rows > spec.kernel_rows:
-        log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)
-    return KernelTest(_numbers(table, spec), max_rows=spec.kernel_rows, device=device)
-
-
-def _numbers(table: SiteTable, spec: CITestSpec) -> NDArray[np.float64]:
-    """All columns as numbers, shape (n, p): a discrete one's two categories become 0 and 1."""
-    if table.codes is None:
-        assert table.values is not None, "a table has codes or values"
-        return table.values
-    many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
-    if many:
-        raise MixedTypesError(
-            f"the test '{spec.name}' takes discrete columns of two categories only",
-            column=many[0],
-        )
-    discrete = np.array(table.cardinalities) > 0
-    codes = np.where(table.codes >= 0, table.codes, np.nan)
-    return codes if table.values is None else np.where(discrete, codes, table.values)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.regret_answers import table_scores
 from cipherdag.sites.answers.resampling import Resamples
-from cipherdag.sites.answers.respondent import Respondent, poolable, table_tests
+from cipherdag.sites.answers.respondent import Respondent, table_tests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cipherdag.questions.question import CITestSpec
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
+    from cipherdag.sites.compute.pooled.poolable_data import PoolableData
     from cipherdag.sites.policy.usage import TestBudget
     from cipherdag.sites.table.site_table import SiteTable
 
@@ -35,15 +36,29 @@ def table_respondent(
     """
     observed = table.observational()
     spend = None if budget is None else budget.spend
-    pool = poolable(observed, min_cell_size=min_cell_size, device=device, spend=spend)
+
+    def pooled(own: SiteTable, within: PoolableData | None = None) -> PoolableData:
+        from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+        return PoolableData(
+            own.codes,
+            own.values,
+            own.cardinalities,
+            min_cell_size=min_cell_size,
+            device=device,
+            spend=spend,
+            within=within,
+            ordered=own.ordered,
+        )
 
     def tests(own: SiteTable) -> Callable[[CITestSpec], CITest]:
         made = table_tests(own, device=device)
         return made if budget is None else budget.counted(made)
 
+    pool = pooled(observed)
+
     def drawn(own: SiteTable) -> Respondent:
-        counts = poolable(own, min_cell_size=min_cell_size, device=device, spend=spend, within=pool)
-        return Respondent(len(own.names), tests(own), pool=counts)
+        return Respondent(len(own.names), tests(own), pool=pooled(own, pool))
 
     return Respondent(
         len(table.names),

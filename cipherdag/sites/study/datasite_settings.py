@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+
+import msgspec
 
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.addresses import check_datasite_url
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _MOST_PORTS = 65535
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DatasiteSettings:
+class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A site's PySyft Datasite.
 
     Attributes:
@@ -44,31 +40,12 @@ class DatasiteSettings:
         if not self.python:
             raise ParameterError("the interpreter of PySyft's environment is not named")
 
-    @classmethod
-    def of(cls, table: Mapping[str, Any]) -> DatasiteSettings:
-        """The settings of a TOML table, read strictly.
-
-        Raises:
-            ParameterError: A key is unknown or missing, or a value is wrong.
-        """
-        types = {item.name: int if item.name == "port" else str for item in fields(cls)}
-        for key, value in table.items():
-            if key not in types:
-                raise ParameterError(f"unknown key {key!r} in [datasite]")
-            if type(value) is not types[key]:
-                raise ParameterError(f"datasite.{key} is not a {types[key].__name__}")
-        for key in ("url", "python"):
-            if key not in table:
-                raise ParameterError(f"datasite.{key} is missing")
-        return cls(**table)
-
     def dumps(self) -> str:
         """The settings as a commented TOML table."""
         lines = ["", "# This site's PySyft Datasite: the coordinator connects to it."]
         lines.append("[datasite]")
-        for item in fields(self):
-            lines += [f"# {_COMMENTS[item.name]}"]
-            lines.append(f"{item.name} = {json.dumps(getattr(self, item.name))}")
+        for key, comment in _COMMENTS.items():
+            lines += [f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
         return "\n".join(lines) + "\n"
 
 

@@ -50,10 +50,7 @@ _HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECA
 
 
 def examine(
-    site: SiteFolder,
-    *,
-    rehearse: Rehearsal,
-    clock: Callable[[], datetime] = utc_now,
+    site: SiteFolder, *, rehearse: Rehearsal, clock: Callable[[], datetime] = utc_now
 ) -> list[Finding]:
     """Check a site's folder, its data and its way to the coordinator.
 
@@ -95,10 +92,7 @@ def _versions(*, flare: bool) -> Iterator[Finding]:
         yield Finding("versions", "ok", f"{found}, nvflare {version('nvflare')}")
     except PackageNotFoundError:
         yield Finding(
-            "versions",
-            "fail",
-            f"{found}, no nvflare",
-            "Run `pip install 'cipherdag[flare]'`.",
+            "versions", "fail", f"{found}, no nvflare", "Run `pip install 'cipherdag[flare]'`."
         )
 
 
@@ -109,16 +103,11 @@ def _policy(site: SiteFolder) -> tuple[Policy | None, list[Finding]]:
         return None, [Finding("policy.toml", "fail", error.message, error.remedy)]
     approval = "each run by hand" if policy.approve_runs == "manual" else "runs without asking"
     found = f"{len(policy.algorithms)} algorithms, {policy.min_sites} sites or more, {approval}"
-    if policy.allow_unprotected:
-        return policy, [
-            Finding(
-                "policy.toml",
-                "warn",
-                found + "; answers may leave in the clear",
-                "Set allow_unprotected = false unless the data are made up.",
-            )
-        ]
-    return policy, [Finding("policy.toml", "ok", found)]
+    if not policy.allow_unprotected:
+        return policy, [Finding("policy.toml", "ok", found)]
+    found += "; answers may leave in the clear"
+    fix = "Set allow_unprotected = false unless the data are made up."
+    return policy, [Finding("policy.toml", "warn", found, fix)]
 
 
 def _keys(site: SiteFolder) -> Iterator[Finding]:

@@ -20,23 +20,21 @@ from __future__ import annotations
 import json
 import os
 import stat
-import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
+
+import msgspec
 
 from cipherdag.errors import ParameterError, SiteNotReadyError
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import make_private_folder
+from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
-from cipherdag.sites.study.study import (
-    SignedStudy,
-    Study,
-    check_study,
-    read_file,
-)
+from cipherdag.sites.study.study import SignedStudy, Study, check_study, read_file
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
+from cipherdag.sites.table.sources import READABLE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,8 +44,7 @@ SHARED_BITS = stat.S_IRWXG | stat.S_IRWXO
 DEVICES = ("auto", "cpu", "cuda")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SiteSettings:
+class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a hospital fills in.
 
     Attributes:
@@ -56,8 +53,8 @@ class SiteSettings:
         study: Name of the study, as the coordinator says it.
         host: Host name of the coordinator; empty while unknown.
         port: Its port.
-        data: The data file, or the .toml file that names a database; relative to the site's
-            folder unless absolute.
+        data: The data, as `sources.SOURCES` lists them; relative to the site's folder unless
+            absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
         datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
@@ -101,35 +98,18 @@ class SiteSettings:
         try:
             with path.open("rb") as file:
                 # a longer file is cut, which leaves no valid TOML that anybody wrote
-                table = tomllib.loads(file.read(MAX_SETTINGS_BYTES).decode("utf-8"))
+                content = file.read(MAX_SETTINGS_BYTES)
         except OSError as error:
             raise SiteNotReadyError(
                 f"{path} cannot be read: {error.strerror}",
                 remedy="Name a site's folder with --dir, or make one with `cipherdag site new`.",
             ) from error
-        except (ValueError, RecursionError) as error:
-            raise _invalid(path, str(error)) from error
-        return cls._of(path, table)
-
-    @classmethod
-    def _of(cls, path: Path, table: dict[str, Any]) -> SiteSettings:
-        table = dict(table)
-        datasite = table.pop("datasite", None)
-        types = {key: int if key == "port" else str for key in _COMMENTS}
-        for key, value in table.items():
-            if key not in types:
-                raise _invalid(path, f"unknown key {key!r}")
-            if type(value) is not types[key]:
-                raise _invalid(path, f"{key} is not {'a number' if key == 'port' else 'a text'}")
-        if "name" not in table:
-            raise _invalid(path, "name is missing")
-        if datasite is not None and not isinstance(datasite, dict):
-            raise _invalid(path, "datasite is not a table")
         try:
-            own = None if datasite is None else DatasiteSettings.of(datasite)
-            return cls(**table, datasite=own)
-        except ParameterError as error:
-            raise _invalid(path, error.message) from error
+            return convert(parse(content), cls)
+        except (ValueError, ParameterError) as error:
+            raise SiteNotReadyError(
+                f"{path} is not valid: {error}", remedy=f"Correct {path.name}."
+            ) from error
 
 
 _COMMENTS = {
@@ -138,17 +118,39 @@ _COMMENTS = {
     "study": "Name of the study, as the coordinator says it.",
     "host": "Host name and port of the coordinator. This site connects to it, never the reverse.",
     "port": "Its one port.",
-    "data": "The data: a CSV, Parquet or DuckDB file, or a .toml file that names a database.",
+    "data": f"The data: {READABLE}.",
     "schema": "The study's schema.toml; every site has the same one.",
     "device": '"cpu", "cuda" or "auto".',
 }
 
 
+class _Inside:
+    """The path of a file or folder in a site's folder."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, folder: SiteFolder, _: type[SiteFolder] | None = None) -> Path:
+        return folder.path.joinpath(*self._parts)
+
+
 @dataclass(frozen=True, slots=True)
 class SiteFolder:
-    """Paths of a site's folder and what they hold."""
+    """Paths of a site's folder, as the module lists them, and what they hold."""
 
     path: Path
+
+    settings_path = _Inside("site.toml")
+    policy_path = _Inside("policy.toml")
+    identity_path = _Inside("keys", "identity.pem")
+    transport = _Inside("transport")
+    kit = _Inside("transport", "kit")
+    study_path = _Inside("study.json")
+    ledger_path = _Inside("ledger.jsonl")
+    usage_path = _Inside("usage.json")
+    sums_path = _Inside("sums.jsonl")
+    runs = _Inside("runs")
+    log_path = _Inside(SITE_LOG)
 
     @classmethod
     def create(cls, path: Path, settings: SiteSettings, policy: Policy | None = None) -> Self:
@@ -162,61 +164,6 @@ class SiteFolder:
         make_private_folder(path, folders=("keys", "runs"), files=files)
         SigningIdentity.generate().save(folder.identity_path)
         return folder
-
-    @property
-    def settings_path(self) -> Path:
-        """``site.toml``."""
-        return self.path / "site.toml"
-
-    @property
-    def policy_path(self) -> Path:
-        """``policy.toml``."""
-        return self.path / "policy.toml"
-
-    @property
-    def identity_path(self) -> Path:
-        """``keys/identity.pem``."""
-        return self.path / "keys" / "identity.pem"
-
-    @property
-    def transport(self) -> Path:
-        """FLARE's files; the kit is in ``transport/kit``."""
-        return self.path / "transport"
-
-    @property
-    def kit(self) -> Path:
-        """FLARE's start-up kit."""
-        return self.transport / "kit"
-
-    @property
-    def log_path(self) -> Path:
-        """``site.log``."""
-        return self.path / SITE_LOG
-
-    @property
-    def study_path(self) -> Path:
-        """``study.json``."""
-        return self.path / "study.json"
-
-    @property
-    def ledger_path(self) -> Path:
-        """``ledger.jsonl``."""
-        return self.path / "ledger.jsonl"
-
-    @property
-    def usage_path(self) -> Path:
-        """``usage.json``."""
-        return self.path / "usage.json"
-
-    @property
-    def sums_path(self) -> Path:
-        """``sums.jsonl``."""
-        return self.path / "sums.jsonl"
-
-    @property
-    def runs(self) -> Path:
-        """Runs that asked for approval."""
-        return self.path / "runs"
 
     @property
     def private_keys(self) -> tuple[Path, ...]:
@@ -274,7 +221,3 @@ class SiteFolder:
                     f"the private key {key} is open to other users",
                     remedy=f"Run `chmod 600 {key}`; if others could read it, make a new site.",
                 )
-
-
-def _invalid(path: Path, reason: str) -> SiteNotReadyError:
-    return SiteNotReadyError(f"{path} is not valid: {reason}", remedy=f"Correct {path.name}.")

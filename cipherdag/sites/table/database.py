@@ -15,26 +15,28 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tomllib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import parse_qsl, unquote
+
+import msgspec
 
 from cipherdag.errors import DatabaseAddressError, DatabaseCredentialsError
 from cipherdag.privacy.secrecy import Secret
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from cipherdag.sites.strict_toml import convert, parse
 
 MAX_BYTES = 64 * 1024
 OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
 IN_FILES = ("duckdb", "sqlite")  # without a server, so without user and password
-_TEXTS = ("address", "credentials", "table", "query")
 NO_ADDRESS = 'the address is none such as "postgresql://user@host/database"'
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\+[A-Za-z0-9_]+)?://")
 _SECRET_WORD = re.compile("pass(?!file$)|pwd|secret|token", re.IGNORECASE)  # a file is no secret
 _WHOLE_ADDRESS = "odbc_connect"  # an option that holds options of its own
+
+
+class _Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    password: str
+    user: str = ""
 
 
 class Credentials(Secret):
@@ -72,29 +74,22 @@ class Credentials(Secret):
                         remedy=f"Run `chmod 600 {path}`; if others could read it, have the "
                         "password changed.",
                     )
-                text = opened.read(MAX_BYTES).decode("utf-8")
+                login = convert(parse(opened.read(MAX_BYTES)), _Login)
         except OSError as error:
             reason = error.strerror or "it cannot be opened"
             raise DatabaseCredentialsError(
                 f"the credentials file {path} cannot be read: {reason}", file=file
             ) from None
-        except UnicodeDecodeError:
+        except ValueError:
             raise DatabaseCredentialsError(
-                f"the credentials file {path} is not UTF-8 text", file=file
-            ) from None
-        table = _toml(text)
-        known = table is not None and table.keys() <= {"user", "password"} and "password" in table
-        if table is None or not known or not all(isinstance(own, str) for own in table.values()):
-            raise DatabaseCredentialsError(
-                f'the credentials file {path} is not two lines such as user = "..." and '
-                'password = "..."',
+                f"the credentials file {path} is not UTF-8 text of two lines such as "
+                'user = "..." and password = "..."',
                 file=file,
-            )
-        return cls(table.get("user", ""), table["password"])
+            ) from None
+        return cls(login.user, login.password)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseSource:
+class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of a database, or what a query gives.
 
     Attributes:
@@ -156,25 +151,18 @@ class DatabaseSource:
             DatabaseAddressError: It cannot be read or is not valid. The error never quotes it,
                 since a password may stand there by mistake.
         """
-        file = str(path)
         try:
             with path.open("rb") as opened:
-                text = opened.read(MAX_BYTES).decode("utf-8-sig")
+                table = _parsed(opened.read(MAX_BYTES))
+            named = table.get("credentials")
+            if named and isinstance(named, str):
+                table["credentials"] = path.parent / named
+            return convert(table, cls, path=path)
         except OSError as error:
-            reason = error.strerror or "it cannot be opened"
-            raise DatabaseAddressError(f"cannot be read: {reason}", file=file) from None
-        except UnicodeDecodeError:
-            raise DatabaseAddressError("this is not UTF-8 text", file=file) from None
-        table = _toml(text)
-        if table is None:
-            raise DatabaseAddressError("this is not TOML", file=file)
-        fault = _key_fault(table)
-        if fault:
-            raise DatabaseAddressError(fault, file=file)
-        named = table.pop("credentials", "")
-        columns = tuple(table.pop("columns", ()))
-        secret = path.parent / named if named else None
-        return cls(path=path, credentials=secret, columns=columns, **table)
+            reason = f"cannot be read: {error.strerror or 'it cannot be opened'}"
+        except ValueError as error:
+            reason = str(error)
+        raise DatabaseAddressError(reason, file=str(path))
 
     def _fault(self) -> str:
         kind, in_file = self.dialect, self.dialect in IN_FILES
@@ -218,20 +206,8 @@ def _holds_password(address: str) -> bool:
     )
 
 
-def _toml(text: str) -> dict[str, Any] | None:
+def _parsed(content: bytes) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _key_fault(table: dict[str, Any]) -> str:
-    for key, value in table.items():
-        if key == "columns":
-            if not isinstance(value, list) or not all(isinstance(own, str) for own in value):
-                return "columns is not a list of texts"
-        elif key not in _TEXTS:
-            return f"unknown key {key!r}; known are {', '.join((*_TEXTS, 'columns'))}"
-        elif not isinstance(value, str) or not value:
-            return f"{key} is not a text"
-    return "" if "address" in table else "address is missing"
+        return parse(content)
+    except ValueError as error:  # without what it may quote
+        raise ValueError(str(error).partition(":")[0]) from None

@@ -12,7 +12,6 @@ from cipherdag.sites.table.cells import NumberCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
 from cipherdag.sites.table.reading import check_row_count, open_table
-from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +26,8 @@ _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore"
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 
 
-def infer_schema(sources: Sequence[TableSource]) -> Schema:
-    """Guess a schema from one or several tables with the same columns, and say why in comments.
+def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
+    """Guess the columns of one or several tables that have the same, and say why in comments.
 
     The rules, for the values of all tables together:
 
@@ -52,8 +51,8 @@ def infer_schema(sources: Sequence[TableSource]) -> Schema:
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
-        SchemaError: If there is no table, or no column carries information, or tables put the
-            categories of an ordered column in different orders or have values besides them.
+        SchemaError: If tables put the categories of an ordered column in different orders or have
+            values besides them.
     """
     counts: dict[str, Counter[str]] = {}
     declared: dict[str, ColumnType] = {}
@@ -64,9 +63,7 @@ def infer_schema(sources: Sequence[TableSource]) -> Schema:
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
-    return Schema(
-        tuple(_guess(name, counter, rows, declared.get(name)) for name, counter in counts.items())
-    )
+    return tuple(_guess(name, own, rows, declared.get(name)) for name, own in counts.items())
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:

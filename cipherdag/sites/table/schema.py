@@ -9,22 +9,18 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from cipherdag.errors import SchemaError
-from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column, ColumnKind
-from cipherdag.sites.table.names import (
-    first_repeat,
-    normalise_name,
-    sort_names,
-    visible,
-)
+from cipherdag.sites.strict_toml import check_keys, convert, parse
+from cipherdag.sites.table.column import _MARKS, NO_VARIABLE, Column
+from cipherdag.sites.table.names import first_repeat, normalise_name, sort_names, visible
 
 if TYPE_CHECKING:
     import os
@@ -157,32 +153,26 @@ class Schema:
             SchemaError: If the file cannot be read or is no schema; names file and column.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
+            content = Path(path).read_bytes()
         except OSError as error:
             reason = error.strerror or "it cannot be opened"
             raise SchemaError(f"cannot be read: {reason}", file=str(path)) from error
-        except UnicodeDecodeError as error:
-            raise SchemaError("the schema is not UTF-8 text", file=str(path)) from error
-        return cls.loads(text, file=str(path))
+        return cls.loads(content, file=str(path))
 
     @classmethod
-    def loads(cls, text: str, *, file: str = "schema.toml") -> Schema:
+    def loads(cls, text: str | bytes, *, file: str = "schema.toml") -> Schema:
         """Read a schema from TOML text; ``file`` is what errors call it.
 
         Raises:
             SchemaError: If the text is no TOML, or has an unknown key or a value out of its range.
         """
         try:
-            content = tomllib.loads(text)
-        except RecursionError as error:
-            raise SchemaError("the file is nested too deeply", file=file) from error
-        except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
-            raise SchemaError(f"this is not TOML: {error}", file=file) from error
-        try:
-            return cls(_columns(content))
+            return cls(_columns(parse(text)))
         except SchemaError as error:
             error.file = file
             raise
+        except ValueError as error:
+            raise SchemaError(str(error), file=file) from error
 
     def dumps(self) -> str:
         """The schema as commented TOML, which ``loads`` reads back as an equal schema."""
@@ -192,26 +182,33 @@ class Schema:
     def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
         """A first schema for one table, or a list of them, for the user to look through and edit.
 
-        See ``cipherdag.sites.table.inference.infer_schema`` for the rules.
+        See ``cipherdag.sites.table.inference.infer_columns`` for the rules.
+
+        Raises:
+            DataError: See there.
+            SchemaError: If there is no table, or no column carries information.
         """
-        from cipherdag.sites.table.inference import infer_schema
+        from cipherdag.sites.table.inference import infer_columns
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return infer_schema(sources)
-        return infer_schema([sources])
+            return cls(infer_columns(sources))
+        return cls(infer_columns([sources]))
 
 
-def _check_keys(table: dict[str, Any], known: Sequence[str], *, column: str | None) -> None:
-    for key in table:
-        if key in known:
-            continue
-        close = get_close_matches(key, known, n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else f"; known are {', '.join(known)}"
-        raise SchemaError(f"unknown key {key!r}{hint}", column=column)
+class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A column as it stands in the file."""
+
+    kind: str
+    categories: tuple[str | int | float, ...] = ()
+    edges: tuple[float, ...] = ()
+    missing: tuple[str | int | float, ...] = ()
+    allow_constant: bool = False
+    label: bool = False
+    ordered: bool = False
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
-    _check_keys(content, ("columns",), column=None)
+    check_keys(content, ("columns",))
     tables = content.get("columns")
     if not isinstance(tables, dict):
         raise SchemaError('there is no table of columns, such as [columns."age"]')
@@ -221,48 +218,16 @@ def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
 def _column(name: str, table: object) -> Column:
     if not isinstance(table, dict):
         raise SchemaError('a column is a table, such as kind = "continuous"', column=name)
-    known = [item.name for item in fields(Column) if item.name not in {"name", "comment"}]
-    _check_keys(table, known, column=name)
-    kind = table.get("kind")
-    if not isinstance(kind, str):
+    if "kind" not in table:
         raise SchemaError('kind is missing, such as kind = "continuous"', column=name)
-    for key in _MARKS:
-        if not isinstance(table.get(key, False), bool):
-            raise SchemaError(f"{key} is neither true nor false", column=name)
-    return Column(
-        name=name,
-        kind=cast("ColumnKind", kind),
-        categories=tuple(
-            _text(value, "categories", name) for value in _list(table, "categories", name)
-        ),
-        edges=tuple(_edge(value, name) for value in _list(table, "edges", name)),
-        missing=tuple(_text(value, "missing", name) for value in _list(table, "missing", name)),
-        allow_constant=table.get("allow_constant", False),
-        label=table.get("label", False),
-        ordered=table.get("ordered", False),
-    )
-
-
-def _list(table: dict[str, Any], key: str, column: str) -> list[object]:
-    values = table.get(key, [])
-    if not isinstance(values, list):
-        raise SchemaError(f"{key} is not a list in square brackets", column=column)
-    return values
-
-
-def _text(value: object, key: str, column: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise SchemaError(f"{key} holds something else than texts and numbers", column=column)
-    return str(value)
-
-
-def _edge(value: object, column: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SchemaError("edges holds something else than numbers", column=column)
     try:
-        return float(value)
-    except OverflowError as error:
-        raise SchemaError("an edge is not a finite number", column=column) from error
+        own = convert(table, _ColumnTable)
+    except ValueError as error:
+        raise SchemaError(str(error), column=name) from error
+    values = msgspec.structs.asdict(own)
+    for key in ("categories", "missing"):
+        values[key] = tuple(map(str, values[key]))
+    return Column(name=name, **values)
 
 
 def _column_toml(column: Column) -> str:

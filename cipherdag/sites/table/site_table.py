@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cipherdag.errors import (
     ConstantColumnError,
+    DataError,
     ExtraColumnError,
     MissingColumnError,
     NotNumericError,
@@ -84,6 +85,15 @@ class SiteTable:
         variables = enumerate(self.schema.variables)
         return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
 
+    def numbers(self) -> ValueArray:
+        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing."""
+        if self.codes is None:
+            assert self.values is not None, "a table has codes or values"
+            return self.values
+        codes = np.where(self.codes >= 0, self.codes, np.nan)
+        discrete = np.array(self.cardinalities) > 0
+        return codes if self.values is None else np.where(discrete, codes, self.values)
+
     def varies(self) -> NDArray[np.bool_]:
         """Whether every variable has at least two values in these rows, shape (p,)."""
         present = (_present(self, variable) for variable in range(len(self.names)))
@@ -117,8 +127,7 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
     be absent. Rows are counted from 1, below the header.
 
     Args:
-        source: Path of a CSV (may be gzipped), Parquet or DuckDB file or of a .toml that names a
-            database, or a pandas DataFrame.
+        source: Path of a file that `sources.SOURCES` lists, or a pandas DataFrame.
         schema: The schema of the study.
         site: Name of the site, for errors.
 
@@ -141,12 +150,8 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
             blocks.append(_read_chunk(readers, chunk))
             if marks is not None:
                 marks.read(chunk[marks.position])
-    rows = sum(reader_rows for reader_rows, _, _ in blocks)
+    rows = sum(own for own, _, _ in blocks)
     check_row_count(rows, file=table.file, site=site)
-    for reader in readers:
-        reader.raise_fault(file=table.file, rows=rows, site=site)
-    if marks is not None:
-        marks.raise_fault(file=table.file, rows=rows, site=site)
     discrete = any(column.cardinality for column in schema.variables)
     continuous = not all(column.cardinality for column in schema.variables)
     loaded = SiteTable(
@@ -157,7 +162,15 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         values=np.concatenate([v for _, _, v in blocks]) if continuous else None,
         interventions=None if marks is None else np.concatenate(marks.blocks),
     )
-    _check_varies(loaded, file=table.file, site=site)
+    try:
+        for reader in readers:
+            reader.raise_fault()
+        if marks is not None:
+            marks.raise_fault()
+        _check_varies(loaded)
+    except DataError as error:
+        error.file, error.rows, error.site = table.file, rows, site
+        raise
     return loaded
 
 
@@ -202,25 +215,18 @@ class _ColumnReader:
         codes[np.isnan(values)] = MISSING_CODE
         return codes
 
-    def raise_fault(self, *, file: str, rows: int, site: str | None) -> None:
+    def raise_fault(self) -> None:
         """Raise the error for the first bad cell, if there was one."""
         if self._fault is None:
             return
-        row, text = self._fault
-        shown = repr(text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "...")
-        name = self.column.name
+        name, text = self.column.name, self._fault[1]
         if self.column.kind == "discrete":
-            message = f"{shown} in row {row} is none of {self.column.cardinality} categories"
-            raise UnknownCategoryError(message, file=file, column=name, rows=rows, site=site)
+            message = f"{_cell(*self._fault)} is none of {self.column.cardinality} categories"
+            raise UnknownCategoryError(message, column=name)
         comma = "," in text and parse_number(text.strip().replace(",", ".")) is not None
-        raise NotNumericError(
-            f"{shown} in row {row} is no finite number",
-            file=file,
-            column=name,
-            rows=rows,
-            site=site,
-            remedy="Write decimal points, not commas." if comma else "",
-        )
+        remedy = "Write decimal points, not commas." if comma else ""
+        message = f"{_cell(*self._fault)} is no finite number"
+        raise NotNumericError(message, column=name, remedy=remedy)
 
     def _read_categories(self, cells: Cells, first: int) -> CodeArray:
         cells = cells.as_text() if isinstance(cells, NumberCells) else cells
@@ -320,18 +326,13 @@ class _MarksReader:
         self._rows += len(index)
         self.blocks.append(marks[index])
 
-    def raise_fault(self, *, file: str, rows: int, site: str | None) -> None:
+    def raise_fault(self) -> None:
         """Raise the error for the first bad cell, if there was one."""
         if self._fault is None:
             return
-        row, text = self._fault
-        shown = repr(text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "...")
         raise UnknownCategoryError(
-            f"{shown} in row {row} names an intervention on no variable of the study",
-            file=file,
+            f"{_cell(*self._fault)} names an intervention on no variable of the study",
             column=self._column.name,
-            rows=rows,
-            site=site,
             remedy="Name variables of the schema, several separated by ';', or declare the text "
             "in `missing` if it stands for no intervention.",
         )
@@ -345,6 +346,11 @@ class _MarksReader:
         places = [self._places.get(normalise_value(part)) for part in parts]
         known = [place for place in places if place is not None]
         return known if len(known) == len(places) else None
+
+
+def _cell(row: int, text: str) -> str:
+    shown = text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "..."
+    return f"{shown!r} in row {row}"
 
 
 def _marks_reader(table: RawTable, schema: Schema) -> _MarksReader | None:
@@ -369,19 +375,14 @@ def _read_chunk(
     return rows, codes, values
 
 
-def _check_varies(table: SiteTable, *, file: str, site: str | None) -> None:
+def _check_varies(table: SiteTable) -> None:
+    varies = table.varies()
     for variable, column in enumerate(table.schema.variables):
-        present = _present(table, variable)
-        if column.allow_constant or (len(present) and present.min() != present.max()):
+        if column.allow_constant or varies[variable]:
             continue
-        one = "bin" if column.kind == "binned" else "value"
-        raise ConstantColumnError(
-            f"the column holds one {one} only" if len(present) else "the column holds no value",
-            file=file,
-            column=column.name,
-            rows=table.rows,
-            site=site,
-        )
+        held = "one bin only" if column.kind == "binned" else "one value only"
+        held = held if len(_present(table, variable)) else "no value"
+        raise ConstantColumnError(f"the column holds {held}", column=column.name)
 
 
 def _present(table: SiteTable, variable: int) -> CodeArray | ValueArray:

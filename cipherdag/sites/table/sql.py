@@ -71,33 +71,22 @@ def open_sql(source: DatabaseSource) -> Iterator[RawTable]:
         DatabaseQueryError: A table or column is unknown or may not be read, or the query is faulty.
         DatabaseError: The query fails on the data, or the connection ends.
     """
-    import_sqlalchemy(source)
-    from sqlalchemy.exc import SQLAlchemyError
-
+    try:
+        from sqlalchemy import exc
+    except ImportError:
+        raise DatabaseDriverError(
+            "databases need SQLAlchemy, which is not installed", file=source.file
+        ) from None
     engine = _engine(source)
     try:
         with _connect(engine, source) as connection:
             try:
                 with _table(connection, source) as table:
                     yield table
-            except SQLAlchemyError as error:
+            except exc.SQLAlchemyError as error:
                 raise _failure(error, source) from None
     finally:
         engine.dispose()
-
-
-def import_sqlalchemy(source: DatabaseSource) -> None:
-    """Refuse to go on without SQLAlchemy.
-
-    Raises:
-        DatabaseDriverError: It is not installed.
-    """
-    try:
-        import sqlalchemy  # noqa: F401 - only whether it is there
-    except ImportError:
-        raise DatabaseDriverError(
-            "databases need SQLAlchemy, which is not installed", file=source.file
-        ) from None
 
 
 def _engine(source: DatabaseSource) -> Engine:

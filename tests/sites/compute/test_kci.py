@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cipherdag import Federation, FedPC
 from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.encodings import CITestSpec
 from cipherdag.questions.weighted_evidence import pack_triplets
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
 from cipherdag.sites.compute.ci_tests.kernel_factors import Recent

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from cipherdag import errors
 from cipherdag.sites.table import reading
-from cipherdag.sites.table.cells import NumberCells
+from cipherdag.sites.table.cells import CHUNK_ROWS, NumberCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.database import Credentials, DatabaseSource
 from cipherdag.sites.table.database_values import NO_SINGLE_VALUE, value_cells
@@ -145,15 +145,15 @@ def test_a_duckdb_file_with_one_table_needs_no_description(tmp_path):
 
 
 def test_many_rows_come_in_blocks_and_say_how_far_they_are(tmp_path, kind, monkeypatch, caplog):
-    n = 3 * reading.CHUNK_ROWS + 5
+    n = 3 * CHUNK_ROWS + 5
     MAKERS[kind](tmp_path / "clinic.db", [("fm"[k % 2], k / 2, k % 3 == 0, k) for k in range(n)])
     path = source(tmp_path, kind, 'table = "patients"')
     monkeypatch.setattr(reading, "PROGRESS_S", 0.0)
     caplog.set_level(logging.INFO, "cipherdag.reading")
     with open_table(path) as table:
-        assert [len(chunk[0]) for chunk in table.chunks] == [reading.CHUNK_ROWS] * 3 + [5]
+        assert [len(chunk[0]) for chunk in table.chunks] == [CHUNK_ROWS] * 3 + [5]
     said = [record.getMessage() for record in caplog.records]
-    assert said[0] == f"{path}: {reading.CHUNK_ROWS} rows read, going on"
+    assert said[0] == f"{path}: {CHUNK_ROWS} rows read, going on"
     loaded = load_table(path, SCHEMA)
     np.testing.assert_array_equal(loaded.values[:, 0], np.arange(n) / 2)
 

@@ -64,11 +64,7 @@ def learn_belief(
         learnt = learn_sdi(regimes, training, start=start, prior_price=price, generator=generator)
     else:
         enco = Enco(
-            regimes,
-            training,
-            start=logits_of(start),
-            prior_price=price,
-            generator=generator,
+            regimes, training, start=logits_of(start), prior_price=price, generator=generator
         )
         learnt = enco.learn().belief()
     return learnt.cpu().double().numpy()

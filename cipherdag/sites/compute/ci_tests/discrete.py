@@ -13,20 +13,15 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from cipherdag.errors import ParameterError
+from cipherdag.questions.ci_tests import Constant, DegreesOfFreedom
 from cipherdag.sites.compute.ci_tests.cache import (
     DEFAULT_MEMORY,
-    N_COLUMNS,
-    EvidenceCache,
+    BoolVector,
     FloatMatrix,
     TestBatch,
-    canonical,
 )
-from cipherdag.sites.compute.ci_tests.counts import (
-    MAX_CELLS,
-    MAX_CODE,
-    DiscreteColumns,
-    PairCounts,
-)
+from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
+from cipherdag.sites.compute.ci_tests.counts import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.statistics.contingency import (
     GSquared,
@@ -43,10 +38,9 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
 Statistic = Literal["g2", "pearson"]
-DegreesOfFreedom = Literal["adjusted", "plain"]
 
 # measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
 # and starting it as much as a million rows
@@ -58,7 +52,7 @@ BYTES_PER_CELL = 64
 BYTES_PER_LEVEL_PAIR = 16
 
 
-class DiscreteTest:
+class DiscreteTest(CachedTest):
     """G2 or Pearson chi-square test over one site's discrete data.
 
     The statistic of a table is summed over the configurations of the conditioning set. A test is
@@ -67,6 +61,7 @@ class DiscreteTest:
     degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting rows
     and columns of that configuration's table that are not empty. Without degrees of freedom the
     p-value is 1. Rows with a missing value in one of a test's variables are left out of that test.
+    The dependence of its evidence is the statistic.
 
     Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
     Agresti, Categorical Data Analysis, section 3.2, for the statistics.
@@ -77,6 +72,7 @@ class DiscreteTest:
         statistic: ``g2`` or ``pearson``.
         dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
         min_rows_per_cell: Rows that a test needs per cell of its table.
+        constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
             the other half bounds the cache of outcomes.
@@ -93,44 +89,23 @@ class DiscreteTest:
         statistic: Statistic = "g2",
         dof: DegreesOfFreedom = "adjusted",
         min_rows_per_cell: float = 5.0,
+        constant: Constant = "independent",
         device: str = "cpu",
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
-        _check(codes, statistic, dof, min_rows_per_cell, memory_bytes)
-        self._memory = memory_bytes // 2
+        _check(codes, statistic, dof, min_rows_per_cell)
+        self._memory = half(memory_bytes)
+        super().__init__(codes.shape[1], cache_bytes=self._memory)
         self._columns = DiscreteColumns(codes, resolve_device(device), memory_bytes=self._memory)
         self._adjusted = dof == "adjusted"
         self._min_rows_per_cell = min_rows_per_cell
-        self._cache = EvidenceCache(memory_bytes=self._memory)
+        self._testable = _varies(codes) if constant == "untestable" else None
         n_rows = self._columns.n_rows
         self._statistic: TableStatistic = (
             GSquared(n_rows, self._columns.device)
             if statistic == "g2"
             else PearsonChiSquare(n_rows, int(self._columns.levels.max()))
         )
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
-        return len(self._columns.levels)
-
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        """Test x[b] against y[b] given the variables given[b], for every b.
-
-        Args:
-            x: Positions, shape (B,).
-            y: Positions, shape (B,).
-            given: Positions, shape (B, l).
-
-        Returns:
-            Evidence whose dependence is the statistic.
-
-        Raises:
-            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-                occurs twice in one test.
-        """
-        tests = canonical(x, y, given, n_variables=self.n_variables)
-        return self._cache.evaluate(tests, self._compute)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         if tests.key is None:
@@ -145,8 +120,7 @@ class DiscreteTest:
         # floating point: the product of many levels may exceed every integer type
         levels = self._columns.levels[positions].astype(np.float64)
         done = np.flatnonzero((rows > 0) & (rows / levels.prod(axis=1) >= self._min_rows_per_cell))
-        outcomes = np.full((len(tests), N_COLUMNS), np.nan)
-        outcomes[:, 4] = rows
+        outcomes = not_done(rows)
         if done.size == 0:
             return outcomes
         statistic, dof = self._statistics(tests.take(done), levels[done])
@@ -155,6 +129,8 @@ class DiscreteTest:
         outcomes[done, 0] = chi_square_tail(statistic, dof)
         outcomes[done, 1] = outcomes[done, 3] = statistic
         outcomes[done, 2] = dof
+        if self._testable is not None:
+            outcomes[~(self._testable[tests.x] & self._testable[tests.y]), 0] = np.nan
         return outcomes
 
     def _statistics(self, tests: TestBatch, levels: FloatMatrix) -> tuple[FloatVector, FloatVector]:
@@ -212,13 +188,7 @@ class DiscreteTest:
         return self._columns.pair_counts(variables)
 
 
-def _check(
-    codes: NDArray[np.integer],
-    statistic: str,
-    dof: str,
-    min_rows_per_cell: float,
-    memory_bytes: int,
-) -> None:
+def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_cell: float) -> None:
     if codes.ndim != 2 or 0 in codes.shape or codes.dtype.kind not in "iu":  # noqa: PLR2004
         raise ParameterError("codes must be an integer matrix with at least one row and column")
     if codes.max() > MAX_CODE - 1:
@@ -229,5 +199,10 @@ def _check(
         raise ParameterError("dof must be 'adjusted' or 'plain'")
     if not 0.0 <= min_rows_per_cell < math.inf:
         raise ParameterError("min_rows_per_cell must be a finite number >= 0")
-    if memory_bytes <= 0:
-        raise ParameterError("memory_bytes must be positive")
+
+
+def _varies(codes: NDArray[np.integer]) -> BoolVector:
+    """Whether every variable has at least two values in the rows, shape (p,)."""
+    highest = codes.max(axis=0)
+    varies: BoolVector = np.where(codes < 0, highest, codes).min(axis=0) < highest
+    return varies

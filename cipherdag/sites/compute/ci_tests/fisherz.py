@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.ci_tests.cache import (
     DEFAULT_MEMORY,
-    N_COLUMNS,
     BoolVector,
-    EvidenceCache,
     FloatMatrix,
     TestBatch,
-    canonical,
-    evidence_of,
     pack,
 )
+from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.statistics.partial_correlation import (
@@ -35,7 +31,7 @@ from cipherdag.statistics.partial_correlation import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
 # A column is constant if its deviation is within this many roundings of its largest value.
 LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
@@ -46,7 +42,7 @@ ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memo
 CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
 
 
-class FisherZTest:
+class FisherZTest(CachedTest):
     """Fisher's z test over one site's continuous data.
 
     The statistic is sqrt(n - |S| - 3) atanh(r), r the partial correlation of x and y given S, and
@@ -56,7 +52,8 @@ class FisherZTest:
     others of S. If x and y determine each other given S, r is +1 or -1 within rounding; it is
     taken as the largest number below 1, so that the statistic stays finite (about 18.7 sqrt(n -
     |S| - 3)) and the p-value is practically 0. Rows with a missing value in one of a test's
-    variables are left out of that test.
+    variables are left out of that test. The dependence of its evidence is |r|; its degrees of
+    freedom are NaN.
 
     Source: Fisher, Metron 1 (1921) 3-32; Kalisch and Buehlmann, JMLR 8 (2007), section 2.2.2.
 
@@ -80,48 +77,21 @@ class FisherZTest:
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
         check_numbers(values)
-        if memory_bytes <= 0:
-            raise ParameterError("memory_bytes must be positive")
-        self._device = resolve_device(device)
-        self._memory = memory_bytes // 2
-        self._n_rows, self._n_variables = len(values), len(values.T)
-        self._cache = EvidenceCache(memory_bytes=self._memory)
+        memory = half(memory_bytes)
         missing = np.isnan(values)
         self._incomplete: BoolVector = np.any(missing, axis=0)
-        self._complete = not self._incomplete.any()
+        complete = not self._incomplete.any()
+        # a correlation matrix in memory answers as fast as the cache would
+        super().__init__(values.shape[1], cache_bytes=None if complete else memory)
+        self._n_rows = len(values)
+        self._device = resolve_device(device)
+        self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
         scale, origin = _scale_and_origin(values, missing)
         self._correlations = self._over_all_rows(values, scale, origin)
-        if not self._complete:
+        if not complete:
             standard = (values / scale - origin).T
             self._columns = torch.from_numpy(np.nan_to_num(standard, copy=False)).to(self._device)
             self._observed = torch.from_numpy(~missing.T).to(self._device)
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
-        return self._n_variables
-
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        """Test x[b] against y[b] given the variables given[b], for every b.
-
-        Args:
-            x: Positions, shape (B,).
-            y: Positions, shape (B,).
-            given: Positions, shape (B, l).
-
-        Returns:
-            Evidence whose dependence is the absolute partial correlation and whose degrees of
-            freedom are NaN.
-
-        Raises:
-            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-                occurs twice in one test.
-        """
-        tests = canonical(x, y, given, n_variables=self._n_variables)
-        if self._complete:
-            # a correlation matrix in memory answers as fast as the cache would
-            return evidence_of(self._compute(tests))
-        return self._cache.evaluate(tests, self._compute)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the conditioning set first, which is eliminated from the front
@@ -139,7 +109,7 @@ class FisherZTest:
         self, values: NDArray[np.float64], scale: FloatVector, origin: FloatVector
     ) -> torch.Tensor:
         """Correlations of the columns without missing values, the others 0, flat p x p."""
-        whole = torch.zeros((self._n_variables,) * 2, dtype=torch.float64, device=self._device)
+        whole = torch.zeros((self.n_variables,) * 2, dtype=torch.float64, device=self._device)
         kept = np.flatnonzero(~self._incomplete)
         moments = torch.zeros((len(kept),) * 2, dtype=torch.float64, device=self._device)
         mean = np.zeros(len(kept))
@@ -161,7 +131,7 @@ class FisherZTest:
     def _from_all_rows(self, order: IndexArray) -> FloatVector:
         """Partial correlations of tests of complete columns, shape (B,)."""
         base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
-        return self._partial(self._correlations, base, self._n_variables, order)
+        return self._partial(self._correlations, base, self.n_variables, order)
 
     def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
         """Partial correlations and rows of every test, from the rows complete in its columns."""
@@ -169,7 +139,7 @@ class FisherZTest:
         place = np.argsort(order, axis=1)
         sets = np.take_along_axis(order, place, axis=1)
         rank = np.argsort(place, axis=1)
-        key = pack(tuple(sets.T), self._n_variables)
+        key = pack(tuple(sets.T), self.n_variables)
         if key is None:
             first = which = np.arange(len(order))
         else:
@@ -238,18 +208,16 @@ class FisherZTest:
 
     def _chunk(self, elements: int) -> int:
         """How many tests to treat at a time that need this many numbers each."""
-        swift = CHUNK_ELEMENTS[self._device.type] // elements
-        return max(min(self._memory // (BYTES_PER_ELEMENT * elements), swift), 1)
+        return max(self._most // elements, 1)
 
 
 def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMatrix:
     """Outcomes of tests with conditioning sets of one size, shape (B, N_COLUMNS)."""
     tested = fisher_z(correlation, rows, size)
-    outcomes = np.full((len(rows), N_COLUMNS), np.nan)
+    outcomes = not_done(rows)
     outcomes[:, 0] = tested.p_value
     outcomes[:, 1] = tested.statistic
     outcomes[:, 3] = np.abs(tested.correlation)
-    outcomes[:, 4] = rows
     return outcomes
 
 

@@ -18,15 +18,9 @@ import numpy as np
 import torch
 
 from cipherdag.errors import ParameterError
-from cipherdag.questions.encodings import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
-from cipherdag.sites.compute.ci_tests.cache import (
-    N_COLUMNS,
-    BoolVector,
-    EvidenceCache,
-    FloatMatrix,
-    TestBatch,
-    canonical,
-)
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
+from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, BoolVector, FloatMatrix, TestBatch
+from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
@@ -36,14 +30,14 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
 
 MEMORY = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
 CACHE_MEMORY = 64 * 2**20
 
 
-class KernelTest:
+class KernelTest(CachedTest):
     """KCI over one site's continuous data, with Gaussian kernels.
 
     Columns are standardised. With one variable the kernel is exp(-d^2 / (2 w^2)), d the distance of
@@ -58,6 +52,9 @@ class KernelTest:
     that its p-value is NaN and counts as dependent, with fewer than 10 rows, or if x, y or a
     variable of Z is constant in them. Equal tests give equal outcomes up to rounding, whatever
     else is in the batch.
+
+    The degrees of freedom of its evidence are twice the shape of the gamma distribution, the
+    dependence is the statistic per row.
 
     Args:
         values: Numbers, float64 of shape (n, p); NaN where missing.
@@ -88,6 +85,7 @@ class KernelTest:
             raise ParameterError(f"max_rows must lie in {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}")
         if memory_bytes is not None and memory_bytes <= 0:
             raise ParameterError("memory_bytes must be positive")
+        super().__init__(values.shape[1], cache_bytes=CACHE_MEMORY)
         self._device = resolve_device(device)
         self._memory = memory_bytes or MEMORY[self._device.type]
         self._factored = self._device.type == "cpu" and not whole_matrices
@@ -95,37 +93,11 @@ class KernelTest:
         self._values = values
         self._missing: NDArray[np.bool_] = np.isnan(values)
         self._incomplete: BoolVector = np.any(self._missing, axis=0)
-        self._cache = EvidenceCache(memory_bytes=CACHE_MEMORY)
         self._whole: tuple[KernelMoments, BoolVector, int] | None = None
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
-        return int(self._values.shape[1])
-
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        """Test x[b] against y[b] given the variables given[b], for every b.
-
-        Args:
-            x: Positions, shape (B,).
-            y: Positions, shape (B,).
-            given: Positions, shape (B, l).
-
-        Returns:
-            Evidence whose statistic is the sum of products, whose degrees of freedom are twice the
-            shape of the gamma distribution, and whose dependence is the statistic per row.
-
-        Raises:
-            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-                occurs twice in one test.
-        """
-        tests = canonical(x, y, given, n_variables=self.n_variables)
-        return self._cache.evaluate(tests, self._compute)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         order = np.column_stack([tests.x, tests.y, tests.given])
-        outcomes = np.full((len(order), N_COLUMNS), np.nan)
-        outcomes[:, 4] = 0.0
+        outcomes = np.empty((len(order), N_COLUMNS))
         incomplete = self._incomplete[order].any(axis=1)
         whole = np.flatnonzero(~incomplete)
         if whole.size:
@@ -176,8 +148,7 @@ def _outcomes(
     kernels: KernelMoments, varies: BoolVector, n_rows: int, order: IndexArray
 ) -> FloatMatrix:
     """Outcomes of tests (x, y, z1, ..., zl) over so many rows, shape (B, N_COLUMNS)."""
-    outcomes = np.full((len(order), N_COLUMNS), np.nan)
-    outcomes[:, 4] = n_rows
+    outcomes = not_done(np.full(len(order), n_rows))
     done = np.flatnonzero(varies[order].all(axis=1))
     if done.size:
         outcomes[done] = _gamma_outcomes(*kernels.moments(order[done]), n_rows)
@@ -190,8 +161,7 @@ def _gamma_outcomes(
     """Outcomes of tests from the statistic and its moments under independence, shape (B,) each."""
     from scipy.special import gammaincc
 
-    outcomes = np.full((len(statistic), N_COLUMNS), np.nan)
-    outcomes[:, 4] = n_rows
+    outcomes = not_done(np.full(len(statistic), n_rows))
     done = (mean > 0.0) & (variance > 0.0)
     statistic, mean, variance = (own[done] for own in (statistic, mean, variance))
     shape, scale = mean**2 / variance, variance / mean

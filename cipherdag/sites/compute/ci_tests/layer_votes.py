@@ -98,19 +98,11 @@ def _stack(
 
 
 def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
-    """The skeleton after one layer in which removed edges leave the neighbourhoods at once.
+    """As `stable_layer`, but removed edges leave the neighbourhoods at once.
 
     Pairs (x, y) are visited with y ascending and x ascending within it; conditioning sets come
-    from the current neighbours of y in lexicographic order (the original FedPC code).
-
-    Args:
-        test: Test over the site's data.
-        skeleton: Symmetric adjacency at the start, shape (p, p).
-        layer: Size of the conditioning sets.
-        alpha: Independent iff p > alpha.
-
-    Returns:
-        Symmetric adjacency, shape (p, p); depends on the order of the variables.
+    from the current neighbours of y in lexicographic order (the original FedPC code). The outcome
+    depends on the order of the variables.
     """
     kept = skeleton.copy()
     known: dict[tuple[int, int], dict[tuple[int, ...], bool]] = {}

@@ -12,21 +12,15 @@ import numpy as np
 import torch
 
 from cipherdag.errors import ParameterError
-from cipherdag.sites.compute.ci_tests.cache import (
-    DEFAULT_MEMORY,
-    N_COLUMNS,
-    EvidenceCache,
-    FloatMatrix,
-    TestBatch,
-    canonical,
-)
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, FloatMatrix, TestBatch
+from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.device import resolve_device
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
 
 FEWEST_PER_COEFFICIENT = 5
 LARGEST_LOGIT = 30.0
@@ -41,14 +35,15 @@ BYTES_PER_ELEMENT = 48
 CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
 
 
-class LikelihoodRatioTest:
+class LikelihoodRatioTest(CachedTest):
     """Likelihood-ratio test of nested regressions over one site's numbers and 0/1 columns.
 
     Of the two variables of a test, one is regressed on the conditioning set and once more with the
     other variable added: the one that is 0/1 by a logistic model (the one with the smaller position
     if both are), by a linear Gaussian model if neither is. Twice the gain in log likelihood is
     chi-square with one degree of freedom under independence. With two 0/1 variables and no
-    condition it is G2; with two numbers it is -n ln(1 - r**2), r the partial correlation.
+    condition it is G2; with two numbers it is -n ln(1 - r**2), r the partial correlation. It is
+    the dependence of the evidence as well.
 
     A test is not done, so that its p-value is NaN, if there are fewer than 5 rows (for a logistic
     model: rows of the rarer value) per coefficient, or if either variable is a linear combination
@@ -84,45 +79,22 @@ class LikelihoodRatioTest:
         if not (missing | (values == 0) | (values == 1))[:, binary].all():
             raise ParameterError("a binary column holds other numbers than 0 and 1")
         self._device = resolve_device(device)
-        self._memory = memory_bytes // 2
-        self._cache = EvidenceCache(memory_bytes=self._memory)
+        memory = half(memory_bytes)
+        super().__init__(values.shape[1], cache_bytes=memory)
         self._binary = binary
         self._complete = not missing.any()
-        self._n_rows, self._n_variables = len(values), len(values.T)
+        self._n_rows = len(values)
+        self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
         self._columns = torch.from_numpy(_standard(values, missing, binary)).to(self._device)
         self._observed = torch.from_numpy((~missing).T.astype(np.float64)).to(self._device)
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
-        return self._n_variables
-
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        """Test x[b] against y[b] given the variables given[b], for every b.
-
-        Args:
-            x: Positions, shape (B,).
-            y: Positions, shape (B,).
-            given: Positions, shape (B, l).
-
-        Returns:
-            Evidence whose statistic and dependence are the likelihood ratio, with one degree of
-            freedom.
-
-        Raises:
-            ParameterError: Shapes or types do not fit, a position is out of range, or a variable
-                occurs twice in one test.
-        """
-        tests = canonical(x, y, given, n_variables=self._n_variables)
-        return self._cache.evaluate(tests, self._compute)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         # the response is x unless only y is binary
         flip = ~self._binary[tests.x] & self._binary[tests.y]
         response = np.where(flip, tests.y, tests.x)
         added = np.where(flip, tests.x, tests.y)
-        outcomes = np.full((len(tests), N_COLUMNS), np.nan)
-        chunk = self._chunk(tests.given.shape[1])
+        outcomes = np.empty((len(tests), N_COLUMNS))
+        chunk = max(self._most // (self._n_rows * (tests.given.shape[1] + 4)), 1)
         for logistic in (False, True):
             index = np.flatnonzero(self._binary[response] == logistic)
             # tests of one response and condition side by side share the smaller model
@@ -169,11 +141,10 @@ class LikelihoodRatioTest:
             before, after = _linear_loss(*smaller), _linear_loss(large, y, weight)
         ratio = (before[which] - after).clamp_(min=0.0)
         statistic = torch.where(done, ratio, torch.nan).cpu().numpy()
-        outcomes = np.full((len(response), N_COLUMNS), np.nan)
+        outcomes = not_done(rows.cpu().numpy())
         outcomes[:, 0] = erfc(np.sqrt(statistic / 2.0))
         outcomes[:, 1] = outcomes[:, 3] = statistic
         outcomes[:, 2] = np.where(np.isnan(statistic), np.nan, 1.0)
-        outcomes[:, 4] = rows.cpu().numpy()
         return outcomes
 
     def _shared(self, response: IndexArray, given: IndexArray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -186,12 +157,6 @@ class LikelihoodRatioTest:
             torch.from_numpy(first).to(self._device),
             torch.from_numpy(which.reshape(-1)).to(self._device),
         )
-
-    def _chunk(self, conditions: int) -> int:
-        """How many tests of so many conditions to treat at a time."""
-        elements = self._n_rows * (conditions + 4)
-        swift = CHUNK_ELEMENTS[self._device.type] // elements
-        return max(min(self._memory // (BYTES_PER_ELEMENT * elements), swift), 1)
 
 
 def _standard(

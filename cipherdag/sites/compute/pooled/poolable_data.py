@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
-from cipherdag.questions.pooled_data import (
-    PLACE_EXPONENT,
-    Columns,
-    Moments,
-    SmallCells,
-    Tables,
-)
+from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
@@ -38,10 +32,6 @@ LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that i
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 ROW_BLOCK = 8192
 PIECE_CELLS = 2**22  # counted before they are looked at
-
-
-def free(_tests: int) -> None:
-    """Spends of no budget."""
 
 
 class PoolableData:
@@ -69,7 +59,7 @@ class PoolableData:
         *,
         min_cell_size: int = 0,
         device: str = "cpu",
-        spend: Callable[[int], None] = free,
+        spend: Callable[[int], None] | None = None,
         within: PoolableData | None = None,
         ordered: tuple[int, ...] = (),
     ) -> None:
@@ -78,7 +68,7 @@ class PoolableData:
         self._codes, self._values = codes, values
         self._categories = np.array(categories, dtype=np.int64)
         self._min_cell_size = min_cell_size
-        self._spend = spend
+        self._spend = spend or (lambda _tables: None)
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
 

@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.questions.regression_steps import coefficient_count, outputs, too_large
-from cipherdag.sites.compute.ci_tests.cache import (
-    DEFAULT_MEMORY,
-    N_COLUMNS,
-    EvidenceCache,
-    canonical,
-)
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
+from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.cache import TestBatch
-    from cipherdag.sites.compute.ci_tests.ci_test import Evidence, FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
@@ -114,7 +110,7 @@ class _Expansion:
         return self._known[variable]
 
 
-class RegressionTest:
+class RegressionTest(CachedTest):
     """Likelihood-ratio test of nested regressions over one site's columns of any type.
 
     As `likelihood_ratio` says, with the statistic as dependence. Rows with a missing value in one
@@ -133,6 +129,7 @@ class RegressionTest:
         column: Callable[[int], NDArray[np.float64]],
         ordered: tuple[int, ...] = (),
     ) -> None:
+        super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
         origins = np.zeros(len(categories))
         units = np.zeros(len(categories), dtype=np.int64)
@@ -147,27 +144,15 @@ class RegressionTest:
                 units[variable] = np.frexp(largest)[1]
         self._expand = _Expansion(categories, origins, units, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
-        self._cache = EvidenceCache(memory_bytes=DEFAULT_MEMORY // 2)
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, addressed by position 0..n_variables-1."""
-        return len(self._categories)
-
-    def evaluate(self, x: IndexArray, y: IndexArray, given: IndexArray) -> Evidence:
-        """See `CITest.evaluate`."""
-        tests = canonical(x, y, given, n_variables=self.n_variables)
-        return self._cache.evaluate(tests, self._compute)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
-        outcomes = np.full((len(tests), N_COLUMNS), np.nan)
+        outcomes = not_done(np.zeros(len(tests), dtype=np.int64))
         for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
             left_out = bool(self._incomplete[row].any())
             small, large = nested_models(
                 row, self._categories, left_out=left_out, ordered=self._ordered
             )
             if too_large(large, self._categories):
-                outcomes[test, 4] = 0
                 continue
             (before, _), (after, rows) = self._fit(small), self._fit(large)
             ratio, dof = likelihood_ratio(before, after, self._categories)

@@ -50,14 +50,10 @@ class LocalScores:
     """
 
     def __init__(self, score: FamilyScore, spend: Callable[[int], None] | None = None) -> None:
+        self.n_variables = score.n_variables
         self._score = score
         self._spend = spend
         self._known: dict[Family, float] = {}
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, p."""
-        return self._score.n_variables
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
         """Score of every family, shape (F,); the same family has the same bits ever after."""
@@ -109,11 +105,7 @@ class GaussianBic:
         own = torch.from_numpy(standardised(complete)).to(self._device)
         self._correlation = own.T @ own / self._rows
         self._correlation.fill_diagonal_(1.0)
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, p."""
-        return len(self._correlation)
+        self.n_variables = len(self._correlation)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
         """Score of every family, shape (F,)."""
@@ -154,11 +146,7 @@ class DiscreteBic:
         self._device = resolve_device(device)
         self._columns = torch.from_numpy(complete.T.astype(np.int64)).to(self._device)
         self._levels = [int(own) for own in levels]
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, p."""
-        return len(self._levels)
+        self.n_variables = len(self._levels)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
         """Score of every family, shape (F,)."""

@@ -53,11 +53,7 @@ class SplineMdl:
         self._resolution = [resolution(column) for column in columns]
         self._columns = torch.from_numpy(columns).to(resolve_device(device))
         self._knots: dict[int, Knots] = {}
-
-    @property
-    def n_variables(self) -> int:
-        """Number of variables, p."""
-        return len(self._columns)
+        self.n_variables = len(columns)
 
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
         """Bits of every family, shape (F,)."""

@@ -1,0 +1,132 @@
+"""The conditional-independence tests that a question may name, and how it names one.
+
+The register is closed, and a test stands in it once; `cipherdag.sites.answers.ci_test_makers` says
+how a site makes it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ColumnTypes = Literal["discrete", "continuous", "mixed"]
+"""What a site's columns are, all taken together."""
+DegreesOfFreedom = Literal["adjusted", "plain"]
+Constant = Literal["independent", "untestable"]
+
+FEWEST_KERNEL_ROWS = 10
+MOST_KERNEL_ROWS = 20_000
+"""A kernel matrix of more rows takes more than 3 GB."""
+
+
+@dataclass(frozen=True, slots=True)
+class CITestKind:
+    """One test, or a name that stands for the test that fits the columns.
+
+    Attributes:
+        name: What questions, parameters and commands call it.
+        computed: For the columns that it takes the name of the test that is computed on them.
+        two_categories: Whether each of its discrete columns may have two categories only, which
+            become 0 and 1.
+        adds_up: Whether the sum of its statistics over sites is a statistic again.
+        offered: Algorithms whose parameter ``test`` offers it.
+    """
+
+    name: str
+    computed: Mapping[ColumnTypes, str]
+    two_categories: bool = False
+    adds_up: bool = True
+    offered: tuple[str, ...] = ()
+
+
+_ALL = ("fedpc", "fedcmfs")
+_KINDS = (
+    CITestKind(
+        "auto",
+        {"discrete": "g2", "continuous": "fisherz"},
+        offered=_ALL,
+    ),
+    CITestKind("g2", {"discrete": "g2"}, offered=_ALL),
+    CITestKind("pearson", {"discrete": "pearson"}, offered=_ALL),
+    CITestKind(
+        "fisherz",
+        {"continuous": "fisherz"},
+        two_categories=True,
+        offered=_ALL,
+    ),
+    CITestKind(
+        "by-type",
+        {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"},
+    ),
+    CITestKind(
+        "likelihood-ratio",
+        dict.fromkeys(get_args(ColumnTypes), "likelihood-ratio"),
+        two_categories=True,
+        offered=("fedcmfs",),
+    ),
+    CITestKind(
+        "regression",
+        dict.fromkeys(get_args(ColumnTypes), "regression"),
+        offered=("fedpc",),
+    ),
+    CITestKind(
+        "kci",
+        {"continuous": "kci", "mixed": "kci"},
+        two_categories=True,
+        adds_up=False,
+        offered=("fedpc",),
+    ),
+)
+CI_TESTS = {kind.name: kind for kind in _KINDS}
+
+
+class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which conditional-independence test the sites use.
+
+    Attributes:
+        alpha: Independent iff p > alpha.
+        name: One of `CI_TESTS`.
+        dof: Degrees of freedom of the table tests, ``adjusted`` for empty margins or ``plain``.
+        min_rows_per_cell: Below it a table test is unreliable and counts as dependent.
+        constant: A variable with one value only at a site counts there as ``independent`` of all
+            others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
+        kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
+    """
+
+    alpha: float
+    name: str = "auto"
+    dof: DegreesOfFreedom = "adjusted"
+    min_rows_per_cell: float = 5.0
+    constant: Constant = "independent"
+    kernel_rows: int = 1000
+
+    def __post_init__(self) -> None:
+        if self.name not in CI_TESTS:
+            raise ValueError(f"there is no test named {self.name!r}")
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError("alpha must lie strictly between 0 and 1")
+        if not 0.0 <= self.min_rows_per_cell < math.inf:
+            raise ValueError("min_rows_per_cell must be a finite number >= 0")
+        if not FEWEST_KERNEL_ROWS <= self.kernel_rows <= MOST_KERNEL_ROWS:
+            raise ValueError(f"kernel_rows must lie in {FEWEST_KERNEL_ROWS}..{MOST_KERNEL_ROWS}")
+
+
+def offered_tests(algorithm: str) -> tuple[str, ...]:
+    """The names that the parameter ``test`` of an algorithm, such as ``fedpc``, may have."""
+    return tuple(kind.name for kind in CI_TESTS.values() if algorithm in kind.offered)
+
+
+def fitting_tests(columns: ColumnTypes) -> str:
+    """What to do where a test does not take columns: which tests to choose, by algorithm."""
+    parts = []
+    for algorithm in _ALL:
+        names = [name for name in offered_tests(algorithm) if columns in CI_TESTS[name].computed]
+        parts.append(f"{', '.join(names)} ({algorithm})")
+    cut = "" if columns == "discrete" else ", or cut continuous columns into declared bins"
+    return f"Choose the test {' or '.join(parts)}{cut}."

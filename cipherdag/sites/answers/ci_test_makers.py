@@ -1,0 +1,67 @@
+"""How each of the conditional-independence tests that questions name is made of a site's table."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
+from cipherdag.sites.compute.ci_tests.kci import KernelTest
+from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
+from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cipherdag.questions.ci_tests import CITestSpec
+    from cipherdag.sites.compute.ci_tests.ci_test import CITest
+    from cipherdag.sites.table.site_table import SiteTable
+
+    Maker = Callable[[SiteTable, CITestSpec, str], CITest]
+
+log = logging.getLogger("cipherdag.site")
+
+
+def _tables(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
+    assert table.codes is not None, "a discrete table has codes"
+    return DiscreteTest(
+        table.codes,
+        statistic="pearson" if spec.name == "pearson" else "g2",
+        dof=spec.dof,
+        min_rows_per_cell=spec.min_rows_per_cell,
+        constant=spec.constant,
+        device=device,
+    )
+
+
+def _fisher_z(table: SiteTable, _: CITestSpec, device: str) -> CITest:
+    return FisherZTest(table.numbers(), device=device)
+
+
+def _likelihood_ratio(table: SiteTable, _: CITestSpec, device: str) -> CITest:
+    return LikelihoodRatioTest(table.numbers(), np.array(table.cardinalities) > 0, device=device)
+
+
+def _regression(table: SiteTable, _: CITestSpec, _device: str) -> CITest:
+    numbers = table.numbers()
+    return RegressionTest(table.cardinalities, lambda v: numbers[:, v], table.ordered)
+
+
+def _kernel(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
+    if table.rows > spec.kernel_rows:
+        log.info("kernel tests look at %d rows, evenly spaced, of more", spec.kernel_rows)
+    return KernelTest(table.numbers(), max_rows=spec.kernel_rows, device=device)
+
+
+MAKERS: Mapping[str, Maker] = {
+    "g2": _tables,
+    "pearson": _tables,
+    "fisherz": _fisher_z,
+    "likelihood-ratio": _likelihood_ratio,
+    "regression": _regression,
+    "kci": _kernel,
+}
+"""By the names that `CI_TESTS` has under ``computed``: table, specification and device to test."""

@@ -1,0 +1,87 @@
+"""TOML read strictly into frozen types: no key is unknown, no value of another type."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+_WORDS = {
+    "str": ("is not a text", "texts"),
+    "Path": ("is not a text", "texts"),
+    "int": ("is not a whole number", "whole numbers"),
+    "float": ("is not a number", "numbers"),
+    "int | float | str": ("is neither a text nor a number", "texts and numbers"),
+    "bool": ("is neither true nor false", "true and false"),
+    "array": ("is not a list in square brackets", "lists"),
+    "object": ("is not a table", "tables"),
+}
+
+
+def parse(content: bytes | str) -> dict[str, Any]:
+    """A TOML text as a table.
+
+    Raises:
+        ValueError: It is none; what stands after the first colon may quote a key of the text.
+    """
+    try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
+        return tomllib.loads(text)
+    except UnicodeDecodeError:
+        raise ValueError("this is not UTF-8 text") from None
+    except RecursionError:
+        raise ValueError("the file is nested too deeply") from None
+    except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
+        raise ValueError(f"this is not TOML: {error}") from None
+
+
+def convert(table: Mapping[str, Any], kind: type[Kind], **given: object) -> Kind:
+    """A table as a value of a frozen type, whose own checks may raise as well.
+
+    Args:
+        table: As `parse` returns it.
+        kind: The type; it forbids unknown fields.
+        given: Fields that the table does not have.
+
+    Raises:
+        ValueError: A key is unknown or missing, or a value of another type; no value is quoted.
+    """
+    check_keys(table, [name for name in kind.__struct_fields__ if name not in given])
+    try:
+        return msgspec.convert({**table, **given}, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(_in_words(str(error))) from None
+
+
+def check_keys(table: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Refuse a key that is not known.
+
+    Raises:
+        ValueError: There is one; says which one may be meant.
+    """
+    for key in (own for own in table if own not in known):
+        close = get_close_matches(key, known, n=1)
+        hint = f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}"
+        raise ValueError(f"unknown key {key!r}; {hint}")
+
+
+def _in_words(said: str) -> str:
+    """What msgspec says of a value, such as "Expected `int`, got `str` - at `$.port`"."""
+    what, _, place = said.partition(" - at ")
+    key, item, _ = place.strip("`$.").partition("[")
+    named = what.split("`")[1] if "`" in what else ""
+    if what.startswith("Object missing"):
+        return f"{key}{'.' * bool(key)}{named} is missing"
+    if what.startswith("Object contains"):
+        return f"unknown key {named!r} in [{key}]"
+    if what.startswith("Number out of range"):
+        return f"{key} holds what is not a finite number"
+    one, many = _WORDS.get(named.removesuffix(" | null"), (f"is not of type {named}", named))
+    return f"{key} holds something else than {many}" if item else f"{key} {one}"

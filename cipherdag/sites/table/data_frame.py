@@ -1,0 +1,82 @@
+"""The columns of a pandas DataFrame as cells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import EmptyDataError, UnreadableDataError
+from cipherdag.sites.table.cells import NumberCells, RawTable, TextCells
+from cipherdag.sites.table.names import normalise_name, number_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from cipherdag.sites.table.cells import Cells, ColumnType
+
+_LARGEST_EXACT = 2**53
+
+
+def frame_table(frame: object, file: str) -> RawTable:
+    """A DataFrame's table, without its index; ``file`` is what errors call it.
+
+    Raises:
+        UnreadableDataError: It is no DataFrame, or its columns have more than one level.
+        EmptyDataError: It has no column.
+    """
+    import pandas as pd
+
+    if not isinstance(frame, pd.DataFrame):
+        kind = type(frame).__name__
+        raise UnreadableDataError(f"{kind} is neither a path nor a pandas DataFrame", file=file)
+    if isinstance(frame.columns, pd.MultiIndex):
+        raise UnreadableDataError("the columns have more than one level", file=file)
+    if frame.shape[1] == 0:
+        raise EmptyDataError("there are no columns", file=file, rows=len(frame))
+    names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
+    chunks = ([_series_cells(column, file) for _, column in frame.items()] for _ in range(1))
+    types = tuple(_declared_order(column) for _, column in frame.items())
+    return RawTable(file, tuple(map(normalise_name, names)), chunks, types=types)
+
+
+def _declared_order(series: pd.Series) -> ColumnType | None:
+    import pandas as pd
+
+    from cipherdag.sites.table.cells import ColumnType
+
+    if not isinstance(series.dtype, pd.CategoricalDtype) or not series.dtype.ordered:
+        return None
+    values = tuple(map(_object_text, series.dtype.categories))
+    return ColumnType("enum", "Ordered categorical", values, ordered=True)
+
+
+def _series_cells(series: pd.Series, file: str) -> Cells:
+    import pandas as pd
+
+    kinds = pd.api.types
+    numeric = kinds.is_numeric_dtype(series) and not kinds.is_bool_dtype(series)
+    if numeric and not kinds.is_complex_dtype(series):
+        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        # larger integers are no longer distinct as floats
+        if not (kinds.is_integer_dtype(series) and (np.abs(values) >= _LARGEST_EXACT).any()):
+            return NumberCells(values)
+    try:
+        index, distinct = pd.factorize(series)
+    except TypeError as error:
+        raise UnreadableDataError(
+            "a cell holds a list or another structure",
+            file=file,
+            column=str(series.name),
+            rows=len(series),
+            remedy="Give one number or text per cell.",
+        ) from error
+    boolean = all(isinstance(value, bool | np.bool_) for value in distinct)
+    rows = index.astype(np.int64) % (len(distinct) + 1)  # -1, a missing value, becomes the last
+    return TextCells([*map(_object_text, distinct), ""], rows, boolean=boolean)
+
+
+def _object_text(value: object) -> str:
+    if isinstance(value, float | np.floating):
+        return number_text(float(value))
+    return str(value)

@@ -1,0 +1,141 @@
+"""What holds for every conditional-independence test of the register, on every kind of columns."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+from typing import get_args
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+
+from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.errors import MixedTypesError, ParameterError
+from cipherdag.questions.ci_tests import CI_TESTS, ColumnTypes, offered_tests
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.weighted_evidence import pack_triplets
+from cipherdag.sites.answers.ci_test_makers import MAKERS
+from cipherdag.sites.answers.respondent import table_tests
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
+
+NUMBERS = {"discrete": (), "continuous": ("a", "b", "c", "d"), "mixed": ("b", "d")}
+TAKEN = [(name, columns) for name, kind in CI_TESTS.items() for columns in kind.computed]
+REFUSED = [
+    (name, columns)
+    for name, kind in CI_TESTS.items()
+    for columns in get_args(ColumnTypes)
+    if columns not in kind.computed
+]
+
+
+def frame(columns, missing=0.03):
+    """Four columns that depend on the one before; those that are no numbers have two categories."""
+    rng = np.random.default_rng(5)
+    values = np.cumsum(rng.normal(size=(160, 4)), axis=1)
+    table = pd.DataFrame(values, columns=list("abcd")).mask(rng.random(values.shape) < missing)
+    for name in set("abcd") - set(NUMBERS[columns]):
+        table[name] = (table[name] > 0).astype("Int64").mask(table[name].isna())
+    return table
+
+
+def made(name, table):
+    loaded = load_table(table, Schema.infer(table))
+    return table_tests(loaded, device="cpu")(CITestSpec(alpha=0.05, name=name, kernel_rows=200))
+
+
+def p_values(test, triples):
+    return test.evaluate(triples[:, 0], triples[:, 1], triples[:, 2:]).p_value
+
+
+def triples(size):
+    return np.array(
+        [
+            (x, y, *members)
+            for x, y in combinations(range(4), 2)
+            for members in combinations([v for v in range(4) if v not in (x, y)], size)
+        ]
+    )
+
+
+def test_every_test_that_is_computed_is_registered_and_made():
+    computed = {own for kind in CI_TESTS.values() for own in kind.computed.values()}
+    assert computed == set(MAKERS)
+    for name in computed:
+        assert set(CI_TESTS[name].computed.values()) == {name}
+
+
+@pytest.mark.parametrize(("name", "columns"), TAKEN)
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_no_order_of_rows_columns_or_variables_counts(name, columns, size):
+    table = frame(columns)
+    asked = triples(size)
+    found = p_values(made(name, table), asked)
+    assert (found[~np.isnan(found)] <= 1).all()
+    assert not np.isnan(found).all()
+    turned = asked.copy()
+    turned[:, :2], turned[:, 2:] = asked[:, 1::-1], asked[:, :1:-1]
+    again = p_values(made(name, table), turned[::-1])[::-1]
+    np.testing.assert_allclose(again, found, rtol=1e-9)
+    shuffled = table.sample(frac=1.0, random_state=1)
+    np.testing.assert_allclose(p_values(made(name, shuffled), asked), found, rtol=1e-6)
+    np.testing.assert_array_equal(p_values(made(name, table[list("cadb")]), asked), found)
+
+
+@pytest.mark.parametrize(("name", "columns"), TAKEN)
+def test_dependence_is_seen_and_given_what_lies_between_it_is_gone(name, columns):
+    test = made(name, frame(columns, missing=0.0))
+    assert (p_values(test, np.array([[0, 1], [1, 2], [2, 3]])) < 0.001).all()
+    if columns == "continuous":
+        assert p_values(test, np.array([[0, 2, 1]]))[0] > 0.01
+
+
+@pytest.mark.parametrize(("name", "columns"), REFUSED)
+def test_columns_that_it_does_not_take_are_refused_with_tests_that_do(name, columns):
+    with pytest.raises(MixedTypesError, match=f"'{name}' cannot treat {columns}") as refused:
+        made(name, frame(columns))
+    named = [own for own in CI_TESTS if re.search(rf"\b{own}\b", refused.value.remedy)]
+    assert named
+    for own in named:
+        assert columns in CI_TESTS[own].computed
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name, columns in TAKEN if columns == "mixed" and CI_TESTS[name].two_categories],
+)
+def test_three_categories_are_refused_where_two_are_all_it_takes(name):
+    table = frame("mixed")
+    table["a"] = np.arange(len(table)) % 3
+    with pytest.raises(MixedTypesError, match="two categories") as refused:
+        made(name, table)
+    assert refused.value.column == "a"
+
+
+@pytest.mark.parametrize("name", CI_TESTS)
+def test_a_question_may_name_it_and_no_other(name):
+    spec = CITestSpec(alpha=0.05, name=name)
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(spec), type=CITestSpec) == spec
+    altered = msgspec.to_builtins(spec) | {"name": f"{name}-2"}
+    with pytest.raises(msgspec.ValidationError, match="no test named"):
+        msgspec.convert(altered, CITestSpec)
+    counts, members = pack_triplets([np.array([[0, 1]], dtype=np.uint16)])
+    question = {"n_variables": 3, "test": spec, "counts": counts, "members": members}
+    if CI_TESTS[name].adds_up:
+        assert CombinedEvidence(combination="statistic", **question).encodings
+    else:
+        with pytest.raises(ValueError, match="do not add up"):
+            CombinedEvidence(combination="statistic", **question)
+
+
+@pytest.mark.parametrize(("algorithm", "make"), [("fedpc", FedPC), ("fedcmfs", FedCMFS)])
+def test_algorithms_offer_what_the_register_says(algorithm, make):
+    offered = offered_tests(algorithm)
+    assert tuple(make(test=name).test for name in offered) == offered
+    for name in CI_TESTS.keys() - set(offered):
+        with pytest.raises(ParameterError):
+            make(test=name)
