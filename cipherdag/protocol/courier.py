@@ -13,6 +13,7 @@ from cipherdag import errors
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.protocol.messages import (
     COORDINATOR,
+    REPLIES,
     Body,
     Member,
     Refusal,
@@ -77,14 +78,13 @@ class Courier:
         return {self._cohort[position].name: count for position, count in self._bytes.items()}
 
     def exchange(
-        self, operation: Topic, bodies: Mapping[int, Body], topic: Topic, kind: type[Reply]
+        self, operation: Topic, bodies: Mapping[int, Body], kind: type[Reply]
     ) -> Replies[Reply]:
         """Send each site its message and read the replies.
 
         Args:
             operation: What the messages are about.
             bodies: A message for every site to ask, by position.
-            topic: What the replies must be about.
             kind: Type of the replies' bodies.
 
         Raises:
@@ -108,7 +108,7 @@ class Courier:
         outcome: Replies[Reply] = Replies({}, {}, {})
         for position in bodies:
             reply = replies.get(self._cohort[position].name)
-            self._sort(position, reply, topic, kind, outcome)
+            self._sort(position, reply, REPLIES[operation], kind, outcome)
         return outcome
 
     def _sort(
@@ -135,10 +135,11 @@ class Courier:
         outcome.envelopes[position] = reply
 
     def _read(self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]) -> Reply:
-        refused = read_envelope(reply).topic == "refusal"
+        envelope = read_envelope(reply)
+        refused = envelope.topic == "refusal"
         try:
             body = open_envelope(
-                reply,
+                envelope,
                 identity=member.identity,
                 session=self._session,
                 sender=member.name,

@@ -13,7 +13,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
@@ -22,13 +22,13 @@ from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
 from cipherdag.questions.question import Encoding, Question
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 WIRE_VERSION: Final = 1
 MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
-OPERATIONS: Final = frozenset(
-    {"invite", "offers", "sealed", "ask", "unmask", "recover", "open", "finish"}
-)
 
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
@@ -230,6 +230,24 @@ class Refusal(Body, frozen=True):
     message: str
 
 
+REQUESTS: Final[Mapping[str, type[Body]]] = {
+    "invite": Invite,
+    "offers": Offers,
+    "sealed": Sealed,
+    "ask": Ask,
+    "unmask": Unmask,
+    "recover": Recover,
+    "open": Open,
+    "finish": Finish,
+}
+"""What the coordinator sends a site, by operation."""
+REPLIES: Final[Mapping[str, Topic]] = {
+    "invite": "offer", "offers": "seals", "sealed": "ready", "ask": "share", "unmask": "unmasked",
+    "recover": "recovered", "open": "opened", "finish": "closed",
+}  # fmt: skip
+"""What a reply to each is about, unless it is a refusal."""
+OPERATIONS: Final = frozenset(REQUESTS)
+
 BodyType = TypeVar("BodyType", bound=Body)
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 
@@ -268,12 +286,12 @@ def seal_envelope(
 
 
 def open_envelope(
-    message: bytes, *, identity: bytes, session: bytes, sender: str, topic: Topic
+    envelope: Envelope, *, identity: bytes, session: bytes, sender: str, topic: str
 ) -> bytes:
-    """Check length, version, session, sender, topic and signature, in this order.
+    """Check topic, session, sender and signature, in this order.
 
     Args:
-        message: What arrived.
+        envelope: What `read_envelope` made of the message that arrived.
         identity: The sender's pinned public key.
         session: The session it must belong to.
         sender: Whom it must come from.
@@ -283,10 +301,9 @@ def open_envelope(
         The body, still encoded.
 
     Raises:
-        MalformedMessageError: Too long, not an envelope, another version or topic.
+        MalformedMessageError: Another topic.
         SignatureError: Another session or sender, or a signature that does not verify.
     """
-    envelope = read_envelope(message)
     if envelope.topic != topic:
         raise MalformedMessageError(f"expected a message about {topic}, got {envelope.topic}")
     if envelope.session != session or envelope.sender != sender:

@@ -165,14 +165,14 @@ class Session:
             return opened.n_variables
         if self._replay.started is None:
             self._write(log.Started(session=self._session, invite=self._invite))
-        offers, raw = self._all("invite", self._invite, "offer", Offer)
+        offers, raw = self._all("invite", self._invite, Offer)
         if any(offer.invite_digest != self._invite_digest for offer in offers):
             raise KeyAgreementError("a site answered another invite")
         transcript = digest(b"offers", self._invite_digest, *raw)
-        seals, raw = self._all("offers", Offers(envelopes=raw), "seals", Seals)
+        seals, raw = self._all("offers", Offers(envelopes=raw), Seals)
         self._transcript = digest(b"sealed", transcript, *raw)
         self._aggregation = coordinator_side(protection, seals[0].public_context)
-        ready, _ = self._all("sealed", Sealed(envelopes=raw), "ready", Ready)
+        ready, _ = self._all("sealed", Sealed(envelopes=raw), Ready)
         for member, reply in zip(self._invite.cohort, ready, strict=True):
             if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
@@ -271,9 +271,7 @@ class Session:
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers."""
         request = Finish(rounds=self._number)
-        replies = self._courier.exchange(
-            "finish", dict.fromkeys(self._present, request), "closed", Closed
-        )
+        replies = self._courier.exchange("finish", dict.fromkeys(self._present, request), Closed)
         for position, reason in replies.failures.items():
             self._leave(position, "finish", reason, in_sum=True)
         return {self._name(position): closed for position, closed in replies.bodies.items()}
@@ -308,9 +306,7 @@ class Session:
 
     def _shares(self, ask: Ask, declared: Declaration) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
-        replies = self._courier.exchange(
-            "ask", dict.fromkeys(ask.participants, ask), "share", Share
-        )
+        replies = self._courier.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
         for position, share in list(replies.bodies.items()):
             if share.digest != declared.digest:
                 raise InconsistentQuestionError(
@@ -369,10 +365,10 @@ class Session:
         )
 
     def _all(
-        self, operation: Topic, body: Body, topic: Topic, kind: type[Reply]
+        self, operation: Topic, body: Body, kind: type[Reply]
     ) -> tuple[list[Reply], tuple[bytes, ...]]:
         """Ask the whole cohort; the set-up needs every site."""
-        replies = self._courier.exchange(operation, dict.fromkeys(self._present, body), topic, kind)
+        replies = self._courier.exchange(operation, dict.fromkeys(self._present, body), kind)
         for position, reason in replies.failures.items():
             raise SiteUnreachableError(
                 f"it did not answer the {operation} ({reason})", site=self._name(position)

@@ -250,7 +250,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     session.open()
     kept = handlers["hospital-0"].__self__
     kept.forget_idle(60.0)
-    assert kept._open.runtime.in_session
+    assert kept._open._current.session
     kept.forget_idle(0.0)
     assert kept._open is None
     handlers.pop("hospital-1")
@@ -263,11 +263,11 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
     session.open()
-    runtime = handlers["hospital-0"].__self__._open.runtime
+    runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.handshake is None
     session.run(FedPC().ask(5, 4))
     session.finish()
-    assert not runtime.in_session
+    assert not runtime._current.session
 
 
 # the socket between an engine's process and the site's own
@@ -310,14 +310,14 @@ def test_a_caller_that_asks_again_waits_for_the_answer_under_way(hospitals):
     session.open()
     kept = handlers["hospital-0"].__self__
     computing, release = threading.Event(), threading.Event()
-    honest = kept._open.handle
+    honest = kept._open.answer
 
-    def slow(operation, message):
+    def slow(message):
         computing.set()
         release.wait(30)
-        return honest(operation, message)
+        return honest(message)
 
-    kept._open = type("Slow", (), {"handle": staticmethod(slow)})
+    kept._open = type("Slow", (), {"answer": staticmethod(slow)})
     message = b"the same"
     with SiteSocket(hospitals.folders["hospital-0"].path, kept.handle):
         replies = []
