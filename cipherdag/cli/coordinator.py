@@ -14,6 +14,7 @@ from cipherdag.cli.fedcmfs import FEDCMFS_PARAMETERS, fedcmfs_options
 from cipherdag.cli.resuming import resume_options, resume_or_command
 from cipherdag.cli.rfcd import RFCD_PARAMETERS, rfcd_options
 from cipherdag.cli.site import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
+from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,9 +46,9 @@ def coordinator_run(context: click.Context, /, **options: Any) -> None:
 @click.option(
     "--protection",
     "protections",
-    type=click.Choice(["masking", "bfv", "none"]),
+    type=click.Choice(list(PROTECTIONS)),
     multiple=True,
-    default=("masking", "bfv"),
+    default=PROTECTING,
     show_default=True,
     help="What runs may use.",
 )

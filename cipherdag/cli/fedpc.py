@@ -9,6 +9,7 @@ import click
 
 from cipherdag.cli.options import FILE, shared_options
 from cipherdag.errors import ParameterError
+from cipherdag.privacy.protections import PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,7 +133,7 @@ def fedpc_policy(options: Mapping[str, Any]) -> Policy | None:
     size, glm = options["min_cell_size"], options["evidence"] == "glm"
     if size is None and not glm:
         return None
-    policy = Policy(allow_unprotected=options["protection"] == "none")
+    policy = Policy(allow_unprotected=not PROTECTIONS[options["protection"]].protects)
     if glm:  # who runs all sites is the coordinator that they trust
         policy = replace(policy, questions=QUESTION_KINDS)
     return policy if size is None else replace(policy, min_cell_size=size)

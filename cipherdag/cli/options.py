@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.errors import ParameterError
+from cipherdag.privacy.protections import DEFAULT, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -68,8 +69,8 @@ def shared_options(
         click.option("--schema", type=FILE, help="schema.toml of the study; inferred if absent."),
         click.option(
             "--protection",
-            type=click.Choice(["masking", "bfv", "none"]),
-            default="masking",
+            type=click.Choice(list(PROTECTIONS)),
+            default=DEFAULT,
             show_default=True,
             help="How answers are protected; none is for debugging on data of your own.",
         ),

@@ -41,7 +41,7 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.identity import SigningIdentity
-from cipherdag.sites.policy.policy import PROTECTIONS
+from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 from cipherdag.sites.private_files import is_locked, locked, write_private
 from cipherdag.sites.study.study import (
     FORMAT,
@@ -95,7 +95,7 @@ class CoordinatorFolder:
         host: str = "",
         port: int = 0,
         min_sites: int = 3,
-        protections: Sequence[str] = ("masking", "bfv"),
+        protections: Sequence[str] = PROTECTING,
         engine: EngineName = "flare",
     ) -> Self:
         """Make a coordinator: its keys, authority and kits, and a study without sites.
@@ -120,8 +120,8 @@ class CoordinatorFolder:
             check_address(host, port)
         if min_sites < 2:  # noqa: PLR2004
             raise ParameterError("the sum over one site is that site's own answer")
-        if not protections or not set(protections) <= PROTECTIONS | {"none"}:
-            raise ParameterError("a study needs one or more of masking, bfv and none")
+        if not protections or not set(protections) <= set(PROTECTIONS):
+            raise ParameterError(f"a study needs one or more of {', '.join(PROTECTIONS)}")
         folder = cls(path)
         folder._make_files(
             {

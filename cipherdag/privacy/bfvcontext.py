@@ -64,6 +64,8 @@ class BfvContext(Secret):
 
     __slots__ = ("_contexts", "parameters")
 
+    opened_by_site = True
+
     def __init__(self, parameters: BfvParameters, contexts: Sequence[Any]) -> None:
         self.parameters = parameters
         self._contexts = tuple(contexts)
@@ -127,7 +129,12 @@ class BfvContext(Secret):
         """Of what `secret_bytes` yields."""
         return len(self.secret_bytes())
 
-    def encrypt(self, words: WordVector, lengths: Sequence[int]) -> bytes:
+    @property
+    def moduli(self) -> Moduli:
+        """The plaintext primes."""
+        return self.parameters.moduli
+
+    def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
 
         Args:
@@ -146,8 +153,8 @@ class BfvContext(Secret):
             start += size
         return _pack(ciphertexts)
 
-    def decrypt(self, content: bytes, lengths: Sequence[int]) -> WordVector:
-        """Undo `encrypt`; raises ShareError where the bytes are of another form.
+    def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
+        """Decrypt what `write` encrypted; raises ShareError where the bytes are of another form.
 
         Bytes that were encrypted under another key decrypt to noise.
         """
@@ -176,11 +183,18 @@ class BfvPublicContext:
 
     __slots__ = ("_contexts", "parameters")
 
+    opened_by_site = True
+
     def __init__(self, content: bytes) -> None:
         self.parameters, self._contexts = _load_contexts(content)
         for context in self._contexts:
             if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
                 raise ProtectionError("a BFV context for the coordinator carries a key")
+
+    @property
+    def moduli(self) -> Moduli:
+        """The plaintext primes."""
+        return self.parameters.moduli
 
     def check(self, share: bytes, lengths: Sequence[int]) -> None:
         """Raise ShareError for ciphertexts cut short, altered or of other parameters."""

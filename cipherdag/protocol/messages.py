@@ -13,13 +13,14 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
+from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.question import Encoding, Question
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
     "unmask", "unmasked", "recover", "recovered", "open", "opened", "finish", "closed", "refusal",
 ]  # fmt: skip
-Protection = Literal["masking", "bfv", "none"]
+Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
+"""The name of a protection; a message with any other is malformed."""
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
@@ -231,15 +233,9 @@ class Refusal(Body, frozen=True):
 
 
 REQUESTS: Final[Mapping[str, type[Body]]] = {
-    "invite": Invite,
-    "offers": Offers,
-    "sealed": Sealed,
-    "ask": Ask,
-    "unmask": Unmask,
-    "recover": Recover,
-    "open": Open,
-    "finish": Finish,
-}
+    "invite": Invite, "offers": Offers, "sealed": Sealed, "ask": Ask, "unmask": Unmask,
+    "recover": Recover, "open": Open, "finish": Finish,
+}  # fmt: skip
 """What the coordinator sends a site, by operation."""
 REPLIES: Final[Mapping[str, Topic]] = {
     "invite": "offer", "offers": "seals", "sealed": "ready", "ask": "share", "unmask": "unmasked",

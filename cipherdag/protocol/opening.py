@@ -23,7 +23,8 @@ from cipherdag.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
+    from cipherdag.privacy.aggregation import Declaration
+    from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.courier import Courier
     from cipherdag.questions.question import FloatVector
 

@@ -25,7 +25,7 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.agreement import TAG_BYTES
-from cipherdag.privacy.protections import coordinator_side
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
@@ -58,8 +58,9 @@ from cipherdag.questions.question import FloatVector, Question, question_kinds
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
+    from cipherdag.privacy.aggregation import Declaration
     from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.engines.engine import Engine
 
 Outcome = TypeVar("Outcome")
@@ -155,11 +156,11 @@ class Session:
             PrivacyError: A site refused, or a message was altered.
             SiteUnreachableError: A site did not answer.
         """
-        protection = self._invite.protection
+        protection = protection_kind(self._invite.protection)
         opened = self._replay.opened
         if opened is not None:
             self._transcript = opened.transcript
-            self._aggregation = coordinator_side(protection, opened.public_context)
+            self._aggregation = protection.coordinator(opened.public_context)
             self._count(opened.received)
             self._labels = opened.labels
             return opened.n_variables
@@ -171,7 +172,7 @@ class Session:
         transcript = digest(b"offers", self._invite_digest, *raw)
         seals, raw = self._all("offers", Offers(envelopes=raw), Seals)
         self._transcript = digest(b"sealed", transcript, *raw)
-        self._aggregation = coordinator_side(protection, seals[0].public_context)
+        self._aggregation = protection.coordinator(seals[0].public_context)
         ready, _ = self._all("sealed", Sealed(envelopes=raw), Ready)
         for member, reply in zip(self._invite.cohort, ready, strict=True):
             if reply != ready[0]:

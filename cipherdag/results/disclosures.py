@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.results.sentences import dropout_line
 
 if TYPE_CHECKING:
@@ -62,14 +63,6 @@ LEARNT = {
         "aggregation=naive": "The rows of all sites together.",
     },
 }
-PROTECTIONS = {
-    "masking": "Every answer was masked before it left. To the coordinator, and to whoever reads "
-    "the network, a masked answer is noise; the masks cancel only in the sum over all sites.",
-    "bfv": "Every answer was encrypted (BFV) before it left. The coordinator has no key; one of "
-    "the sites opens the sum over all sites, and nothing else can be opened.",
-    "none": "Answers left the sites in the clear: the coordinator saw every site's own answers. "
-    "This is for debugging on made-up data.",
-}
 
 
 def learnt_sentences(result: Result | FeatureResult) -> list[str]:
@@ -94,8 +87,8 @@ def limit_sentences(result: Result | FeatureResult, *, has_truth: bool = False) 
 
 
 def _limits(result: Result | FeatureResult, *, has_truth: bool) -> Iterator[str]:
-    if result.protection == "none":
-        yield PROTECTIONS["none"]
+    if not (kind := protection_kind(result.protection)).protects:
+        yield kind.disclosure
     yield (
         "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
         "all sites have the same causal structure."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.pages.rendering import render
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.results.sentences import site_sentences
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def run_page(
     Returns:
         The page; it needs no other file and asks no other machine for anything.
     """
-    from cipherdag.results.disclosures import PROTECTIONS, learnt_sentences, limit_sentences
+    from cipherdag.results.disclosures import learnt_sentences, limit_sentences
     from cipherdag.results.result import Result
 
     sites = [_site(result, site) for site in result.sites]
@@ -125,7 +126,7 @@ def run_page(
         stages=_stages(result.rounds),
         widest=max((report_bytes(report) for report in result.rounds), default=0),
         round_bytes=report_bytes,
-        protected=PROTECTIONS[result.protection],
+        protection=protection_kind(result.protection),
         learnt=learnt_sentences(result),
         limits=limit_sentences(result, has_truth=truth is not None),
         panels=(*own.pop("panels"), *panels),

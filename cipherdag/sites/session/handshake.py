@@ -27,7 +27,7 @@ from cipherdag.privacy.pairkeys import (
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.protections import site_side
+from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.sealing import seal, unseal
 from cipherdag.protocol.messages import (
     Invite,
@@ -48,7 +48,7 @@ from cipherdag.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.aggregation import SiteAggregation
+    from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
@@ -155,9 +155,8 @@ class Handshake:
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
         proof = keyed_digest(alignment_key, b"schema", self._session, self._schema)
-        aggregation = site_side(
-            self.invite.protection, self.index, self._pair_keys, content.context
-        )
+        kind = PROTECTIONS[self.invite.protection]
+        aggregation = kind.site(self.index, self._pair_keys, content.context)
         keyring = Keyring(aggregation, AgreementKeys(self.index, self._pair_keys), transcript)
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
@@ -208,12 +207,7 @@ class Handshake:
 
     def _with_secrets(self, seals: Seals) -> Seals:
         """Add what the first site makes for all: small keys for each, the large context once."""
-        context, public_context = b"", b""
-        if self.invite.protection == "bfv":
-            from cipherdag.privacy.bfv import BfvContext
-
-            fresh = BfvContext.generate()
-            context, public_context = fresh.secret_bytes(), fresh.public_bytes()
+        context, public_context = PROTECTIONS[self.invite.protection].shared()
         self._own_secrets = SharedSecrets(
             alignment_key=os.urandom(SHARED_KEY_BYTES), context_key=os.urandom(SHARED_KEY_BYTES)
         )

@@ -46,8 +46,9 @@ from cipherdag.protocol.messages import (
 from cipherdag.questions.question import question_kinds
 
 if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import Declaration, FloatVector, SiteAggregation
+    from cipherdag.privacy.aggregation import Declaration, FloatVector
     from cipherdag.privacy.agreement import AgreementKeys
+    from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.sites.answers.respondent import Respondent
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.record.opened_sums import OpenedSums
