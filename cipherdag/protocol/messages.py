@@ -21,13 +21,13 @@ from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
 from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.questions.question import Encoding, Question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WIRE_VERSION: Final = 1
-MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
 
