@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Body)
 
 GARBAGE = "sent bytes that are not a message"
-LOST = "it was restarted, or began another run, and holds no keys of this one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +127,8 @@ class Courier:
         except MalformedMessageError:
             outcome.failures[position] = GARBAGE
             return
-        except errors.SessionLostError:
-            outcome.failures[position] = LOST
+        except errors.SessionLostError as error:
+            outcome.failures[position] = error.summary
             return
         outcome.bodies[position] = body
         outcome.envelopes[position] = reply
@@ -159,5 +158,4 @@ def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)
     known: type[errors.CipherdagError] = kind
-    summary = (known.__doc__ or "").split("\n")[0].rstrip(".;")
-    return known(refusal.message or summary, site=site)
+    return known(refusal.message or known.summary, site=site)

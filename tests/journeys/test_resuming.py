@@ -25,13 +25,14 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.protocol.courier import LOST, refusal_error
+from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, Refusal, content_digest, decode, encode, read_envelope
 from cipherdag.results.sentences import dropout_lines
 
+LOST = SessionLostError.summary
 FOUR = tuple(f"hospital-{k}" for k in range(4))
 
 
@@ -150,7 +151,12 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     engine.tamper = restart
     _, closed = learn(session)
     (left,) = session.dropouts
-    assert (left.site, left.reason, left.n_sites, left.fewest) == ("hospital-2", LOST, 3, 3)
+    assert (left.site, left.reason, left.n_sites, left.fewest) == (
+        "hospital-2",
+        LOST,
+        3,
+        3,
+    )
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
     assert len(lines) == 4

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from cipherdag.privacy.identity import SigningIdentity
     from cipherdag.sites.study.study import Study
 
-NOT_READY = "the site is not ready; its own log says why"
-
 log = logging.getLogger("cipherdag.site")
 
 
@@ -162,7 +160,8 @@ class KeptSite:
             return open_site(self._site, identity, study)
         except CipherdagError as error:
             log.error("the site is not ready: %s", error)  # noqa: TRY400 - its text is enough
-            return self._refusing(identity, Refusal(type(error).__name__, NOT_READY))
+            refusal = Refusal(type(error).__name__, SiteNotReadyError.summary)
+            return self._refusing(identity, refusal)
 
     def _refusing(self, identity: SigningIdentity, refusal: Refusal) -> RefusingSite:
         return RefusingSite(identity, self._site.settings().name, refusal)

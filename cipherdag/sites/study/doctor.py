@@ -207,8 +207,7 @@ def _without_values(error: DataError) -> str:
     """What is wrong with the data; most messages may quote a cell, those of a database never."""
     if isinstance(error, DatabaseError):
         return error.message
-    kind = (type(error).__doc__ or "").split("\n")[0].rstrip(".")
-    return f"{kind} (column '{error.column}')" if error.column else kind
+    return f"{error.summary} (column '{error.column}')" if error.column else error.summary
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
