@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 WIRE_VERSION: Final = 1
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
+COLLUDERS: Final = 1
+"""How many sites may collude in a run that does not say otherwise."""
 
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",

@@ -20,6 +20,7 @@ from cipherdag.errors import (
     InconsistentQuestionError,
     KeyAgreementError,
     OutputError,
+    ParameterError,
     SchemaMismatchError,
     ShareError,
     SiteUnreachableError,
@@ -29,6 +30,7 @@ from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
+    COLLUDERS,
     SESSION_BYTES,
     Ask,
     Body,
@@ -76,10 +78,15 @@ class Session:
         cohort: The sites in order; the first one makes what the sites share.
         protection: ``masking``, ``bfv`` or ``none``.
         algorithm: Name of the algorithm, which policies refer to.
-        colluders: Sites that may collude with the coordinator without learning more than sums.
+        colluders: Sites that may collude with the coordinator without learning more than sums;
+            each site's policy may ask for more, and then refuses the invite.
         timeout_s: Seconds to wait for the slowest site.
         progress: Called after every round; a `Watcher` also before.
         journal: Where the session is written down, and taken up again if it is not empty.
+
+    Raises:
+        ParameterError: All sites but none, or fewer than none, would collude.
+        OutputError: The journal is of another session.
     """
 
     def __init__(
@@ -90,13 +97,17 @@ class Session:
         *,
         protection: Protection,
         algorithm: str,
-        colluders: int = 1,
+        colluders: int = COLLUDERS,
         timeout_s: float = 600.0,
         progress: Callable[[RoundReport], None] | None = None,
         journal: log.Journal | None = None,
     ) -> None:
         n_sites = len(cohort)
-        colluders = max(0, min(colluders, n_sites - 1))
+        if not 0 <= colluders < max(n_sites, 2):
+            raise ParameterError(
+                f"a run of {n_sites} sites cannot be safe against {colluders} colluding ones"
+            )
+        colluders = min(colluders, max(n_sites - 1, 0))
         self._invite = Invite(
             cohort=tuple(cohort),
             protection=protection,
@@ -235,14 +246,8 @@ class Session:
             aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
             left=tuple(left for left in self._dropouts if left not in reported),
         )
-        self._write(
-            log.Summed(
-                content=content,
-                present=self._present,
-                values=values.astype("<f8").tobytes(),
-                report=report,
-            )
-        )
+        words = values.astype("<f8").tobytes()
+        self._write(log.Summed(content=content, present=self._present, values=words, report=report))
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)

@@ -90,7 +90,7 @@ class Policy:
     protections: frozenset[str] = frozenset(PROTECTING)
     allow_unprotected: bool = False
     min_sites: int = 3
-    tolerated_colluders: int = 1
+    tolerated_colluders: int = messages.COLLUDERS
     allow_dropouts: bool = True
     approve_cohorts: Literal["automatic", "manual"] = "manual"
     min_cohort_difference: int = 3
@@ -163,12 +163,13 @@ class Policy:
             lines.append(f"{item.name} = {json.dumps(shown)}")
         return "\n".join(lines) + "\n"
 
-    def stricter(self, *, min_sites: int, protections: Iterable[str]) -> Policy:
+    def stricter(self, *, min_sites: int, protections: Iterable[str], colluders: int = 0) -> Policy:
         """This policy where a study asks for more: the stricter side of each wins."""
         allowed = frozenset(protections)
         return replace(
             self,
             min_sites=max(self.min_sites, min_sites),
+            tolerated_colluders=max(self.tolerated_colluders, colluders),
             protections=self.protections & allowed,
             allow_unprotected=self.allow_unprotected
             and bool(allowed & (PROTECTIONS.keys() - set(PROTECTING))),

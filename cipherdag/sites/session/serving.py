@@ -64,7 +64,9 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Site
     """
     site.check_keys()
     settings = site.settings()
-    policy = site.policy().stricter(min_sites=study.min_sites, protections=study.protections)
+    policy = site.policy().stricter(
+        min_sites=study.min_sites, protections=study.protections, colluders=study.safe_against
+    )
     schema = Schema.load(site.schema_path(settings))
     table = load_table(site.data_path(settings), schema, site=settings.name)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
