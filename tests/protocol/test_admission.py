@@ -155,6 +155,21 @@ def test_of_a_session_that_is_set_up_a_stranger_hears_only_that_it_is_one(hospit
     assert refused(handlers[NAME]("ask", body)) is MalformedMessageError
 
 
+@pytest.mark.parametrize("change", ["none", "stranger", "no body"])
+def test_another_session_comes_before_signature_and_body_but_not_before_the_form(change):
+    ward = Ward()
+    ward.session.open()
+    key = STRANGER if change == "stranger" else ward.coordinator
+    message = ward.message("unmask", Finish(rounds=1), key=key, session=b"x" * 16)
+    if change == "no body":
+        message = malformed(message, key)
+    reply = ward.runtimes[NAME].handle("unmask", message)
+    assert refused(reply) is SignatureError
+    assert text(reply) == "the message belongs to another session or sender"
+    for operation, bytes_ in (("open", message), ("unmask", message[:-1])):
+        assert refused(ward.runtimes[NAME].handle(operation, bytes_)) is MalformedMessageError
+
+
 def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn(hospitals):
     handlers = hospitals.handlers()
     session = run(hospitals, handlers)._session

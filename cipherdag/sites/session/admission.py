@@ -9,7 +9,7 @@
     ask           the day's rounds or values are used up                           folder
     not invite    the keys of the session are lost
                   it is not the turn of this operation
-                  the message is at fault, or of another session
+                  the message has no form, is of another session, or is otherwise at fault
 
 Only a site with a folder makes the checks marked so. Whom a cohort may name is checked with the
 keys of its set-up (`handshake`), and what may be asked in a round by `rounds`.
@@ -114,14 +114,15 @@ class Admission:
             return invite
         if self.folder is not None and message.operation == "ask" and message.signed:
             self._check_day(message.request, self.folder.daily)
-        if message.session == held.session or message.session not in self.seen:
+        foreign = message.session != held.session
+        if foreign and message.session in self.seen:
+            if message.signed:
+                raise SessionLostError("the keys of this run are not held any more")
+        else:
             held.setting_up() if message.operation in SET_UP else held.set_up()
-        elif message.signed:
-            raise SessionLostError("the keys of this run are not held any more")
-        request = message.request
-        if message.session != held.session:
-            raise SignatureError("the message belongs to another session or sender")
-        return request
+            if foreign and (message.signed or isinstance(message.content, SignatureError)):
+                raise SignatureError("the message belongs to another session or sender")
+        return message.request  # raises what is wrong with whatever the coordinator did not sign
 
     def _check_invite(self, session: bytes, invite: Invite) -> None:
         if self.folder is not None:
