@@ -62,12 +62,13 @@ class BfvContext(Secret):
     One site makes it with `generate` and seals `secret_bytes` for the others.
     """
 
-    __slots__ = ("_contexts", "parameters")
+    __slots__ = ("_contexts", "moduli", "parameters")
 
     opened_by_site = True
 
     def __init__(self, parameters: BfvParameters, contexts: Sequence[Any]) -> None:
         self.parameters = parameters
+        self.moduli = parameters.moduli
         self._contexts = tuple(contexts)
         for context, modulus in zip(self._contexts, parameters.moduli, strict=True):
             _check_noise(context, modulus)
@@ -129,11 +130,6 @@ class BfvContext(Secret):
         """Of what `secret_bytes` yields."""
         return len(self.secret_bytes())
 
-    @property
-    def moduli(self) -> Moduli:
-        """The plaintext primes."""
-        return self.parameters.moduli
-
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
 
@@ -181,20 +177,16 @@ class BfvPublicContext:
         ShareError: The bytes are not of this kind.
     """
 
-    __slots__ = ("_contexts", "parameters")
+    __slots__ = ("_contexts", "moduli", "parameters")
 
     opened_by_site = True
 
     def __init__(self, content: bytes) -> None:
         self.parameters, self._contexts = _load_contexts(content)
+        self.moduli = self.parameters.moduli
         for context in self._contexts:
             if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
                 raise ProtectionError("a BFV context for the coordinator carries a key")
-
-    @property
-    def moduli(self) -> Moduli:
-        """The plaintext primes."""
-        return self.parameters.moduli
 
     def check(self, share: bytes, lengths: Sequence[int]) -> None:
         """Raise ShareError for ciphertexts cut short, altered or of other parameters."""

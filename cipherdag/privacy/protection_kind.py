@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import ParameterError
@@ -12,11 +12,6 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
-
-
-def nothing_shared() -> tuple[bytes, bytes]:
-    """No content."""
-    return b"", b""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +27,7 @@ class ProtectionKind:
         site: Makes a site's side from its position, its key with the site at every other position,
             and the content that the sites share.
         coordinator: Makes the coordinator's side from what is public of that content.
-        shared: Makes that content anew: for the sites, and what of it is public.
+        shared: Makes that content anew: for the sites, and what of it is public; empty by default.
         protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
 
     Raises:
@@ -46,7 +41,7 @@ class ProtectionKind:
     disclosure: str
     site: Callable[[int, Mapping[int, PairKey], bytes], SiteAggregation]
     coordinator: Callable[[bytes], CoordinatorAggregation]
-    shared: Callable[[], tuple[bytes, bytes]] = nothing_shared
+    shared: Callable[[], tuple[bytes, bytes]] = field(default=lambda: (b"", b""))
     protects: bool = True
 
     def __post_init__(self) -> None:

@@ -193,6 +193,8 @@ class SiteAggregation(Secret):
 class CoordinatorAggregation:
     """The coordinator's side of one protection; it holds no key.
 
+    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
+
     Args:
         carrier: What the words travel by.
         masked: Whether the sites mask them.
@@ -201,11 +203,7 @@ class CoordinatorAggregation:
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:
         self._carrier = carrier
         self._masked = masked
-
-    @property
-    def opened_by_site(self) -> bool:
-        """Whether `combine` yields a ciphertext that a site has to open first."""
-        return self._carrier.opened_by_site
+        self.opened_by_site = carrier.opened_by_site
 
     def check(self, share: bytes, declaration: Declaration) -> None:
         """Raise ShareError for a share that is cut short or of foreign parameters."""

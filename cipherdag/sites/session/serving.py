@@ -131,8 +131,7 @@ class KeptSite:
             incoming = open_message(operation, message, coordinator=self._coordinator)
             session = incoming.session if operation == "invite" and incoming.signed else b""
             if session in self._ended:
-                refusal = Refusal(ReplayError.__name__, OPENED_BEFORE)
-                return self._refusing(self._site.identity(), refusal).answer(incoming)
+                return self._refusing(ReplayError.__name__, OPENED_BEFORE).answer(incoming)
             if self._open is None or session not in (b"", self._session):
                 self._forget(session)
                 self._open = self._opened()
@@ -162,11 +161,11 @@ class KeptSite:
             return open_site(self._site, identity, study)
         except CipherdagError as error:
             log.error("the site is not ready: %s", error)  # noqa: TRY400 - its text is enough
-            refusal = Refusal(type(error).__name__, SiteNotReadyError.summary)
-            return self._refusing(identity, refusal)
+            return self._refusing(type(error).__name__, SiteNotReadyError.summary)
 
-    def _refusing(self, identity: SigningIdentity, refusal: Refusal) -> RefusingSite:
-        return RefusingSite(identity, self._site.settings().name, refusal)
+    def _refusing(self, error: str, text: str) -> RefusingSite:
+        name = self._site.settings().name
+        return RefusingSite(self._site.identity(), name, Refusal(error, text))
 
 
 @dataclass(frozen=True, slots=True)

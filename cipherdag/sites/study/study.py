@@ -233,14 +233,10 @@ def check_study(signed: SignedStudy) -> Study:
 
 
 def check_colluders(colluders: int, *, min_sites: int) -> None:
-    """Refuse to promise what no run could keep.
-
-    Args:
-        colluders: How many sites may side with the coordinator.
-        min_sites: Fewest sites of a run.
+    """Refuse to promise what runs of ``min_sites`` sites cannot keep.
 
     Raises:
-        ParameterError: It is negative, or a sum would show one honest site's answer to the others.
+        ParameterError: It is negative, or leaves fewer than two honest sites.
     """
     if not 0 <= colluders <= min_sites - 2:
         raise ParameterError(
