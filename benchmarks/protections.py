@@ -13,16 +13,17 @@ import numpy as np
 from measuring import parser, timed, write_report
 
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.bfv import (
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.bfvcontext import (
     DEFAULT_PARAMETERS,
     HIGH_PRECISION_PARAMETERS,
     BfvContext,
-    BfvCoordinator,
-    BfvSite,
 )
-from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
-from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+from cipherdag.privacy.roundmasks import RoundMasks
+from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.privacy.unprotected import UNPROTECTED
 
 # milliseconds of a site, bytes a value; only for values that need one residue
 TARGETS = {"masking": (5.0, 8.01), "bfv": (100.0, 16.0)}
@@ -60,17 +61,23 @@ def protections(pairs):
         BfvContext.generate(p) for p in (DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS)
     )
     return [
-        ("none", lambda: [UnprotectedSite() for _ in pairs], UnprotectedCoordinator()),
-        ("masking", lambda: [MaskingSite(i, p) for i, p in enumerate(pairs)], MaskingCoordinator()),
+        *(
+            (
+                kind.name,
+                lambda kind=kind: [kind.site(i, p, b"") for i, p in enumerate(pairs)],
+                kind.coordinator(b""),
+            )
+            for kind in (UNPROTECTED, MASKING)
+        ),
         (
             "bfv",
-            lambda: [BfvSite(i, p, default) for i, p in enumerate(pairs)],
-            BfvCoordinator(default.public_bytes()),
+            lambda: [SiteAggregation(RoundMasks(i, p), default) for i, p in enumerate(pairs)],
+            BFV.coordinator(default.public_bytes()),
         ),
         (
             "bfv, high precision",
-            lambda: [BfvSite(i, p, high) for i, p in enumerate(pairs)],
-            BfvCoordinator(high.public_bytes()),
+            lambda: [SiteAggregation(RoundMasks(i, p), high) for i, p in enumerate(pairs)],
+            BFV.coordinator(high.public_bytes()),
         ),
     ]
 

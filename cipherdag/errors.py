@@ -1,51 +1,16 @@
 """Every error the package raises on purpose, in one tree.
 
-    CipherdagError                      exit 1, the run failed
-    ├── LedgerError                     exit 1, a ledger does not verify
-    ├── OutputError                     exit 1, a result cannot be written or read
-    ├── GraphError                      exit 1, a graph breaks the rules of its kind
-    ├── ParameterError                  exit 2, a parameter is out of its range
-    ├── PrivacyError                    exit 3, refused so that nothing leaks
-    │   ├── PolicyRefusedError          a site's own policy forbids it
-    │   │   └── DifferencingError       two runs would show a site's answers by subtraction
-    │   ├── CohortError                 too few sites, an unknown or a duplicate one
-    │   ├── SignatureError              a message is not signed by whom it names
-    │   ├── ReplayError                 a round, digest or message is used again
-    │   ├── InconsistentQuestionError   the sites were not asked the same question
-    │   ├── KeyAgreementError           a key is missing, doubled, swapped or of low order
-    │   ├── MalformedMessageError       bytes that do not decode strictly
-    │   ├── ShareError                  a share is cut short, altered or of foreign parameters
-    │   ├── OpeningRefusedError         a site will not open this ciphertext
-    │   ├── BoundExceededError          an answer lies outside its declared bound
-    │   ├── AggregateRangeError         a sum lies outside what the cohort can produce
-    │   └── ProtectionError             a protection is unknown, not installed or not allowed
-    ├── SiteNotReadyError               exit 4, a site cannot take part yet
-    │   ├── SiteComputationError        a site failed inside its own computation
-    │   └── SessionLostError            a site no longer holds the keys of a run
-    ├── SiteUnreachableError            exit 5, a site does not answer
-    └── DataError                       exit 6, data do not fit the schema
-        ├── UnreadableDataError         not a table, wrong encoding, no such file
-        │   └── DatabaseError           a database does not give the table
-        │       ├── DatabaseAddressError      an address is wrong, or has a password in it
-        │       ├── DatabaseCredentialsError  the file of the password is open to others or wrong
-        │       ├── DatabaseDriverError       a package for this database is not installed
-        │       ├── DatabaseUnreachableError  the database does not answer
-        │       ├── DatabaseLoginError        the database refuses the user or the password
-        │       └── DatabaseQueryError        an unknown table or column, or a faulty query
-        ├── EmptyDataError              no row at all
-        ├── TooFewRowsError             fewer rows than any test needs
-        ├── DuplicateNameError          two columns are one after normalisation
-        ├── MissingColumnError          the schema names a column the file lacks
-        ├── ExtraColumnError            the file has a column the schema lacks
-        ├── UnknownCategoryError        a category that the schema does not list
-        ├── NotNumericError             text in a numeric column
-        ├── ConstantColumnError         a column with one value only
-        ├── MixedTypesError             one test cannot treat all columns
-        ├── SchemaError                 the schema file itself is wrong
-        └── SchemaMismatchError         two sites follow different schemas
+    CipherdagError              exit 1, the run failed
+    ├── LedgerError, OutputError, GraphError
+    ├── ParameterError          exit 2, a parameter is out of its range
+    ├── PrivacyError            exit 3, refused so that nothing leaks
+    ├── SiteNotReadyError       exit 4, a site cannot take part yet
+    ├── SiteUnreachableError    exit 5, a site does not answer
+    └── DataError               exit 6, data do not fit the schema
 
 A message says what happened and where; ``remedy`` says what to do about it; ``site`` names whose
-side it happened on. None of them ever carries a row, a value that a share protects, or a key.
+side it happened on. None of them ever carries a row, a value that a share protects, or a key. Where
+a message must not leave its site, or not be shown, the ``summary`` of the class stands for it.
 """
 
 from __future__ import annotations
@@ -65,6 +30,7 @@ class CipherdagError(Exception):
 
     exit_code: ClassVar[int] = 1
     effect: ClassVar[str] = "nothing was written"
+    summary: ClassVar[str] = "It failed, and did not say why"
     default_remedy: ClassVar[str] = "Read the message; if it is not clear, report it as a bug."
 
     def __init__(self, message: str, *, site: str | None = None, remedy: str = "") -> None:
@@ -85,6 +51,7 @@ class CipherdagError(Exception):
 class LedgerError(CipherdagError):
     """A ledger's chain, signature or end does not verify; ``line`` is 1-based."""
 
+    summary = "A ledger's chain, signature or end does not verify"
     effect = "from this line on the ledger proves nothing"
     default_remedy = "Treat the ledger as altered: compare it with the site's own copy."
 
@@ -96,18 +63,21 @@ class LedgerError(CipherdagError):
 class OutputError(CipherdagError):
     """A result folder or file cannot be written or read."""
 
+    summary = "A result folder or file cannot be written or read"
     default_remedy = "Choose another folder with --out, or make this one readable and writable."
 
 
 class GraphError(CipherdagError):
     """A graph breaks the rules of its kind, such as a cycle in a DAG."""
 
+    summary = "A graph breaks the rules of its kind, such as a cycle in a DAG"
     default_remedy = "Check the edge list: no self-loop, no duplicate, no directed cycle."
 
 
 class ParameterError(CipherdagError):
     """A parameter is out of its range."""
 
+    summary = "A parameter is out of its range"
     exit_code = 2
     default_remedy = "See the parameter's range in `cipherdag COMMAND --help`."
 
@@ -115,6 +85,7 @@ class ParameterError(CipherdagError):
 class PrivacyError(CipherdagError):
     """Refused so that nothing leaks."""
 
+    summary = "Refused so that nothing leaks"
     exit_code = 3
     effect = "the run stopped; no result was written and the refused message opened nothing"
     default_remedy = "Do not retry before the cause is understood: the refusal protects data."
@@ -204,6 +175,7 @@ class ProtectionError(PrivacyError):
 class SiteNotReadyError(CipherdagError):
     """A site cannot take part yet."""
 
+    summary = "the site is not ready; its own log says why"
     exit_code = 4
     effect = "the run stopped; no result was written"
     default_remedy = "Prepare the site, then start the run again."
@@ -212,18 +184,21 @@ class SiteNotReadyError(CipherdagError):
 class SiteComputationError(SiteNotReadyError):
     """A site failed inside its own computation; its details stay in the site's own log."""
 
+    summary = "A site failed inside its own computation; its details stay in the site's own log"
     default_remedy = "Read the log on that site's machine; it is not sent for privacy."
 
 
 class SessionLostError(SiteNotReadyError):
     """A site was restarted, or began another run, and no longer holds the keys of this one."""
 
+    summary = "it was restarted, or began another run, and holds no keys of this one"
     default_remedy = "Start a new run: the keys of a run are never written down (docs/adr/0005)."
 
 
 class SiteUnreachableError(CipherdagError):
     """A site does not answer."""
 
+    summary = "A site does not answer"
     exit_code = 5
     effect = "the run stopped; no result was written"
     default_remedy = "Check that the site is running and reachable, then start the run again."
@@ -241,6 +216,7 @@ class DataError(CipherdagError):
         remedy: What to do.
     """
 
+    summary = "Data do not fit the schema"
     exit_code = 6
     effect = "nothing left any site but what its ledger says; no result was written"
     default_remedy = "Correct the file or its schema.toml."
@@ -276,96 +252,112 @@ class DataError(CipherdagError):
 class UnreadableDataError(DataError):
     """The file does not exist, is not a table, or has another encoding."""
 
+    summary = "The file does not exist, is not a table, or has another encoding"
     default_remedy = "Give a UTF-8 CSV with one header row, a Parquet file, or a database."
 
 
 class DatabaseError(UnreadableDataError):
     """A database does not give the table; the message never quotes a cell or a password."""
 
+    summary = "A database does not give the table; the message never quotes a cell or a password"
     default_remedy = "Try the query with the database's own program, as the same user."
 
 
 class DatabaseAddressError(DatabaseError):
     """The file that names a database is not valid, or a password stands in its address."""
 
+    summary = "The file that names a database is not valid, or a password stands in its address"
     default_remedy = "Correct the file; docs/howto/read-from-a-database.md shows every key of it."
 
 
 class DatabaseCredentialsError(DatabaseError):
     """The file with a database's password is missing, open to other users, or not valid."""
 
+    summary = "The file with a database's password is missing, open to other users, or not valid"
     default_remedy = "Write it with the keys user and password, then `chmod 600` it."
 
 
 class DatabaseDriverError(DatabaseError):
     """A package that reads this kind of database is not installed."""
 
+    summary = "A package that reads this kind of database is not installed"
     default_remedy = "Run `pip install 'cipherdag[sql]'`, or install the database's own driver."
 
 
 class DatabaseUnreachableError(DatabaseError):
     """The database does not answer at its address."""
 
+    summary = "The database does not answer at its address"
     default_remedy = "Check host, port and firewall, and that the database runs."
 
 
 class DatabaseLoginError(DatabaseError):
     """The database refuses the user or the password."""
 
+    summary = "The database refuses the user or the password"
     default_remedy = "Correct user and password in the credentials file; try them with psql."
 
 
 class DatabaseQueryError(DatabaseError):
     """A table or column is unknown, may not be read, or the query is faulty."""
 
+    summary = "A table or column is unknown, may not be read, or the query is faulty"
     default_remedy = "Correct table, columns or query; what the user may not read looks unknown."
 
 
 class EmptyDataError(DataError):
     """The file has no row of data."""
 
+    summary = "The file has no row of data"
     default_remedy = "Give a file with a header and at least two rows."
 
 
 class TooFewRowsError(DataError):
     """The file has fewer rows than any test needs."""
 
+    summary = "The file has fewer rows than any test needs"
     default_remedy = "Give a file with at least two rows; hundreds are needed for sound tests."
 
 
 class DuplicateNameError(DataError):
     """Two columns have one name after trimming and Unicode NFC normalisation."""
 
+    summary = "Two columns have one name after trimming and Unicode NFC normalisation"
     default_remedy = "Rename one of the two columns at every site."
 
 
 class MissingColumnError(DataError):
     """The schema names a column that the file lacks."""
 
+    summary = "The schema names a column that the file lacks"
     default_remedy = "Add the column, or remove it from schema.toml at every site."
 
 
 class ExtraColumnError(DataError):
     """The file has a column that the schema lacks."""
 
+    summary = "The file has a column that the schema lacks"
     default_remedy = 'Remove the column, or list it in schema.toml (kind = "ignore" skips it).'
 
 
 class UnknownCategoryError(DataError):
     """A value that the schema's categories do not list."""
 
+    summary = "A value that the schema's categories do not list"
     default_remedy = "Add the category to schema.toml at every site, or correct the value."
 
 
 class NotNumericError(DataError):
     """Text or an infinite number in a numeric column."""
 
+    summary = "Text or an infinite number in a numeric column"
     default_remedy = "Correct the cells, or declare their marker under missing in schema.toml."
 
 
 class ConstantColumnError(DataError):
     """A column with one value only carries no information."""
 
+    summary = "A column with one value only carries no information"
     default_remedy = (
         "Drop the column from the study, or set allow_constant = true for it in schema.toml."
     )
@@ -374,6 +366,9 @@ class ConstantColumnError(DataError):
 class MixedTypesError(DataError):
     """The chosen test cannot treat columns like these: discrete, continuous, or both together."""
 
+    summary = (
+        "The chosen test cannot treat columns like these: discrete, continuous, or both together"
+    )
     default_remedy = (
         "Choose a test that fits the columns, or cut continuous ones into declared bins: "
         'kind = "binned" with edges.'
@@ -383,10 +378,12 @@ class MixedTypesError(DataError):
 class SchemaError(DataError):
     """The schema file itself is wrong."""
 
+    summary = "The schema file itself is wrong"
     default_remedy = "Write one with `cipherdag schema infer FILE` and edit it."
 
 
 class SchemaMismatchError(DataError):
     """Two sites follow different schemas."""
 
+    summary = "Two sites follow different schemas"
     default_remedy = "Give every site the same schema.toml; the site's own log names the columns."

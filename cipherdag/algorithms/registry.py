@@ -49,6 +49,11 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
     return own(**{key: known[key].read(value) for key, value in parameters.items()})
 
 
+def reads_labels(name: str) -> bool:
+    """Whether the coordinator of an algorithm has to know which positions are labels."""
+    return name in ALGORITHMS and "labels" in algorithm_class(name).reads
+
+
 def title_of(name: str) -> str:
     """What people call an algorithm; of one that is not registered, its name."""
     return algorithm_class(name).title if name in ALGORITHMS else name

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.identity import fingerprint
-from cipherdag.results.limits import FEWEST_SITES, PROTECTIONS
+from cipherdag.privacy.protections import PROTECTIONS, protection_kind
+from cipherdag.results.limits import FEWEST_SITES
 from cipherdag.results.sentences import site_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
+    from cipherdag.privacy.protection_kind import ProtectionKind
     from cipherdag.sites.record.ledger import LedgerHead, Release
 
 OPENING = "opened-sum"
@@ -32,7 +34,7 @@ class LedgerRun:
         began: Time of its first record.
         ended: Time of its last.
         algorithm: Name of the algorithm.
-        protection: How answers were protected.
+        kind: How answers were protected.
         sites: Sizes of the cohorts that its sums covered, ascending.
         rounds: Number of its last round.
         values: Values in its answers.
@@ -44,7 +46,7 @@ class LedgerRun:
     began: str
     ended: str
     algorithm: str
-    protection: str
+    kind: ProtectionKind
     sites: tuple[int, ...]
     rounds: int
     values: int
@@ -72,7 +74,6 @@ def ledger_page(
         The page; it needs no other file and asks no other machine for anything.
     """
     runs = ledger_runs(records)
-    used = [name for name in PROTECTIONS if any(run.protection == name for run in runs)]
     return render(
         "ledger.html.j2",
         title=f"What left {head.site or 'this site'}",
@@ -84,7 +85,11 @@ def ledger_page(
         bytes=sum(run.bytes for run in runs),
         fewest=min((size for run in runs for size in run.sites), default=0),
         fingerprint=_fingerprint(head.identity),
-        protections=[PROTECTIONS[name] for name in used],
+        protections=[
+            kind.disclosure
+            for kind in PROTECTIONS.values()
+            if any(run.kind == kind for run in runs)
+        ],
         attention=list(attention(runs)),
         written=written.isoformat() if written else "",
     )
@@ -102,7 +107,7 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
                 began=own[0].time,
                 ended=own[-1].time,
                 algorithm=title_of(own[0].algorithm),
-                protection=own[0].protection,
+                kind=protection_kind(own[0].protection),
                 sites=tuple(sorted({record.sites for record in answers})),
                 rounds=max(record.round for record in own),
                 values=sum(record.values for record in answers if record.kind != OPENING),
@@ -115,7 +120,7 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
 
 def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:
     """What a reader should ask about, in sentences; nothing if there is nothing."""
-    clear = [run for run in runs if run.protection == "none"]
+    clear = [run for run in runs if not run.kind.protects]
     if clear:
         yield (
             f"In {len(clear)} of {len(runs)} runs answers left this site in the clear. The site's "

@@ -10,6 +10,7 @@ import click
 
 from cipherdag.cli.connected import connected_command, resumable_group
 from cipherdag.cli.site import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
+from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +39,16 @@ coordinator.add_command(
 @click.option(
     "--protection",
     "protections",
-    type=click.Choice(["masking", "bfv", "none"]),
+    type=click.Choice(list(PROTECTIONS)),
     multiple=True,
-    default=("masking", "bfv"),
+    default=PROTECTING,
     show_default=True,
     help="What runs may use.",
+)
+@click.option(
+    "--colluders",
+    type=click.IntRange(min=0),
+    help="Sites that may side with the coordinator and still see sums only; 1 if absent.",
 )
 @click.option(
     "--engine",

@@ -13,6 +13,7 @@ import click
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.options import FILE, following, run_options, show, site_names
 from cipherdag.cli.parameters import parameter_options, taken
+from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.sites.table.sources import READABLE
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:
     policy = Policy(
         # who runs all sites is the coordinator that they trust
         questions=QUESTION_KINDS,
-        allow_unprotected=protection == "none",
+        allow_unprotected=not PROTECTIONS[protection].protects,
         min_cell_size=source.get("min_cell_size", Policy().min_cell_size),
     )
     shared = {"protection": protection, "device": source["device"], "policy": policy, **reading}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag.errors import ParameterError
+from cipherdag.privacy.protections import DEFAULT, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,8 @@ def protection_option() -> click.Option:
     """How answers are protected."""
     return click.Option(
         ["--protection"],
-        type=click.Choice(["masking", "bfv", "none"]),
-        default="masking",
+        type=click.Choice(list(PROTECTIONS)),
+        default=DEFAULT,
         show_default=True,
         help="How answers are protected; none is for debugging on data of your own.",
     )

@@ -41,7 +41,8 @@ from cipherdag.errors import (
     SiteUnreachableError,
 )
 from cipherdag.privacy.identity import SigningIdentity
-from cipherdag.sites.policy.policy import PROTECTIONS
+from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
+from cipherdag.protocol.messages import COLLUDERS
 from cipherdag.sites.private_files import START_LOCK, is_locked, locked, make_private_folder
 from cipherdag.sites.study.study import (
     FORMAT,
@@ -51,6 +52,7 @@ from cipherdag.sites.study.study import (
     Study,
     StudySite,
     approve,
+    check_colluders,
     check_request,
     check_study,
     coordinator_fingerprint,
@@ -77,6 +79,7 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_sites: int
     protections: tuple[str, ...]
     engine: EngineName = "flare"
+    colluders: int | msgspec.UnsetType = msgspec.UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,9 @@ class CoordinatorFolder:
         host: str = "",
         port: int = 0,
         min_sites: int = 3,
-        protections: Sequence[str] = ("masking", "bfv"),
+        protections: Sequence[str] = PROTECTING,
         engine: EngineName = "flare",
+        colluders: int | None = None,
     ) -> Self:
         """Make a coordinator: its keys, authority and kits, and a study without sites.
 
@@ -107,9 +111,12 @@ class CoordinatorFolder:
             min_sites: Fewest sites of a run.
             protections: What a run may use.
             engine: ``syft`` connects to the sites' Datasites and takes no address of its own.
+            colluders: Sites that may side with the coordinator in any run and still see sums only;
+                by default one, or as many as runs of ``min_sites`` can bear.
 
         Raises:
-            ParameterError: A name, the address, the minimum or a protection cannot be used.
+            ParameterError: A name, the address, the minimum, a protection or the number of
+                colluding sites cannot be used.
             OutputError: The folder exists and is not empty.
             SiteNotReadyError: FLARE is not installed, or failed.
         """
@@ -119,10 +126,12 @@ class CoordinatorFolder:
             check_address(host, port)
         if min_sites < 2:  # noqa: PLR2004
             raise ParameterError("the sum over one site is that site's own answer")
-        if not protections or not set(protections) <= PROTECTIONS | {"none"}:
-            raise ParameterError("a study needs one or more of masking, bfv and none")
+        if not protections or not set(protections) <= set(PROTECTIONS):
+            raise ParameterError(f"a study needs one or more of {', '.join(PROTECTIONS)}")
         used = tuple(sorted(set(protections)))
-        settings = _Settings(study, host, port, min_sites, used, engine)
+        most = min(COLLUDERS, min_sites - 2) if colluders is None else colluders
+        check_colluders(most, min_sites=min_sites)
+        settings = _Settings(study, host, port, min_sites, used, engine, most)
         folder = cls(path)
         folder._make_files(settings)
         if engine == "flare":
@@ -357,6 +366,7 @@ class CoordinatorFolder:
             sites=sites,
             revoked=revoked,
             engine=settings.engine,
+            colluders=settings.colluders,
         )
         signed = sign_study(identity, study)
         check_study(signed)

@@ -222,6 +222,7 @@ class ConnectedFederation:
             members,
             protection=started.protection,
             algorithm=started.algorithm,
+            colluders=study.safe_against,
             timeout_s=self.timeout_s,
             progress=progress,
             journal=Journal(folder / JOURNAL_FILE),

@@ -57,13 +57,14 @@ def run_in_process(
         for site in federation.sites
     }
     members = [Member(name=site, identity=key) for site, key in pinned.items()]
+    most = max(site.policy.tolerated_colluders for site in federation.sites)
     session = Session(
         federation.wire({site: runtime.handle for site, runtime in runtimes.items()}),
         coordinator,
         members,
         protection=federation.protection,
         algorithm=name,
-        colluders=max(site.policy.tolerated_colluders for site in federation.sites),
+        colluders=min(most, len(members) - 1),
         progress=progress,
     )
     names = federation.sites[0].table.schema.names

@@ -13,11 +13,11 @@ from cipherdag.errors import (
     CohortError,
     ConstantColumnError,
     ParameterError,
-    ProtectionError,
     SchemaError,
 )
 from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.site import Site
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.schema import Schema
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
     Data = pd.DataFrame | str | Path
 
-PROTECTIONS: tuple[Protection, ...] = ("masking", "bfv", "none")
 
 Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
 
@@ -63,8 +62,7 @@ class Federation:
     wire: Wire = field(default=LocalEngine, repr=False)
 
     def __post_init__(self) -> None:
-        if self.protection not in PROTECTIONS:
-            raise ProtectionError(f"there is no protection named {self.protection!r}")
+        protection_kind(self.protection)
         names = [site.name for site in self.sites]
         if len(set(names)) != len(names):
             raise CohortError("two sites have the same name")
@@ -330,4 +328,4 @@ def _known_schema(
 
 
 def _default_policy(protection: Protection) -> Policy:
-    return replace(Policy(), allow_unprotected=protection == "none")
+    return replace(Policy(), allow_unprotected=not protection_kind(protection).protects)

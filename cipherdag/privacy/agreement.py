@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.keyed import keyed_digest, same_digest
-from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey
+from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey, place
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class AgreementKeys(Secret):
         Leaks:
             Nothing to whoever lacks the key of the two sites.
         """
-        return keyed_digest(self._keys[peer], _position(self._index), _position(peer), *parts)
+        return keyed_digest(self._keys[peer], place(self._index), place(peer), *parts)
 
     def holds(self, peer: int, tag: bytes, *parts: bytes) -> bool:
         """Whether site ``peer`` stated the parts to this site.
@@ -57,9 +57,5 @@ class AgreementKeys(Secret):
         Leaks:
             Nothing: the comparison takes the same time wherever the tags differ.
         """
-        expected = keyed_digest(self._keys[peer], _position(peer), _position(self._index), *parts)
+        expected = keyed_digest(self._keys[peer], place(peer), place(self._index), *parts)
         return same_digest(expected, tag)
-
-
-def _position(site: int) -> bytes:
-    return site.to_bytes(4, "big")

@@ -62,10 +62,13 @@ class BfvContext(Secret):
     One site makes it with `generate` and seals `secret_bytes` for the others.
     """
 
-    __slots__ = ("_contexts", "parameters")
+    __slots__ = ("_contexts", "moduli", "parameters")
+
+    opened_by_site = True
 
     def __init__(self, parameters: BfvParameters, contexts: Sequence[Any]) -> None:
         self.parameters = parameters
+        self.moduli = parameters.moduli
         self._contexts = tuple(contexts)
         for context, modulus in zip(self._contexts, parameters.moduli, strict=True):
             _check_noise(context, modulus)
@@ -127,7 +130,7 @@ class BfvContext(Secret):
         """Of what `secret_bytes` yields."""
         return len(self.secret_bytes())
 
-    def encrypt(self, words: WordVector, lengths: Sequence[int]) -> bytes:
+    def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Encrypt residues.
 
         Args:
@@ -146,8 +149,8 @@ class BfvContext(Secret):
             start += size
         return _pack(ciphertexts)
 
-    def decrypt(self, content: bytes, lengths: Sequence[int]) -> WordVector:
-        """Undo `encrypt`; raises ShareError where the bytes are of another form.
+    def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
+        """Decrypt what `write` encrypted; raises ShareError where the bytes are of another form.
 
         Bytes that were encrypted under another key decrypt to noise.
         """
@@ -174,10 +177,13 @@ class BfvPublicContext:
         ShareError: The bytes are not of this kind.
     """
 
-    __slots__ = ("_contexts", "parameters")
+    __slots__ = ("_contexts", "moduli", "parameters")
+
+    opened_by_site = True
 
     def __init__(self, content: bytes) -> None:
         self.parameters, self._contexts = _load_contexts(content)
+        self.moduli = self.parameters.moduli
         for context in self._contexts:
             if context.has_secret_key() or context.has_galois_keys() or context.has_relin_keys():
                 raise ProtectionError("a BFV context for the coordinator carries a key")

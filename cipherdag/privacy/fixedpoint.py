@@ -68,15 +68,12 @@ def system_words(count: int) -> WordVector:
 def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:
     """Number of words in the plane of each modulus, check words included.
 
+    A function of public parameters only.
+
     Raises:
         ParameterError: The declaration is impossible, or too large for the moduli.
     """
     return _Layout.of(declaration, moduli).plane_lengths
-
-
-def word_count(declaration: Declaration, moduli: Moduli) -> int:
-    """Number of words that an answer becomes; a function of public parameters only."""
-    return sum(plane_lengths(declaration, moduli))
 
 
 def encode(
@@ -96,7 +93,7 @@ def encode(
         random_words: Where comparisons draw their nonzero words from.
 
     Returns:
-        Words of shape (word_count(declaration, moduli),), each below its plane's modulus.
+        Words of shape (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus.
 
     Raises:
         BoundExceededError: Before anything is encoded, and without the value.

@@ -172,6 +172,11 @@ def agree_as_responder(
     return _pair_key(classical + quantum_safe, transcript_digest, i, j, ciphertext)
 
 
+def place(site: int) -> bytes:
+    """A site's place in its cohort, as keys and seals are bound to it."""
+    return site.to_bytes(4, "big")
+
+
 def hkdf(secret: bytes, purpose: bytes, *context: bytes) -> bytes:
     """HKDF-SHA256 (RFC 5869) without salt; info is the length-prefixed purpose and context."""
     return HKDF(SHA256(), KEY_BYTES, None, transcript(purpose, *context)).derive(secret)
@@ -185,7 +190,7 @@ def expand(key: bytes, purpose: bytes, *context: bytes) -> bytes:
 def _pair_key(
     secret: bytes, transcript_digest: bytes, i: int, j: int, ciphertext: bytes
 ) -> PairKey:
-    positions = i.to_bytes(4, "big"), j.to_bytes(4, "big")
+    positions = place(i), place(j)
     return PairKey(hkdf(secret, b"pair", transcript_digest, *positions, ciphertext))
 
 

@@ -1,61 +1,44 @@
 """The protections by name: nothing is offered that is not in this file, and nothing falls back.
 
+A new one is a file that says what it is, as `masking` does, and a line here. The names alone cost
+no import of numpy or TenSEAL: what a protection computes with comes in when a side of it is made.
+
 Leaks:
     See each protection.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from cipherdag.errors import ProtectionError
-from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
-from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.unprotected import UNPROTECTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.aggregation import CoordinatorAggregation, SiteAggregation
-    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.protection_kind import ProtectionKind
+
+_KINDS = (
+    MASKING,
+    BFV,
+    UNPROTECTED,
+)
+PROTECTIONS: Final[Mapping[str, ProtectionKind]] = MappingProxyType({k.name: k for k in _KINDS})
+DEFAULT: Final = MASKING.name
+PROTECTING: Final = tuple(kind.name for kind in _KINDS if kind.protects)
+"""The names of those under which an answer by itself says nothing."""
 
 
-def site_side(
-    protection: str, index: int, pair_keys: Mapping[int, PairKey], context: bytes
-) -> SiteAggregation:
-    """A site's side of a protection.
-
-    Args:
-        protection: ``masking``, ``bfv`` or ``none``.
-        index: Position of the site in the cohort.
-        pair_keys: Key with the site at every other position.
-        context: The BFV keys that the sites share; empty for the others.
-
-    Raises:
-        ProtectionError: There is no such protection, or its package is not installed.
-    """
-    if protection == "masking":
-        return MaskingSite(index, pair_keys)
-    if protection == "bfv":
-        from cipherdag.privacy.bfv import BfvContext, BfvSite
-
-        return BfvSite(index, pair_keys, BfvContext.from_secret_bytes(context))
-    if protection == "none":
-        return UnprotectedSite()
-    raise ProtectionError(f"there is no protection named {protection!r}")
-
-
-def coordinator_side(protection: str, public_context: bytes) -> CoordinatorAggregation:
-    """The coordinator's side of a protection; ``public_context`` holds no key.
+def protection_kind(name: str) -> ProtectionKind:
+    """The protection of a name.
 
     Raises:
-        ProtectionError: There is no such protection, or its package is not installed.
+        ProtectionError: There is none.
     """
-    if protection == "masking":
-        return MaskingCoordinator()
-    if protection == "bfv":
-        from cipherdag.privacy.bfv import BfvCoordinator
-
-        return BfvCoordinator(public_context)
-    if protection == "none":
-        return UnprotectedCoordinator()
-    raise ProtectionError(f"there is no protection named {protection!r}")
+    if name not in PROTECTIONS:
+        raise ProtectionError(f"there is no protection named {name!r}")
+    return PROTECTIONS[name]

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.keystream import apply_masks
-from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey
+from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey, place
 from cipherdag.privacy.sealing import seal, unseal
 from cipherdag.privacy.secrecy import Secret
 from cipherdag.privacy.secretsharing import SECRET_BYTES, check_share, combine, split
@@ -146,9 +146,9 @@ class RoundMasks(Secret):
             peers = [peer for peer in declaration.sites if peer != self._index]
             points = [peer + 1 for peer in peers]
             pieces = split(self._self_seed, points, declaration.threshold)
-            bound_to = declaration.digest + _position(self._index)
+            bound_to = declaration.digest + place(self._index)
             self._escrow = tuple(
-                seal(self._pair_keys[peer], _PURPOSE, piece, bound_to + _position(peer))
+                seal(self._pair_keys[peer], _PURPOSE, piece, bound_to + place(peer))
                 for peer, piece in zip(peers, pieces, strict=True)
             )
         return self._escrow
@@ -192,7 +192,7 @@ class RoundMasks(Secret):
         self.require_released(declaration)
         if vanished == self._index or vanished not in declaration.sites:
             raise OpeningRefusedError("only the mask of another site that was asked is recovered")
-        bound_to = declaration.digest + _position(vanished) + _position(self._index)
+        bound_to = declaration.digest + place(vanished) + place(self._index)
         share = unseal(self._pair_keys[vanished], _PURPOSE, piece, bound_to)
         check_share(share)
         return share
@@ -263,10 +263,6 @@ def require_all(given: Mapping[int, bytes], declaration: Declaration) -> tuple[i
     if set(given) != set(declaration.sites):
         raise ShareError("something is missing of a site asked, or came of one that was not")
     return declaration.sites
-
-
-def _position(site: int) -> bytes:
-    return site.to_bytes(4, "big")
 
 
 def _ascending(positions: Sequence[int]) -> bool:

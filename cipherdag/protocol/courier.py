@@ -13,6 +13,7 @@ from cipherdag import errors
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.protocol.messages import (
     COORDINATOR,
+    REPLIES,
     Body,
     Member,
     Refusal,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", bound=Body)
 
 GARBAGE = "sent bytes that are not a message"
-LOST = "it was restarted, or began another run, and holds no keys of this one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,13 @@ class Courier:
         return {self._cohort[position].name: count for position, count in self._bytes.items()}
 
     def exchange(
-        self, operation: Topic, bodies: Mapping[int, Body], topic: Topic, kind: type[Reply]
+        self, operation: Topic, bodies: Mapping[int, Body], kind: type[Reply]
     ) -> Replies[Reply]:
         """Send each site its message and read the replies.
 
         Args:
             operation: What the messages are about.
             bodies: A message for every site to ask, by position.
-            topic: What the replies must be about.
             kind: Type of the replies' bodies.
 
         Raises:
@@ -108,7 +107,7 @@ class Courier:
         outcome: Replies[Reply] = Replies({}, {}, {})
         for position in bodies:
             reply = replies.get(self._cohort[position].name)
-            self._sort(position, reply, topic, kind, outcome)
+            self._sort(position, reply, REPLIES[operation], kind, outcome)
         return outcome
 
     def _sort(
@@ -128,17 +127,18 @@ class Courier:
         except MalformedMessageError:
             outcome.failures[position] = GARBAGE
             return
-        except errors.SessionLostError:
-            outcome.failures[position] = LOST
+        except errors.SessionLostError as error:
+            outcome.failures[position] = error.summary
             return
         outcome.bodies[position] = body
         outcome.envelopes[position] = reply
 
     def _read(self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]) -> Reply:
-        refused = read_envelope(reply).topic == "refusal"
+        envelope = read_envelope(reply)
+        refused = envelope.topic == "refusal"
         try:
             body = open_envelope(
-                reply,
+                envelope,
                 identity=member.identity,
                 session=self._session,
                 sender=member.name,
@@ -158,5 +158,4 @@ def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)
     known: type[errors.CipherdagError] = kind
-    summary = (known.__doc__ or "").split("\n")[0].rstrip(".;")
-    return known(refusal.message or summary, site=site)
+    return known(refusal.message or known.summary, site=site)

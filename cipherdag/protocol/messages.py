@@ -13,28 +13,32 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
+from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.questions.question import Encoding, Question
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 WIRE_VERSION: Final = 1
-MAX_MESSAGE_BYTES: Final = 256 * 1024 * 1024
 SESSION_BYTES: Final = 16
 COORDINATOR: Final = "coordinator"
-OPERATIONS: Final = frozenset(
-    {"invite", "offers", "sealed", "ask", "unmask", "recover", "open", "finish"}
-)
+COLLUDERS: Final = 1
+"""How many sites may collude in a run that does not say otherwise."""
 
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
     "unmask", "unmasked", "recover", "recovered", "open", "opened", "finish", "closed", "refusal",
 ]  # fmt: skip
-Protection = Literal["masking", "bfv", "none"]
+Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
+"""The name of a protection; a message with any other is malformed."""
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
@@ -230,6 +234,18 @@ class Refusal(Body, frozen=True):
     message: str
 
 
+REQUESTS: Final[Mapping[str, type[Body]]] = {
+    "invite": Invite, "offers": Offers, "sealed": Sealed, "ask": Ask, "unmask": Unmask,
+    "recover": Recover, "open": Open, "finish": Finish,
+}  # fmt: skip
+"""What the coordinator sends a site, by operation."""
+REPLIES: Final[Mapping[str, Topic]] = {
+    "invite": "offer", "offers": "seals", "sealed": "ready", "ask": "share", "unmask": "unmasked",
+    "recover": "recovered", "open": "opened", "finish": "closed",
+}  # fmt: skip
+"""What a reply to each is about, unless it is a refusal."""
+OPERATIONS: Final = frozenset(REQUESTS)
+
 BodyType = TypeVar("BodyType", bound=Body)
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
 
@@ -268,12 +284,12 @@ def seal_envelope(
 
 
 def open_envelope(
-    message: bytes, *, identity: bytes, session: bytes, sender: str, topic: Topic
+    envelope: Envelope, *, identity: bytes, session: bytes, sender: str, topic: str
 ) -> bytes:
-    """Check length, version, session, sender, topic and signature, in this order.
+    """Check topic, session, sender and signature, in this order.
 
     Args:
-        message: What arrived.
+        envelope: What `read_envelope` made of the message that arrived.
         identity: The sender's pinned public key.
         session: The session it must belong to.
         sender: Whom it must come from.
@@ -283,10 +299,9 @@ def open_envelope(
         The body, still encoded.
 
     Raises:
-        MalformedMessageError: Too long, not an envelope, another version or topic.
+        MalformedMessageError: Another topic.
         SignatureError: Another session or sender, or a signature that does not verify.
     """
-    envelope = read_envelope(message)
     if envelope.topic != topic:
         raise MalformedMessageError(f"expected a message about {topic}, got {envelope.topic}")
     if envelope.session != session or envelope.sender != sender:

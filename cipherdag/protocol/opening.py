@@ -23,7 +23,8 @@ from cipherdag.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
+    from cipherdag.privacy.aggregation import Declaration
+    from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.courier import Courier
     from cipherdag.questions.question import FloatVector
 
@@ -56,7 +57,7 @@ class Opening:
             position: Unmask(digest=self.declared.digest, tags=self._tags_for(position, shares))
             for position in self.declared.sites
         }
-        replies = self.courier.exchange("unmask", requests, "unmasked", Unmasked)
+        replies = self.courier.exchange("unmask", requests, Unmasked)
         seeds = {position: reply.seed for position, reply in replies.bodies.items()}
         self.present = tuple(sorted(seeds))
         for vanished, reason in replies.failures.items():
@@ -105,7 +106,7 @@ class Opening:
             )
             for position in self.present
         }
-        replies = self.courier.exchange("recover", bodies, "recovered", Recovered)
+        replies = self.courier.exchange("recover", bodies, Recovered)
         pieces = {position: reply.piece for position, reply in replies.bodies.items()}
         fewest = self.declared.threshold
         if len(pieces) < fewest:
@@ -131,7 +132,7 @@ class Opening:
         )
         turn = self.number % len(self.present)
         for opener in (*self.present[turn:], *self.present[:turn]):
-            replies = self.courier.exchange("open", {opener: request}, "opened", Opened)
+            replies = self.courier.exchange("open", {opener: request}, Opened)
             if opener in replies.bodies and replies.bodies[opener].digest == self.declared.digest:
                 return replies.bodies[opener].words
             self.leave(opener, "open", replies.failures.get(opener, "foreign sum"))

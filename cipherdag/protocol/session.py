@@ -20,15 +20,17 @@ from cipherdag.errors import (
     InconsistentQuestionError,
     KeyAgreementError,
     OutputError,
+    ParameterError,
     SchemaMismatchError,
     ShareError,
     SiteUnreachableError,
 )
 from cipherdag.privacy.agreement import TAG_BYTES
-from cipherdag.privacy.protections import coordinator_side
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
+    COLLUDERS,
     SESSION_BYTES,
     Ask,
     Body,
@@ -58,8 +60,9 @@ from cipherdag.questions.question import FloatVector, Question, question_kinds
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from cipherdag.privacy.aggregation import CoordinatorAggregation, Declaration
+    from cipherdag.privacy.aggregation import Declaration
     from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.engines.engine import Engine
 
 Outcome = TypeVar("Outcome")
@@ -75,10 +78,15 @@ class Session:
         cohort: The sites in order; the first one makes what the sites share.
         protection: ``masking``, ``bfv`` or ``none``.
         algorithm: Name of the algorithm, which policies refer to.
-        colluders: Sites that may collude with the coordinator without learning more than sums.
+        colluders: Sites that may collude with the coordinator without learning more than sums;
+            each site's policy may ask for more, and then refuses the invite.
         timeout_s: Seconds to wait for the slowest site.
         progress: Called after every round; a `Watcher` also before.
         journal: Where the session is written down, and taken up again if it is not empty.
+
+    Raises:
+        ParameterError: All sites but none, or fewer than none, would collude.
+        OutputError: The journal is of another session.
     """
 
     def __init__(
@@ -89,13 +97,17 @@ class Session:
         *,
         protection: Protection,
         algorithm: str,
-        colluders: int = 1,
+        colluders: int = COLLUDERS,
         timeout_s: float = 600.0,
         progress: Callable[[RoundReport], None] | None = None,
         journal: log.Journal | None = None,
     ) -> None:
         n_sites = len(cohort)
-        colluders = max(0, min(colluders, n_sites - 1))
+        if not 0 <= colluders < max(n_sites, 2):
+            raise ParameterError(
+                f"a run of {n_sites} sites cannot be safe against {colluders} colluding ones"
+            )
+        colluders = min(colluders, max(n_sites - 1, 0))
         self._invite = Invite(
             cohort=tuple(cohort),
             protection=protection,
@@ -155,24 +167,24 @@ class Session:
             PrivacyError: A site refused, or a message was altered.
             SiteUnreachableError: A site did not answer.
         """
-        protection = self._invite.protection
+        protection = protection_kind(self._invite.protection)
         opened = self._replay.opened
         if opened is not None:
             self._transcript = opened.transcript
-            self._aggregation = coordinator_side(protection, opened.public_context)
+            self._aggregation = protection.coordinator(opened.public_context)
             self._count(opened.received)
             self._labels = opened.labels
             return opened.n_variables
         if self._replay.started is None:
             self._write(log.Started(session=self._session, invite=self._invite))
-        offers, raw = self._all("invite", self._invite, "offer", Offer)
+        offers, raw = self._all("invite", self._invite, Offer)
         if any(offer.invite_digest != self._invite_digest for offer in offers):
             raise KeyAgreementError("a site answered another invite")
         transcript = digest(b"offers", self._invite_digest, *raw)
-        seals, raw = self._all("offers", Offers(envelopes=raw), "seals", Seals)
+        seals, raw = self._all("offers", Offers(envelopes=raw), Seals)
         self._transcript = digest(b"sealed", transcript, *raw)
-        self._aggregation = coordinator_side(protection, seals[0].public_context)
-        ready, _ = self._all("sealed", Sealed(envelopes=raw), "ready", Ready)
+        self._aggregation = protection.coordinator(seals[0].public_context)
+        ready, _ = self._all("sealed", Sealed(envelopes=raw), Ready)
         for member, reply in zip(self._invite.cohort, ready, strict=True):
             if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
@@ -234,14 +246,8 @@ class Session:
             aggregate=hashlib.sha256(values.tobytes()).hexdigest(),
             left=tuple(left for left in self._dropouts if left not in reported),
         )
-        self._write(
-            log.Summed(
-                content=content,
-                present=self._present,
-                values=values.astype("<f8").tobytes(),
-                report=report,
-            )
-        )
+        words = values.astype("<f8").tobytes()
+        self._write(log.Summed(content=content, present=self._present, values=words, report=report))
         self._reports.append(report)
         if self._progress is not None:
             self._progress(report)
@@ -271,9 +277,7 @@ class Session:
     def finish(self) -> dict[str, Closed]:
         """End the session at the sites still there and take the heads of their ledgers."""
         request = Finish(rounds=self._number)
-        replies = self._courier.exchange(
-            "finish", dict.fromkeys(self._present, request), "closed", Closed
-        )
+        replies = self._courier.exchange("finish", dict.fromkeys(self._present, request), Closed)
         for position, reason in replies.failures.items():
             self._leave(position, "finish", reason, in_sum=True)
         return {self._name(position): closed for position, closed in replies.bodies.items()}
@@ -308,9 +312,7 @@ class Session:
 
     def _shares(self, ask: Ask, declared: Declaration) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
-        replies = self._courier.exchange(
-            "ask", dict.fromkeys(ask.participants, ask), "share", Share
-        )
+        replies = self._courier.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
         for position, share in list(replies.bodies.items()):
             if share.digest != declared.digest:
                 raise InconsistentQuestionError(
@@ -369,10 +371,10 @@ class Session:
         )
 
     def _all(
-        self, operation: Topic, body: Body, topic: Topic, kind: type[Reply]
+        self, operation: Topic, body: Body, kind: type[Reply]
     ) -> tuple[list[Reply], tuple[bytes, ...]]:
         """Ask the whole cohort; the set-up needs every site."""
-        replies = self._courier.exchange(operation, dict.fromkeys(self._present, body), topic, kind)
+        replies = self._courier.exchange(operation, dict.fromkeys(self._present, body), kind)
         for position, reason in replies.failures.items():
             raise SiteUnreachableError(
                 f"it did not answer the {operation} ({reason})", site=self._name(position)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.results.sentences import dropout_line
 
 if TYPE_CHECKING:
@@ -12,14 +13,6 @@ if TYPE_CHECKING:
     from cipherdag.results.run import Run
 
 FEWEST_SITES = 3
-PROTECTIONS = {
-    "masking": "Every answer was masked before it left. To the coordinator, and to whoever reads "
-    "the network, a masked answer is noise; the masks cancel only in the sum over all sites.",
-    "bfv": "Every answer was encrypted (BFV) before it left. The coordinator has no key; one of "
-    "the sites opens the sum over all sites, and nothing else can be opened.",
-    "none": "Answers left the sites in the clear: the coordinator saw every site's own answers. "
-    "This is for debugging on made-up data.",
-}
 
 
 def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterator[str]:
@@ -30,8 +23,8 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
         own: Limits of what was found, and of the algorithm.
         has_truth: Whether the report says how accurate it is.
     """
-    if run.protection == "none":
-        yield PROTECTIONS["none"]
+    if not (kind := protection_kind(run.protection)).protects:
+        yield kind.disclosure
     yield (
         "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
         "all sites have the same causal structure."

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from cipherdag.algorithms.registry import title_of
 from cipherdag.errors import LedgerError
 from cipherdag.pages.rendering import render
-from cipherdag.results.limits import PROTECTIONS, limit_sentences
+from cipherdag.privacy.protections import protection_kind
+from cipherdag.results.limits import limit_sentences
 from cipherdag.results.sentences import site_sentences
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
@@ -104,7 +105,7 @@ def run_page(
         released=_released(sites),
         stages=_stages(run.rounds),
         round_bytes=report_bytes,
-        protected=PROTECTIONS[run.protection],
+        protection=protection_kind(run.protection),
         limits=list(limit_sentences(run, limits, has_truth=has_truth)),
         panels=(*own.panels, *panels),
         **sections,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol, get_args
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
+from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import SingleQuestion
 
 if TYPE_CHECKING:
@@ -39,13 +40,6 @@ REASONS = {
     "unreachable": "it cannot be reached",
     "failed": "its process gave no answer",
     "no reply": "no reply",
-}
-
-
-PROTECTED = {
-    "masking": "masked",
-    "bfv": "encrypted",
-    "none": "IN THE CLEAR",
 }
 
 
@@ -147,9 +141,9 @@ def _seen(kind: str, protection: str, sites: int) -> str:
         return ", the same at every site, seen by the coordinator"
     if kind == "opened-sum":
         return f", the sum over {sites} sites, seen by the coordinator and the opening site"
-    if protection == "none":
-        return ", IN THE CLEAR, seen by the coordinator"
-    return f", {PROTECTED[protection]}, seen by the coordinator only as a sum over {sites} sites"
+    own = protection_kind(protection)
+    only = f" only as a sum over {sites} sites" if own.protects else ""
+    return f", {own.left}, seen by the coordinator{only}"
 
 
 def release_history(records: Iterable[Release]) -> list[str]:

@@ -113,7 +113,7 @@ def test_what_the_refused_run_would_have_shown_is_one_site_s_answer(hospitals):
     approve(hospitals, session._session, [NAMES[2]])
     session.open()
     without = session.ask(QUESTION)
-    respondent = handlers["hospital-3"].__self__._open.runtime._respondent
+    respondent = handlers["hospital-3"].__self__._open._respondent
     assert (everyone - without == respondent.answer(QUESTION)).all()
 
 

@@ -10,8 +10,10 @@ from cohort import (
     agreed_keys,
     bfv_sites,
     declare,
+    masking_site,
     masking_sites,
     only,
+    plain_sites,
     plain_sum,
     questions,
     seeds_of,
@@ -30,14 +32,15 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import BfvContext, BfvCoordinator
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import plane_lengths, words_to_bytes
 from cipherdag.privacy.keystream import apply_masks
-from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.sealing import seal
 from cipherdag.privacy.secretsharing import SHARE_BYTES
-from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+from cipherdag.privacy.unprotected import UNPROTECTED
 
 LENGTH = 20_000
 
@@ -52,11 +55,11 @@ def context():
 def protection(request):
     """A maker of cohorts and the coordinator of each protection."""
     if request.param == "none":
-        return lambda n: [UnprotectedSite() for _ in range(n)], UnprotectedCoordinator()
+        return plain_sites, UNPROTECTED.coordinator(b"")
     if request.param == "masking":
-        return masking_sites, MaskingCoordinator()
+        return masking_sites, MASKING.coordinator(b"")
     context = request.getfixturevalue("context")
-    return lambda n: bfv_sites(context, n), BfvCoordinator(context.public_bytes())
+    return lambda n: bfv_sites(context, n), BFV.coordinator(context.public_bytes())
 
 
 def uniform_answers(n_sites):
@@ -91,7 +94,7 @@ def rounds(draw):
 def test_sums_over_any_part_of_a_cohort_are_the_plain_ones_bit_by_bit(drawn):
     declaration, answers = drawn
     sites = masking_sites(len(answers))
-    found = whole_sum(sites, MaskingCoordinator(), answers, declaration)
+    found = whole_sum(sites, MASKING.coordinator(b""), answers, declaration)
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
 
 
@@ -100,7 +103,7 @@ def test_sums_over_any_part_of_a_cohort_are_the_plain_ones_bit_by_bit(drawn):
 def test_all_protections_agree_on_the_sum_over_a_part_of_a_cohort(context, drawn):
     declaration, answers = drawn
     sites = bfv_sites(context, len(answers))
-    coordinator = BfvCoordinator(context.public_bytes())
+    coordinator = BFV.coordinator(context.public_bytes())
     found = whole_sum(sites, coordinator, answers, declaration)
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
 
@@ -150,7 +153,7 @@ def test_one_piece_for_every_other_site_that_is_the_same_when_asked_again():
     escrow = sites[2].escrow(declaration)
     assert [len(piece) for piece in escrow] == [SHARE_BYTES + 28] * 3
     assert sites[2].escrow(declaration) == escrow
-    assert UnprotectedSite().escrow(declaration) == ()
+    assert UNPROTECTED.site(0, {}, b"").escrow(declaration) == ()
 
 
 def test_unmask_repeats_itself_and_releases_the_own_seed_alone():
@@ -163,7 +166,7 @@ def test_unmask_repeats_itself_and_releases_the_own_seed_alone():
     assert {len(seed) for seed in released.values()} == {32}
     of_pairs = {key.derive(b"round", declaration.digest) for key in agreed_keys(5)[0].values()}
     assert not of_pairs & set(released.values())
-    assert UnprotectedSite().unmask(declaration) == b""
+    assert UNPROTECTED.site(0, {}, b"").unmask(declaration) == b""
 
 
 # ------------------------------------------------------------------ rounds that miss a site
@@ -185,7 +188,7 @@ def test_the_shares_of_all_but_one_site_stay_hidden_though_every_seed_is_out():
     total = words + words_of(shares[3])
     apply_masks(total, [total.size, 0], WORD_MODULI, added=[], subtracted=[seeds[3]])
     assert correlation(total, np.sum(answers, axis=0)) > 0.99
-    coordinator = MaskingCoordinator()
+    coordinator = MASKING.coordinator(b"")
     with pytest.raises(ShareError, match="missing of a site asked"):
         coordinator.combine(only(some, shares), declaration)
     with pytest.raises(AggregateRangeError):
@@ -264,7 +267,7 @@ def masked_round():
     """A round of three of five sites: declaration, combined sum, seeds."""
     declaration = declare(3, Segment(2, 1.0), participants=(0, 2, 3), threshold=2)
     sites = masking_sites(5)
-    combined = MaskingCoordinator().combine(
+    combined = MASKING.coordinator(b"").combine(
         shares_of(sites, [np.ones(2)] * 5, declaration), declaration
     )
     return declaration, combined, seeds_of(sites, declaration)
@@ -272,7 +275,7 @@ def masked_round():
 
 def test_malformed_missing_or_foreign_seeds_are_refused(masked_round):
     declaration, combined, seeds = masked_round
-    coordinator = MaskingCoordinator()
+    coordinator = MASKING.coordinator(b"")
     assert coordinator.open(combined, seeds, declaration).values.tolist() == [3.0, 3.0]
     for wrong in (
         {},
@@ -287,7 +290,7 @@ def test_malformed_missing_or_foreign_seeds_are_refused(masked_round):
         with pytest.raises(ShareError):
             coordinator.open(combined, wrong, declaration)
     with pytest.raises(ShareError):
-        UnprotectedCoordinator().open(combined, seeds, declaration)
+        UNPROTECTED.coordinator(b"").open(combined, seeds, declaration)
 
 
 def test_wrong_seeds_decode_to_nothing(masked_round):
@@ -296,9 +299,9 @@ def test_wrong_seeds_decode_to_nothing(masked_round):
         altered = bytearray(seeds[3])
         altered[position] ^= 1
         with pytest.raises(AggregateRangeError):
-            MaskingCoordinator().open(combined, {**seeds, 3: bytes(altered)}, declaration)
+            MASKING.coordinator(b"").open(combined, {**seeds, 3: bytes(altered)}, declaration)
     with pytest.raises(AggregateRangeError):
-        MaskingCoordinator().open(combined, {**seeds, 3: seeds[2]}, declaration)
+        MASKING.coordinator(b"").open(combined, {**seeds, 3: seeds[2]}, declaration)
 
 
 def test_too_few_or_altered_pieces_do_not_rebuild():
@@ -308,7 +311,7 @@ def test_too_few_or_altered_pieces_do_not_rebuild():
     seeds = seeds_of(sites, declaration)
     escrow = sites[4].escrow(declaration)
     pieces = {site: sites[site].recover(4, escrow[site], declaration) for site in range(4)}
-    coordinator = MaskingCoordinator()
+    coordinator = MASKING.coordinator(b"")
     assert coordinator.rebuild(pieces, declaration) == seeds[4]
     assert coordinator.rebuild(only((0, 1, 3), pieces), declaration) == seeds[4]
     for wrong in (
@@ -357,7 +360,7 @@ def test_the_own_mask_is_fresh_in_every_round_and_run():
     seen = set()
     for label in "abc":
         for _ in range(2):
-            site = MaskingSite(0, agreed_keys(3)[0])
+            site = masking_site(0, agreed_keys(3)[0])
             declaration = declare(3, Segment(1, 1.0), label=label)
             seen.add(site.share(np.zeros(1), declaration))
             seen.add(site.unmask(declaration))

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 import tracemalloc
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from fuzzing import asked_questions, attack, bodies, targets
 
+import cipherdag
 from cipherdag.errors import MalformedMessageError
-from cipherdag.protocol.messages import MAX_MESSAGE_BYTES, decode, read_envelope
+from cipherdag.protocol.engines import site_socket, syft_wire
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
+from cipherdag.protocol.messages import decode, read_envelope
 from cipherdag.questions.question import SingleQuestion
 
 
@@ -38,6 +43,16 @@ def test_a_message_that_claims_to_be_huge_costs_no_memory():
 def test_a_message_beyond_the_limit_is_refused_unread():
     with pytest.raises(MalformedMessageError, match="longer than the limit"):
         read_envelope(bytes(MAX_MESSAGE_BYTES + 1))
+
+
+def test_no_engine_carries_a_longer_message_than_a_site_reads():
+    assert MAX_MESSAGE_BYTES == 256 * 2**20
+    assert site_socket.MAX_MESSAGE_BYTES == MAX_MESSAGE_BYTES
+    assert syft_wire.SYFT_MESSAGE_BYTES == 128 * 2**20
+    package = Path(cipherdag.__file__).parent
+    setting = re.compile(r"^ *\w*message_bytes\b[^=\n]*= (.*)$", re.IGNORECASE | re.MULTILINE)
+    values = [v for path in package.rglob("*.py") for v in setting.findall(path.read_text("utf-8"))]
+    assert sorted(values) == ["256 * 1024 * 1024", "MAX_MESSAGE_BYTES", "MAX_MESSAGE_BYTES // 2"]
 
 
 def test_every_kind_of_question_is_fed():

@@ -349,7 +349,8 @@ def test_forged_seeds_or_shares_never_make_a_plausible_sum():
             return reply
         body = decode(read_envelope(reply).body, Unmasked)
         wrong = body.seed[:-1] + bytes([body.seed[-1] ^ 1])
-        return honest._envelope(message, "unmasked", msgspec.structs.replace(body, seed=wrong))
+        session = read_envelope(message).session
+        return honest._envelope(session, "unmasked", msgspec.structs.replace(body, seed=wrong))
 
     ward.engine._handlers["hospital-1"] = lying
     with pytest.raises((AggregateRangeError, ShareError)):

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from cohort import (
     agreed_keys,
+    bfv_site,
     bfv_sites,
     declare,
+    masking_site,
     masking_sites,
     partial_sum,
     plain_sum,
@@ -31,10 +33,11 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import DEFAULT_PARAMETERS, BfvContext, BfvCoordinator, BfvSite
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, BfvContext
 from cipherdag.privacy.fixedpoint import encode, words_to_bytes
 from cipherdag.privacy.keystream import Keystream, apply_masks
-from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.pairkeys import (
     EphemeralKeys,
     PairKey,
@@ -78,7 +81,7 @@ def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_r
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = masking_sites(5)
     shares = shares_of(sites, answers, declaration)
-    everyone = words_of(MaskingCoordinator().combine(shares, declaration))
+    everyone = words_of(MASKING.coordinator(b"").combine(shares, declaration))
     assert uniform(everyone, 2**64)
     assert not recovers(everyone, np.sum(answers, axis=0), 2**64)
     seeds = seeds_of(sites, declaration)
@@ -97,7 +100,7 @@ def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_r
     declaration = declare(4, Segment(LENGTH, 1.0, 40))
     keys = agreed_keys(4)
     answer = np.random.default_rng(0).uniform(-1, 1, LENGTH)
-    victim = MaskingSite(0, keys[0])
+    victim = masking_site(0, keys[0])
     stripped = words_of(victim.share(answer, declaration)).copy()
     # the victim released its own seed; sites 2 and 3 know theirs; the one with site 1 stays
     known = [victim.unmask(declaration)]
@@ -117,7 +120,7 @@ def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_r
 
     def without_self_mask(answer, declaration):
         # a new object with the same keys stands for a site that forgot what it answered
-        site = MaskingSite(0, keys)
+        site = masking_site(0, keys)
         words = words_of(site.share(answer, declaration)).copy()
         own = site.unmask(declaration)
         apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=[own])
@@ -128,7 +131,7 @@ def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_r
     fresh = without_self_mask(other, again)
     assert not recovers(reused[0] - fresh, one - other, 2**64)
     assert uniform(reused[0] - fresh, 2**64)
-    site = MaskingSite(0, keys)
+    site = masking_site(0, keys)
     site.share(one, declaration)
     with pytest.raises(ReplayError):
         site.share(other, declaration)
@@ -141,14 +144,14 @@ def test_masking_sites_that_were_asked_different_questions_give_noise():
     asked = {0: altered, 1: honest, 2: honest}
     shares = {k: sites[k].share(answers[k], question) for k, question in asked.items()}
     seeds = {k: sites[k].unmask(question) for k, question in asked.items()}
-    total = words_of(MaskingCoordinator().combine(shares, honest)).copy()
+    total = words_of(MASKING.coordinator(b"").combine(shares, honest)).copy()
     combined = words_to_bytes(total)
     lengths = [total.size, 0]
     strip_masks(total, lengths, WORD_MODULI, seeds=seeds, declaration=honest)
     assert uniform(total, 2**64)
     assert not any(recovers(total, answer, 2**64) for answer in answers)
     with pytest.raises(AggregateRangeError):
-        MaskingCoordinator().open(combined, seeds, honest)
+        MASKING.coordinator(b"").open(combined, seeds, honest)
 
 
 def test_keys_swapped_by_the_coordinator_open_nothing():
@@ -178,7 +181,7 @@ def bfv_run(context):
     seeds = seeds_of(sites, declaration)
     lengths = [LENGTH + 5, 0, 0]
     unmasked = {
-        site: context.encrypt(encode(answer, declaration, DEFAULT_PARAMETERS.moduli), lengths)
+        site: context.write(encode(answer, declaration, DEFAULT_PARAMETERS.moduli), lengths)
         for site, answer in enumerate(answers)
     }
     return declaration, answers, sites, shares, seeds, unmasked, lengths
@@ -186,7 +189,7 @@ def bfv_run(context):
 
 def decrypted(context, content, seeds, lengths):
     """What a colluder with the key opens, and strips of the self masks that were released."""
-    words = context.decrypt(content, lengths)
+    words = context.read(content, lengths)
     apply_masks(words, lengths, DEFAULT_PARAMETERS.moduli, added=[], subtracted=seeds)
     return words
 
@@ -202,7 +205,7 @@ def subtracted(context, minuend, subtrahends, lengths):
 
 def test_bfv_a_key_holder_opens_noise_from_a_single_ciphertext(context, bfv_run):
     _, answers, _, shares, seeds, unmasked, lengths = bfv_run
-    assert recovers(context.decrypt(unmasked[0], lengths), answers[0], PRIME)
+    assert recovers(context.read(unmasked[0], lengths), answers[0], PRIME)
     for released in ([], [seeds[0]]):
         words = decrypted(context, shares[0], released, lengths)
         assert uniform(words, PRIME)
@@ -211,7 +214,7 @@ def test_bfv_a_key_holder_opens_noise_from_a_single_ciphertext(context, bfv_run)
 
 def test_bfv_a_key_holder_opens_noise_from_any_subset(context, bfv_run):
     _, answers, _, shares, seeds, _, lengths = bfv_run
-    public = BfvCoordinator(context.public_bytes())._context
+    public = BFV.coordinator(context.public_bytes())._carrier
     for subset in ([0, 1], [0, 1, 2, 3], [1, 2, 3, 4], [0, 0, 1, 2, 3]):
         total = public.add(dict(enumerate(shares[k] for k in subset)), lengths)
         for released in ([], [seeds[k] for k in subset]):
@@ -224,7 +227,7 @@ def test_bfv_a_key_holder_opens_noise_from_any_subset(context, bfv_run):
 
 def test_bfv_a_colluder_that_subtracts_the_others_does_not_isolate_the_victim(context, bfv_run):
     declaration, answers, sites, shares, seeds, unmasked, lengths = bfv_run
-    coordinator = BfvCoordinator(context.public_bytes())
+    coordinator = BFV.coordinator(context.public_bytes())
     # site 4 submits its own ciphertext minus those of sites 1, 2 and 3
     for ciphertexts, isolates in ((unmasked, True), (shares, False)):
         others = [ciphertexts[site] for site in (1, 2, 3)]
@@ -255,7 +258,7 @@ def test_bfv_a_rigged_comparison_is_not_opened(context):
     sites = bfv_sites(context, 3)
     shares = shares_of(sites, [np.zeros(1)] * 3, declaration)
     seeds = seeds_of(sites, declaration)
-    coordinator = BfvCoordinator(context.public_bytes())
+    coordinator = BFV.coordinator(context.public_bytes())
     for rigged in (shares[1], partial_sum(coordinator, (0, 1), shares, declaration)):
         with pytest.raises(OpeningRefusedError):
             sites[0].open(rigged, seeds, declaration)
@@ -351,8 +354,8 @@ def secret_objects(context):
         EphemeralKeys.generate(),
         Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
         RoundMasks(0, {1: key}),
-        MaskingSite(0, {1: key}),
-        BfvSite(0, {1: key}, context),
+        masking_site(0, {1: key}),
+        bfv_site(0, {1: key}, context),
         context,
     ]
 
@@ -372,9 +375,9 @@ def test_errors_carry_neither_keys_nor_answers(context):
     key = PairKey(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR")
     declaration = declare(2, Segment(1, 1.0))
     attempts = [
-        lambda: MaskingSite(0, {1: key}).share(np.array([987654.321]), declaration),
-        lambda: BfvSite(0, {1: key}, context).share(np.array([987654.321]), declaration),
-        lambda: MaskingSite(5, {1: key}),
+        lambda: masking_site(0, {1: key}).share(np.array([987654.321]), declaration),
+        lambda: bfv_site(0, {1: key}, context).share(np.array([987654.321]), declaration),
+        lambda: masking_site(5, {1: key}),
         lambda: PairKey(b"TOPSECRET"),
         lambda: unseal(key, b"p", b"x" * 40, b"a"),
         lambda: EphemeralKeys.generate().exchange(b"987654.321"),

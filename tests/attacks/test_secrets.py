@@ -157,8 +157,8 @@ def test_no_secret_is_in_any_file_log_exception_or_repr(study, made, caplog, cap
             with pytest.raises(CrashError) as crash:
                 federation.learn(coordinator.study(), transcribed, folder, started, None)
             shown += traceback.format_exception(crash.value)
-        shown += [repr((site, site._open, site._open.runtime)) for site in kept.values()]
-        shown += [repr(site._open.runtime._current) for site in kept.values()]
+        shown += [repr((site, site._open)) for site in kept.values()]
+        shown += [repr(site._open._current) for site in kept.values()]
         result = federation.learn(coordinator.study(), transcribed, folder, started, None)
         result.save(root / f"result-{protection}")
         shown.append(repr((result, federation, engine, FedPC(), coordinator, sites)))

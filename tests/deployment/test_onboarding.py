@@ -8,6 +8,7 @@ import logging
 import os
 import zipfile
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import hospital_checks
 import hospital_folders
@@ -45,6 +46,7 @@ from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.transcript import TranscribingEngine, read_transcript
+from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
 from cipherdag.sites.record.ledger import LedgerHead, ledger_lines
 from cipherdag.sites.session import handshake
@@ -58,6 +60,7 @@ from cipherdag.sites.study.study import (
     SignedStudy,
     approve,
     check_approval,
+    check_colluders,
     check_request,
     check_study,
     coordinator_fingerprint,
@@ -70,6 +73,7 @@ from cipherdag.sites.study.study import (
 )
 from cipherdag.sites.study.study_names import check_site_name
 
+GOLDEN = Path(__file__).parents[1] / "support" / "golden"
 PATH_TRICKS = (
     "", ".", "..", "../up", "a/b", "a\\b", "/etc/passwd", "a b", "a\n", "-rf", "a\0", "é", "x" * 64,
     "coordinator", "Server", "localhost", "CON:", "a.b", "~root", "$HOME", "a;b", "%2e%2e",
@@ -311,6 +315,8 @@ def altered_studies():
         lambda s: {"version": 2},
         lambda s: {"issued": "2026-01-02T00:00:00+00:00"},
         lambda s: {"name": "other"},
+        lambda s: {"colluders": 0},
+        lambda s: {"colluders": 1},
     ]
 
 
@@ -359,12 +365,71 @@ def test_a_study_altered_on_its_way_or_on_disk_is_refused(hospitals, alter):
         (lambda s: {"port": 0}, ParameterError),
         (lambda s: {"min_sites": 1}, ParameterError),
         (lambda s: {"protections": ()}, ParameterError),
+        (lambda s: {"colluders": -1}, ParameterError),
+        (lambda s: {"colluders": 2}, ParameterError),
+        (lambda s: {"colluders": 1, "min_sites": 2}, ParameterError),
+        (lambda s: {"colluders": 2**40}, ParameterError),
     ],
 )
 def test_even_a_signed_study_must_make_sense(hospitals, changes, error):
     study = msgspec.structs.replace(hospitals.study, **changes(hospitals.study))
     with pytest.raises(error):
         check_study(sign_study(hospitals.coordinator, study))
+
+
+# how many colluding sites a study's runs are safe against
+
+
+def test_a_study_of_before_there_were_colluders_reads_and_verifies():
+    """Signed by the revision before, with ``min_sites = 2``, which allows no colluder today."""
+    signed = read_file(GOLDEN / "study_without_colluders.json", SignedStudy)
+    study = check_study(signed)
+    assert study.colluders is msgspec.UNSET
+    assert (study.safe_against, study.min_sites, study.revoked) == (1, 2, ("hospital-9",))
+    assert study_fingerprint(study) == (
+        "DE:70:C8:5B:67:9D:DB:BA:B8:6E:EF:4F:E6:67:CA:11:65:29:FD:DF:31:08:DB:59:1B:16:41:36:F4:D9:3C:63"
+    )
+    with pytest.raises(SignatureError):
+        check_study(
+            msgspec.structs.replace(signed, study=msgspec.structs.replace(study, colluders=0))
+        )
+
+
+@pytest.mark.parametrize(("colluders", "min_sites"), [(0, 2), (1, 3), (2, 4), (7, 9)])
+def test_a_study_says_in_its_signed_file_what_its_runs_are_safe_against(
+    hospitals, tmp_path, colluders, min_sites
+):
+    study = msgspec.structs.replace(hospitals.study, colluders=colluders, min_sites=min_sites)
+    path = tmp_path / "study.json"
+    write_file(path, sign_study(hospitals.coordinator, study))
+    assert f'"colluders": {colluders}' in path.read_text()
+    back = check_study(read_file(path, SignedStudy))
+    assert (back, back.safe_against) == (study, colluders)
+    write_file(path, sign_study(hospitals.coordinator, hospitals.study))
+    assert "colluders" not in path.read_text()
+    text = path.read_text()
+    for wrong in ("1.5", "null", "true", '"1"'):
+        path.write_text(text.replace('"engine"', f'"colluders": {wrong}, "engine"', 1))
+        with pytest.raises(MalformedMessageError):
+            read_file(path, SignedStudy)
+
+
+def test_what_cannot_be_promised_is_refused_with_what_could_be():
+    with pytest.raises(ParameterError, match="against 2 colluding") as caught:
+        check_colluders(2, min_sites=3)
+    assert "at most 1" in caught.value.remedy
+
+
+def test_every_site_holds_the_coordinator_to_what_the_study_promises(tmp_path):
+    names = tuple(f"hospital-{k}" for k in range(4))
+    made = hospital_folders.hospitals(tmp_path, names=names, policy=Policy(tolerated_colluders=0))
+    made.pin(colluders=2, min_sites=4)
+    handlers = made.handlers()
+    with pytest.raises(CohortError, match="tolerates 1 colluding sites, .* asks for 2"):
+        made.session(handlers).open()
+    session = made.session(handlers, colluders=made.study.safe_against)
+    assert session.open() == 5
+    made.close()
 
 
 # certificates

@@ -26,13 +26,14 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.protocol.courier import LOST, refusal_error
+from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import Ask, Refusal, content_digest, decode, encode, read_envelope
 from cipherdag.results.sentences import dropout_lines
 
+LOST = SessionLostError.summary
 FOUR = tuple(f"hospital-{k}" for k in range(4))
 
 
@@ -151,7 +152,12 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
     engine.tamper = restart
     _, closed = learn(session)
     (left,) = session.dropouts
-    assert (left.site, left.reason, left.n_sites, left.fewest) == ("hospital-2", LOST, 3, 3)
+    assert (left.site, left.reason, left.n_sites, left.fewest) == (
+        "hospital-2",
+        LOST,
+        3,
+        3,
+    )
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
     assert len(lines) == 4
@@ -251,7 +257,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     session.open()
     kept = handlers["hospital-0"].__self__
     kept.forget_idle(60.0)
-    assert kept._open.runtime.in_session
+    assert kept._open._current.session
     kept.forget_idle(0.0)
     assert kept._open is None
     handlers.pop("hospital-1")
@@ -264,11 +270,11 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
     session.open()
-    runtime = handlers["hospital-0"].__self__._open.runtime
+    runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.handshake is None
     session.run(FedPC().ask(Facts(5, 4)))
     session.finish()
-    assert not runtime.in_session
+    assert not runtime._current.session
 
 
 # the socket between an engine's process and the site's own
@@ -311,14 +317,14 @@ def test_a_caller_that_asks_again_waits_for_the_answer_under_way(hospitals):
     session.open()
     kept = handlers["hospital-0"].__self__
     computing, release = threading.Event(), threading.Event()
-    honest = kept._open.handle
+    honest = kept._open.answer
 
-    def slow(operation, message):
+    def slow(message):
         computing.set()
         release.wait(30)
-        return honest(operation, message)
+        return honest(message)
 
-    kept._open = type("Slow", (), {"handle": staticmethod(slow)})
+    kept._open = type("Slow", (), {"answer": staticmethod(slow)})
     message = b"the same"
     with SiteSocket(hospitals.folders["hospital-0"].path, kept.handle):
         replies = []

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from cohort import (
     agreed_keys,
+    bfv_site,
     bfv_sites,
     declare,
     masked_sum,
@@ -27,14 +28,14 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import (
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.bfvcontext import (
     DEFAULT_PARAMETERS,
     HIGH_PRECISION_PARAMETERS,
     BfvContext,
-    BfvCoordinator,
-    BfvSite,
+    _pack,
+    _unpack,
 )
-from cipherdag.privacy.bfvcontext import _pack, _unpack
 
 tenseal = pytest.importorskip("tenseal")
 
@@ -59,7 +60,7 @@ def default_context():
 def test_bfv_masking_and_plain_sums_are_the_same_bits(context, question):
     declaration, answers = question
     sites = bfv_sites(context, len(answers))
-    coordinator = BfvCoordinator(context.public_bytes())
+    coordinator = BFV.coordinator(context.public_bytes())
     combined = coordinator.combine(shares_of(sites, answers, declaration), declaration)
     seeds = seeds_of(sites, declaration)
     opened = {site.open(combined, seeds, declaration) for site in sites[:2]}
@@ -75,7 +76,7 @@ def test_a_hundred_sites_at_the_edge_of_the_plaintext_modulus(default_context):
     declaration = declare(100, Segment(2, float(half // 100)), Segment(2, 2.0**99))
     answer = np.array([half // 100, -(half // 100), 2.0**99, -(2.0**99)], dtype=float)
     sites = bfv_sites(default_context, 100)
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     found = whole_sum(sites, coordinator, [answer] * 100, declaration)
     assert found.tolist() == (100 * answer).tolist()
 
@@ -85,7 +86,7 @@ def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, c
     declaration = declare(2, Segment(length, 1.0, 20))
     answers = [np.linspace(-1, 1, length), np.linspace(0.5, 1, length)]
     sites = bfv_sites(default_context, 2)
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     found = whole_sum(sites, coordinator, answers, declaration)
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
     assert capfd.readouterr() == ("", "")
@@ -102,7 +103,7 @@ def run(default_context):
     answers = [np.linspace(-1, 1, 5002)] * 2
     shares = shares_of(sites, answers, declaration)
     seeds = seeds_of(sites, declaration)
-    return declaration, sites, shares, seeds, BfvCoordinator(default_context.public_bytes())
+    return declaration, sites, shares, seeds, BFV.coordinator(default_context.public_bytes())
 
 
 def test_shares_cut_short_empty_oversize_or_missing_are_refused(run):
@@ -148,7 +149,7 @@ def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
     shares_of(sites, [np.zeros(3)] * 2, declaration)
     seeds = seeds_of(sites, declaration)
     context = default_context._contexts[0]
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     for slots in (1, 3, 5, 4096):
         wrong = _pack([tenseal.bfv_vector(context, [0] * slots).serialize()])
         with pytest.raises(ShareError):
@@ -159,7 +160,7 @@ def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
 
 def test_ciphertexts_of_foreign_parameters_are_refused(default_context):
     declaration = declare(2, Segment(3, 1.0))
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     foreign = [
         tenseal.bfv_vector(raw_context(DEFAULT_PARAMETERS.moduli[1], (54, 55)), [0] * 4),
         tenseal.bfv_vector(raw_context(HIGH_PRECISION_PARAMETERS.moduli[0], (36, 36, 37)), [0] * 4),
@@ -177,13 +178,13 @@ def test_ciphertexts_of_foreign_parameters_are_refused(default_context):
 
 def test_a_flipped_bit_is_refused_or_without_effect(default_context):
     declaration = declare(2, Segment(40, 1.0, comparison=True), Segment(4, 1.0))
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     rng = np.random.default_rng(11)
     keys = agreed_keys(2)
     answers = [np.zeros(44), np.zeros(44)]
     refused = 0
     for _ in range(60):
-        sites = [BfvSite(i, keys[i], default_context) for i in range(2)]
+        sites = [bfv_site(i, keys[i], default_context) for i in range(2)]
         shares = shares_of(sites, answers, declaration)
         seeds = seeds_of(sites, declaration)
         position = int(rng.integers(8 * len(shares[0])))
@@ -222,7 +223,7 @@ def test_a_site_opens_one_sum_for_the_question_it_answered_last(run):
 def test_a_site_opens_nothing_before_it_released_its_seed(default_context):
     declaration = declare(4, Segment(2, 1.0))
     sites = bfv_sites(default_context, 4)
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     combined = coordinator.combine(shares_of(sites, [np.ones(2)] * 4, declaration), declaration)
     seeds = {site: sites[site].unmask(declaration) for site in range(3)}
     with pytest.raises(OpeningRefusedError, match="released no seed"):
@@ -241,7 +242,7 @@ def test_a_site_opens_nothing_before_it_released_its_seed(default_context):
 
 def test_a_sum_over_some_sites_only_or_with_wrong_seeds_is_refused(default_context):
     declaration = declare(4, Segment(2, 1.0))
-    coordinator = BfvCoordinator(default_context.public_bytes())
+    coordinator = BFV.coordinator(default_context.public_bytes())
     for positions, altered in (((0, 1, 2), {}), ((0, 1), {}), ((0, 1, 2, 3), {1: bytes(32)})):
         sites = bfv_sites(default_context, 4)
         shares = shares_of(sites, [np.ones(2)] * 4, declaration)
@@ -262,7 +263,7 @@ def test_a_question_the_site_did_not_answer_is_not_opened(run):
     for wrong in (looser, other):
         with pytest.raises(OpeningRefusedError):
             sites[0].open(combined, seeds, wrong)
-    fresh = bfv_sites(sites[0]._context, 2)[0]
+    fresh = bfv_sites(sites[0]._carrier, 2)[0]
     with pytest.raises(OpeningRefusedError):
         fresh.open(combined, seeds, declaration)
 
@@ -297,17 +298,16 @@ def test_a_site_shares_once_for_a_digest_a_bound_and_its_cohort(default_context)
     with pytest.raises(CohortError):
         site.share(np.array([0.5]), declare(3, Segment(1, 1.0), label="three"))
     with pytest.raises(CohortError):
-        BfvSite(0, {}, default_context)
+        bfv_site(0, {}, default_context)
     keys = agreed_keys(2)[0][1]
     with pytest.raises(CohortError):
-        BfvSite(0, dict.fromkeys(range(1, 102), keys), default_context)
+        BFV.site(0, dict.fromkeys(range(1, 102), keys), default_context.secret_bytes())
 
 
 def test_opened_words_are_checked_by_the_coordinator(run):
     declaration, sites, shares, seeds, coordinator = run
     opened = sites[0].open(coordinator.combine(shares, declaration), seeds, declaration)
     assert coordinator.opened_by_site
-    assert sites[0].modulus == DEFAULT_PARAMETERS.moduli[0]
     for wrong in (b"", opened[:-8], opened[:-1], opened + bytes(8)):
         with pytest.raises(ShareError):
             coordinator.open(wrong, seeds, declaration)

@@ -2,20 +2,21 @@ import sys
 
 import numpy as np
 import pytest
-from cohort import agreed_keys, declare, raw_context, whole_sum
+from cohort import agreed_keys, bfv_site, declare, raw_context, whole_sum
 
 from cipherdag.errors import ProtectionError, ShareError
 from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import (
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.bfvcontext import (
     DEFAULT_PARAMETERS,
     HIGH_PRECISION_PARAMETERS,
     BfvContext,
-    BfvCoordinator,
     BfvParameters,
-    BfvSite,
+    BfvPublicContext,
+    _pack,
+    _unpack,
 )
-from cipherdag.privacy.bfvcontext import BfvPublicContext, _pack, _unpack
 
 tenseal = pytest.importorskip("tenseal")
 
@@ -69,7 +70,7 @@ def test_the_coordinator_gets_no_key_of_any_kind(context):
         for attempt in (loaded.secret_key, lambda: tenseal.bfv_vector(loaded, [1])):  # noqa: B023
             with pytest.raises((ValueError, RuntimeError)):
                 attempt()
-    share = BfvSite(0, agreed_keys(2)[0], context).share(np.zeros(1), declare(2, Segment(1, 1.0)))
+    share = bfv_site(0, agreed_keys(2)[0], context).share(np.zeros(1), declare(2, Segment(1, 1.0)))
     public_context = BfvPublicContext(public)
     vectors = bfvcontext._load_vectors(share, [2], public_context._contexts)
     with pytest.raises((ValueError, RuntimeError)):
@@ -93,7 +94,7 @@ def test_every_combination_of_keys_is_accepted_or_refused_as_it_must_be(monkeypa
     monkeypatch.setattr(bfvcontext, "_MAX_PART_BYTES", 1 << 26)
     for kept in ({"save_secret_key": True}, {"save_galois_keys": True, "save_public_key": True}):
         with pytest.raises(ProtectionError):
-            BfvCoordinator(_pack(content(**kept)))
+            BFV.coordinator(_pack(content(**kept)))
     for kept in ({}, {"save_public_key": True}):
         with pytest.raises(ProtectionError):
             BfvContext.from_secret_bytes(_pack(content(**kept)))
@@ -103,9 +104,9 @@ def test_a_context_travels_and_opens_what_another_copy_encrypted(context):
     declaration = declare(2, Segment(3, 1.0))
     copied = BfvContext.from_secret_bytes(context.secret_bytes())
     first, second = agreed_keys(2)
-    sites = [BfvSite(0, first, context), BfvSite(1, second, copied)]
+    sites = [bfv_site(0, first, context), bfv_site(1, second, copied)]
     answers = [np.array([1.0, 0.0, 1.0]), np.array([1.0, 0.0, -1.0])]
-    found = whole_sum(sites, BfvCoordinator(context.public_bytes()), answers, declaration)
+    found = whole_sum(sites, BFV.coordinator(context.public_bytes()), answers, declaration)
     assert found.tolist() == [2.0, 0.0, 0.0]
 
 
@@ -123,14 +124,14 @@ def test_contexts_of_foreign_parameters_are_refused(default_context):
         [raw_context(None, sizes, scheme="CKKS") for _ in moduli],
     ):
         with pytest.raises((ProtectionError, ShareError)):
-            BfvCoordinator(packed(contexts, secret=False))
+            BFV.coordinator(packed(contexts, secret=False))
         with pytest.raises((ProtectionError, ShareError)):
             BfvContext.from_secret_bytes(packed(contexts, secret=True))
 
 
 def test_altered_contexts_are_refused(default_context):
     for content, load in (
-        (default_context.public_bytes(), BfvCoordinator),
+        (default_context.public_bytes(), BFV.coordinator),
         (default_context.secret_bytes(), BfvContext.from_secret_bytes),
     ):
         for wrong in (b"", content[:7], content[:12], content[:-1], content + b"\0", b"x" * 99):

@@ -10,14 +10,13 @@ from scipy import stats
 from cipherdag.errors import AggregateRangeError, BoundExceededError, ParameterError, ShareError
 from cipherdag.privacy import residues
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.bfv import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
+from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
 from cipherdag.privacy.fixedpoint import (
     MAX_TOTAL,
     ROW_WORDS,
     decode,
     encode,
     plane_lengths,
-    word_count,
     words_to_bytes,
 )
 from cipherdag.privacy.residues import WORD, WORD_MODULI
@@ -154,20 +153,20 @@ def test_minus_zero_is_zero():
 )
 def test_impossible_declarations_are_refused(segment):
     with pytest.raises(ParameterError):
-        word_count(declare(2, segment), WORD_MODULI)
+        plane_lengths(declare(2, segment), WORD_MODULI)
 
 
 def test_a_declaration_needs_a_digest_and_a_cohort():
     with pytest.raises(ParameterError):
-        word_count(Declaration(b"", 2, ()), WORD_MODULI)
+        plane_lengths(Declaration(b"", 2, ()), WORD_MODULI)
     with pytest.raises(ParameterError):
-        word_count(declare(0), WORD_MODULI)
+        plane_lengths(declare(0), WORD_MODULI)
 
 
 def test_no_answer_is_too_short_to_be_checked():
     for segments in ((), (Segment(0, 1.0),), (Segment(0, 1e30), Segment(0, 1.0, comparison=True))):
         declaration = declare(2, *segments)
-        assert word_count(declaration, WORD_MODULI) == 1
+        assert sum(plane_lengths(declaration, WORD_MODULI)) == 1
         assert decode(bytes(8), declaration, WORD_MODULI).values.shape == (0,)
         with pytest.raises(AggregateRangeError):
             decode(b"\x01" + bytes(7), declaration, WORD_MODULI)

@@ -9,6 +9,7 @@ from cohort import (
     agreed_keys,
     declare,
     masked_sum,
+    masking_site,
     masking_sites,
     partial_sum,
     plain_sum,
@@ -29,14 +30,14 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfv import DEFAULT_PARAMETERS
-from cipherdag.privacy.fixedpoint import plane_lengths, word_count
+from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS
+from cipherdag.privacy.fixedpoint import plane_lengths
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
-from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.pairkeys import PairKey, expand
 from cipherdag.privacy.residues import WORD_MODULI, add
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
-from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+from cipherdag.privacy.unprotected import UNPROTECTED
 
 GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "pair_masks.json"
 
@@ -152,7 +153,7 @@ def test_the_order_of_arrival_does_not_matter():
     declaration = declare(4, Segment(5, 1.0, 40), Segment(2, 2.0**80))
     answers = [np.random.default_rng(site).uniform(-1, 1, 7) for site in range(4)]
     shares = shares_of(masking_sites(4), answers, declaration)
-    coordinator = MaskingCoordinator()
+    coordinator = MASKING.coordinator(b"")
     combined = {
         coordinator.combine(dict(order), declaration) for order in permutations(shares.items())
     }
@@ -169,7 +170,7 @@ def test_a_hundred_sites_at_their_bounds():
 def test_a_share_has_eight_bytes_a_word():
     declaration = declare(3, Segment(10_000, 1.0, 40))
     share = masking_sites(3)[0].share(np.zeros(10_000), declaration)
-    assert len(share) == 8 * word_count(declaration, WORD_MODULI) == 8 * 10_003
+    assert len(share) == 8 * sum(plane_lengths(declaration, WORD_MODULI)) == 8 * 10_003
 
 
 # ------------------------------------------------------------------ what a share shows
@@ -273,10 +274,10 @@ def test_a_cohort_with_missing_keys_is_refused():
         (-1, keys[0]),
     ):
         with pytest.raises(CohortError):
-            MaskingSite(index, wrong)
+            masking_site(index, wrong)
 
 
-@pytest.mark.parametrize("coordinator", [MaskingCoordinator(), UnprotectedCoordinator()])
+@pytest.mark.parametrize("coordinator", [MASKING.coordinator(b""), UNPROTECTED.coordinator(b"")])
 def test_shares_cut_short_missing_or_too_many_are_refused(coordinator):
     declaration = declare(3, Segment(4, 1.0))
     shares = shares_of(masking_sites(3), [np.zeros(4)] * 3, declaration)
@@ -298,9 +299,9 @@ def test_words_beyond_a_planes_modulus_are_refused():
     shares = shares_of(masking_sites(3), [np.zeros(1)] * 3, declaration)
     altered = shares[2][:-8] + b"\xff" * 8
     with pytest.raises(ShareError, match="share 2"):
-        MaskingCoordinator().combine({**shares, 2: altered}, declaration)
+        MASKING.coordinator(b"").combine({**shares, 2: altered}, declaration)
     with pytest.raises(ShareError, match="not reduced"):
-        MaskingCoordinator().check(altered, declaration)
+        MASKING.coordinator(b"").check(altered, declaration)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +313,7 @@ def test_a_share_of_another_question_site_or_run_is_noticed(segment):
     sites = masking_sites(3)
     shares = shares_of(sites, [answer] * 3, declaration)
     seeds = seeds_of(sites, declaration)
-    coordinator = MaskingCoordinator()
+    coordinator = MASKING.coordinator(b"")
     coordinator.open(coordinator.combine(shares, declaration), seeds, declaration)
     foreign = masking_sites(3)[2].share(answer, declare(3, segment, label="another"))
     other_run = masking_sites(3, seed=9)[2].share(answer, declaration)
@@ -344,9 +345,8 @@ def test_a_million_values_are_masked_in_bounded_memory():
 
 
 def test_nothing_is_opened_by_a_site():
-    for site in (masking_sites(2)[0], UnprotectedSite()):
+    for site in (masking_sites(2)[0], UNPROTECTED.site(0, {}, b"")):
         with pytest.raises(OpeningRefusedError):
             site.open(bytes(8), {}, declare(2))
-        assert site.modulus == 2**64
-    assert not MaskingCoordinator().opened_by_site
-    assert not UnprotectedCoordinator().opened_by_site
+    assert not MASKING.coordinator(b"").opened_by_site
+    assert not UNPROTECTED.coordinator(b"").opened_by_site

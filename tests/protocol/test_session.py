@@ -8,7 +8,17 @@ import adversary
 import msgspec
 import numpy as np
 import pytest
-from adversary import CATEGORIES, NAMES, ROWS, Ward, every_integer, hospitals, recorded, tags_for
+from adversary import (
+    CATEGORIES,
+    NAMES,
+    ROWS,
+    Ward,
+    every_integer,
+    expected,
+    hospitals,
+    recorded,
+    tags_for,
+)
 
 from cipherdag import FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
@@ -20,6 +30,7 @@ from cipherdag.errors import (
     MalformedMessageError,
     MixedTypesError,
     OpeningRefusedError,
+    ParameterError,
     PolicyRefusedError,
     PrivacyError,
     ProtectionError,
@@ -438,6 +449,37 @@ def test_the_policy_of_a_site_outranks_the_coordinator():
         hospitals("masking", Policy(max_rounds=2)).run(FedPC())
     with pytest.raises(PolicyRefusedError, match="max_values"):
         hospitals("masking", Policy(max_values=5)).run(FedPC())
+
+
+@pytest.mark.parametrize(("colluders", "fewest"), [(0, 3), (1, 3), (2, 4), (3, 4)])
+def test_a_run_says_how_many_colluding_sites_it_is_safe_against(colluders, fewest):
+    ward = Ward(n_sites=4, policy=Policy(tolerated_colluders=colluders))
+    session = ward.new_session(colluders=colluders)
+    session.open()
+    assert session._invite.colluders == colluders
+    assert session._invite.min_survivors == fewest
+    assert (session.ask(VOTES) == expected(ward, VOTES, list(ward.tables))).all()
+
+
+def test_a_site_that_fears_more_colluders_than_the_run_is_safe_against_refuses_it():
+    ward = Ward(n_sites=5, policy=Policy(tolerated_colluders=2))
+    for colluders in (0, 1):
+        with pytest.raises(CohortError, match=f"tolerates {colluders} .* asks for 2"):
+            ward.new_session(colluders=colluders).open()
+    with pytest.raises(CohortError, match="tolerates 1"):
+        ward.session.open()
+    assert ward.new_session(colluders=2).open() == len(NAMES)
+
+
+@pytest.mark.parametrize("n_sites", [1, 2, 3, 5])
+def test_a_run_against_as_many_colluders_as_sites_is_no_run(n_sites):
+    ward = Ward(n_sites=5)
+    members = [Member(name=n, identity=k) for n, k in ward.pinned.items()][:n_sites]
+    assert ward.new_session(members=members)._invite.colluders == min(1, n_sites - 1)
+    for colluders in (-1, max(n_sites, 2), 99):
+        with pytest.raises(ParameterError, match=f"against {colluders} colluding") as caught:
+            ward.new_session(members=members, colluders=colluders)
+        assert caught.value.exit_code == 2
 
 
 def test_two_sites_are_too_few_to_hide_one_in_a_sum():

@@ -125,7 +125,7 @@ class Ward:
         policy = self.federation.sites[0].policy
         return SiteRuntime(replace(profile, **changes), respondent, policy, self.ledgers[name])
 
-    def new_session(self, protection="masking", members=None, journal=None):
+    def new_session(self, protection="masking", members=None, journal=None, **options):
         cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
         return Session(
             self.engine,
@@ -134,6 +134,7 @@ class Ward:
             protection=protection,
             algorithm="fedpc",
             journal=journal,
+            **options,
         )
 
     def message(self, topic, body, *, key=None, session=None):

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import strategies as st
 
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.bfv import BfvSite
-from cipherdag.privacy.masking import MaskingCoordinator, MaskingSite
+from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.pairkeys import PairKey
-from cipherdag.privacy.unprotected import UnprotectedCoordinator, UnprotectedSite
+from cipherdag.privacy.roundmasks import RoundMasks
+from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.privacy.unprotected import UNPROTECTED
 
 
 def agreed_keys(n_sites, seed=0):
@@ -27,12 +28,25 @@ def agreed_keys(n_sites, seed=0):
     return keys
 
 
+def masking_site(index, pair_keys):
+    return MASKING.site(index, pair_keys, b"")
+
+
+def bfv_site(index, pair_keys, context):
+    """A site with a context that is not read from bytes, so that its noise is not tested anew."""
+    return SiteAggregation(RoundMasks(index, pair_keys), context)
+
+
+def plain_sites(n_sites):
+    return [UNPROTECTED.site(0, {}, b"") for _ in range(n_sites)]
+
+
 def masking_sites(n_sites, seed=0):
-    return [MaskingSite(i, keys) for i, keys in enumerate(agreed_keys(n_sites, seed))]
+    return [masking_site(i, keys) for i, keys in enumerate(agreed_keys(n_sites, seed))]
 
 
 def bfv_sites(context, n_sites, seed=0):
-    return [BfvSite(i, keys, context) for i, keys in enumerate(agreed_keys(n_sites, seed))]
+    return [bfv_site(i, keys, context) for i, keys in enumerate(agreed_keys(n_sites, seed))]
 
 
 def raw_context(modulus, sizes, *, symmetric=True, scheme="BFV"):
@@ -83,12 +97,11 @@ def whole_sum(sites, coordinator, answers, declaration):
 
 
 def masked_sum(sites, answers, declaration):
-    return whole_sum(sites, MaskingCoordinator(), answers, declaration)
+    return whole_sum(sites, MASKING.coordinator(b""), answers, declaration)
 
 
 def plain_sum(answers, declaration):
-    sites = [UnprotectedSite() for _ in answers]
-    return whole_sum(sites, UnprotectedCoordinator(), answers, declaration)
+    return whole_sum(plain_sites(len(answers)), UNPROTECTED.coordinator(b""), answers, declaration)
 
 
 def words_of(share):

@@ -16,8 +16,9 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.bfv import BfvContext, BfvCoordinator
-from cipherdag.privacy.masking import MaskingCoordinator
+from cipherdag.privacy.bfv import BFV
+from cipherdag.privacy.bfvcontext import BfvContext
+from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.pairkeys import PairKey
 from cipherdag.privacy.sealing import seal, unseal
 from cipherdag.protocol import messages
@@ -128,14 +129,14 @@ def protection_targets():
     """Shares, contexts and sealed boxes."""
     context = BfvContext.generate()
     declared = Declaration(b"d" * 32, 3, (Segment(20, 1.0), Segment(5, 1.0, comparison=True)))
-    bfv = BfvCoordinator(context.public_bytes())
-    masking = MaskingCoordinator()
+    bfv = BFV.coordinator(context.public_bytes())
+    masking = MASKING.coordinator(b"")
     key = PairKey(b"k" * 32)
     boxed = seal(key, b"fuzz", b"plain", b"with")
     return [
         Target("masked share", lambda b: masking.check(b, declared), (bytes(8 * 26),)),
         Target("encrypted share", lambda b: bfv.check(b, declared), (context.public_bytes(),)),
-        Target("public context", BfvCoordinator, (context.public_bytes(),)),
+        Target("public context", BFV.coordinator, (context.public_bytes(),)),
         Target("sealed box", lambda b: unseal(key, b"fuzz", b, b"with"), (boxed,)),
     ]
 

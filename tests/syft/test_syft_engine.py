@@ -73,7 +73,7 @@ class Echo:
         if operation == "text":
             return SECRET
         if operation == "long":
-            return bytes(syft_wire.MAX_MESSAGE_BYTES + 1)
+            return bytes(syft_wire.SYFT_MESSAGE_BYTES + 1)
         if operation == "sleep":
             self.wake.wait(60)
         return self.name.encode() + b":" + message
@@ -191,7 +191,7 @@ def test_a_hundred_megabytes_go_there_and_back(engine):
 
 def test_a_message_over_the_limit_is_refused_by_name_and_nothing_is_sent(datasites, engine):
     before = len(datasites.echoes["north"].handled)
-    too_long = bytes(syft_wire.MAX_MESSAGE_BYTES + 1)
+    too_long = bytes(syft_wire.SYFT_MESSAGE_BYTES + 1)
     with pytest.raises(ParameterError, match="PySyft engine carries") as caught:
         engine.call("ask", {"north": b"x", "south": too_long}, timeout_s=TIMEOUT_S)
     assert caught.value.site == "south"
@@ -336,7 +336,7 @@ def test_an_altered_or_smuggled_message_is_not_acted_on(datasites, account):
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_decoded(datasites):
-    limit = syft_wire.MAX_MESSAGE_BYTES + syft_wire.ENVELOPE_BYTES
+    limit = syft_wire.SYFT_MESSAGE_BYTES + syft_wire.ENVELOPE_BYTES
 
     def endless():
         for _ in range(limit // 2**20 + 2):

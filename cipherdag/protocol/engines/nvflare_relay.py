@@ -16,7 +16,8 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 
-from cipherdag.protocol.engines.nvflare_site import CALL_TOPIC, MAX_MESSAGE_BYTES, PING_TOPIC
+from cipherdag.protocol.engines.nvflare_site import CALL_TOPIC, PING_TOPIC
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

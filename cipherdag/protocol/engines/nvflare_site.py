@@ -29,6 +29,7 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
 from cipherdag.protocol.engines.site_socket import ask_site
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import SITE_LOG, log_into
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 CALL_TOPIC = "cipherdag.call"
 PING_TOPIC = "cipherdag.ping"
-MAX_MESSAGE_BYTES = 512 * 1024 * 1024
 SITE_EXECUTOR = "cipherdag.protocol.engines.nvflare_site.SiteExecutor"
 SITE_CONFIG = "cipherdag.json"
 CLIENT_CONFIG = "config_fed_client.json"

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cipherdag.errors import SiteNotReadyError
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     Handler = Callable[[str, bytes], bytes]
 
 ADDRESS_FILE = ".address"
-MAX_MESSAGE_BYTES = 512 * 1024 * 1024
-MAX_OPERATION_BYTES = 64
 MAX_WAITING = 8
 
 log = logging.getLogger("cipherdag.site")

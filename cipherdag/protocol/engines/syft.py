@@ -27,10 +27,10 @@ from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
     ENDPOINT,
     ENVELOPE_BYTES,
-    MAX_MESSAGE_BYTES,
-    MAX_OPERATION_BYTES,
+    SYFT_MESSAGE_BYTES,
     SYFT_VERSION,
 )
+from cipherdag.protocol.limits import MAX_OPERATION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,9 +101,9 @@ class SyftEngine:
         if len(operation.encode()) > MAX_OPERATION_BYTES:
             raise ParameterError("the operation's name is longer than 64 bytes")
         for site, message in messages.items():
-            if len(message) > MAX_MESSAGE_BYTES:
+            if len(message) > SYFT_MESSAGE_BYTES:
                 raise ParameterError(
-                    f"a message of {len(message)} bytes is over the {MAX_MESSAGE_BYTES} bytes "
+                    f"a message of {len(message)} bytes is over the {SYFT_MESSAGE_BYTES} bytes "
                     "that the PySyft engine carries",
                     site=site,
                     remedy="Choose another engine, or questions with shorter answers.",
@@ -262,7 +262,7 @@ class _Datasite:
                 received += piece
                 if time.monotonic() > deadline:
                     raise TimeoutError
-                if len(received) > MAX_MESSAGE_BYTES + ENVELOPE_BYTES:
+                if len(received) > SYFT_MESSAGE_BYTES + ENVELOPE_BYTES:
                     raise OverflowError
             return response.status_code, bytes(received)
 

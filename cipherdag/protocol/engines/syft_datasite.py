@@ -47,8 +47,8 @@ from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
     ENDPOINT,
     ENVELOPE_BYTES,
-    MAX_MESSAGE_BYTES,
     REFUSED,
+    SYFT_MESSAGE_BYTES,
     SYFT_VERSION,
     receive_reply,
     send_request,
@@ -136,7 +136,7 @@ def launch_datasite(private: Path, coordinator: SyftVerifyKey) -> Datasite:
         # MB above which PySyft would move a reply to a file
         blob_storage_config=OnDiskBlobStorageConfig(
             client_config=OnDiskBlobStorageClientConfig(base_directory=private),
-            min_blob_size=MAX_MESSAGE_BYTES,
+            min_blob_size=SYFT_MESSAGE_BYTES,
         ),
     )
     root = datasite.root_client
@@ -202,7 +202,7 @@ class Door:
 
     async def api_call(self, request: Request) -> Response:
         """Run ``api.call`` on the endpoint if the coordinator signed that this site shall."""
-        body = await _body(request, MAX_MESSAGE_BYTES + ENVELOPE_BYTES)
+        body = await _body(request, SYFT_MESSAGE_BYTES + ENVELOPE_BYTES)
         if body is None:
             return _reply(413)
         call = self._signed_call(body)

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Self
 from cipherdag.errors import MalformedMessageError, SiteNotReadyError
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
-    MAX_MESSAGE_BYTES,
     REFUSED,
+    SYFT_MESSAGE_BYTES,
     receive_request,
     send_reply,
 )
@@ -214,7 +214,7 @@ class SyftSite:
         except Exception:
             log.exception("failed on %s", operation)
             return REFUSED, b""
-        if not isinstance(reply, bytes) or len(reply) > MAX_MESSAGE_BYTES:
+        if not isinstance(reply, bytes) or len(reply) > SYFT_MESSAGE_BYTES:
             log.error("the reply to %s is not bytes, or over the limit", operation)
             return REFUSED, b""
         return ANSWERED, reply

@@ -11,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.protocol.limits import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
 
 if TYPE_CHECKING:
     import socket
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 SYFT_VERSION: Final = "0.9.5"
 ENDPOINT: Final = "cipherdag.message"
 
-MAX_MESSAGE_BYTES: Final = 128 * 1024 * 1024
-MAX_OPERATION_BYTES: Final = 64
+SYFT_MESSAGE_BYTES: Final = MAX_MESSAGE_BYTES // 2
+"""Less than other engines carry: PySyft keeps about ten copies of it (docs/engines/pysyft.md)."""
 ENVELOPE_BYTES: Final = 1024 * 1024
 """Room for what PySyft wraps around a message; measured at about 12 KB."""
 
@@ -45,7 +46,7 @@ def receive_request(connection: socket.socket) -> tuple[str, bytes]:
         MalformedMessageError: If a length is over its limit, the name is not text, or bytes lack.
     """
     name_length, length = _REQUEST.unpack(_exactly(connection, _REQUEST.size))
-    if name_length > MAX_OPERATION_BYTES or length > MAX_MESSAGE_BYTES:
+    if name_length > MAX_OPERATION_BYTES or length > SYFT_MESSAGE_BYTES:
         raise MalformedMessageError("a frame is longer than this site takes")
     try:
         operation = _exactly(connection, name_length).decode()
@@ -68,7 +69,7 @@ def receive_reply(connection: socket.socket) -> tuple[int, bytes]:
         MalformedMessageError: If the length is over its limit or bytes lack.
     """
     status, length = _REPLY.unpack(_exactly(connection, _REPLY.size))
-    if length > MAX_MESSAGE_BYTES:
+    if length > SYFT_MESSAGE_BYTES:
         raise MalformedMessageError("a frame is longer than this site sends")
     return status, _exactly(connection, length)
 

@@ -10,12 +10,14 @@ import tomllib
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from cipherdag.algorithms.registry import ALGORITHMS
 from cipherdag.errors import (
     CohortError,
     PolicyRefusedError,
     ProtectionError,
     SiteNotReadyError,
 )
+from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.protocol import messages
 from cipherdag.questions.question import SingleQuestion, question_kinds
 
@@ -33,7 +35,6 @@ OPT_IN_KINDS = frozenset({"regression-steps"})
 A coordinator that chooses the coefficients of regressions freely can narrow their sums down to a
 few rows; honest Newton steps do not.
 """
-PROTECTIONS = frozenset({"masking", "bfv"})
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 _SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
@@ -85,12 +86,12 @@ class Policy:
             than the sum over the others; it sets how few sites a sum may ever cover.
     """
 
-    algorithms: frozenset[str] = frozenset({"fedpc", "fedcmfs", "rfcd", "fedcd"})
+    algorithms: frozenset[str] = frozenset(ALGORITHMS)
     questions: frozenset[str] = field(default=QUESTION_KINDS - OPT_IN_KINDS)
-    protections: frozenset[str] = PROTECTIONS
+    protections: frozenset[str] = frozenset(PROTECTING)
     allow_unprotected: bool = False
     min_sites: int = 3
-    tolerated_colluders: int = 1
+    tolerated_colluders: int = messages.COLLUDERS
     allow_dropouts: bool = True
     approve_cohorts: Literal["automatic", "manual"] = "manual"
     min_cohort_difference: int = 3
@@ -163,14 +164,16 @@ class Policy:
             lines.append(f"{item.name} = {json.dumps(shown)}")
         return "\n".join(lines) + "\n"
 
-    def stricter(self, *, min_sites: int, protections: Iterable[str]) -> Policy:
+    def stricter(self, *, min_sites: int, protections: Iterable[str], colluders: int = 0) -> Policy:
         """This policy where a study asks for more: the stricter side of each wins."""
         allowed = frozenset(protections)
         return replace(
             self,
             min_sites=max(self.min_sites, min_sites),
+            tolerated_colluders=max(self.tolerated_colluders, colluders),
             protections=self.protections & allowed,
-            allow_unprotected=self.allow_unprotected and "none" in allowed,
+            allow_unprotected=self.allow_unprotected
+            and bool(allowed & (PROTECTIONS.keys() - set(PROTECTING))),
         )
 
     def check_run(self, *, algorithm: str, protection: str, n_sites: int, rows: int) -> None:
@@ -181,11 +184,12 @@ class Policy:
             CohortError: Fewer than ``min_sites`` sites under a protection.
             PolicyRefusedError: The algorithm is not allowed, or the site holds too few rows.
         """
-        if protection == "none":
+        if not protection_kind(protection).protects:
             if not self.allow_unprotected:
                 raise ProtectionError(
                     "the site's policy forbids answers in the clear",
-                    remedy="Choose masking or bfv; only the site can set allow_unprotected = true.",
+                    remedy=f"Choose {' or '.join(PROTECTING)}; only the site can set "
+                    "allow_unprotected = true.",
                 )
         elif protection not in self.protections:
             raise ProtectionError(f"the site's policy does not accept protection '{protection}'")
@@ -264,7 +268,7 @@ def _value(key: str, default: Any, value: Any) -> Any:
 def _names(key: str, value: Any) -> frozenset[str]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise _invalid(f"{key} is not a list of names")
-    known = {"questions": QUESTION_KINDS, "protections": PROTECTIONS}.get(key)
+    known = {"questions": QUESTION_KINDS, "protections": PROTECTING}.get(key)
     for name in value:
         if not _NAME.fullmatch(name) or (known is not None and name not in known):
             raise _invalid(f"{key} names {name!r}, which is not known")

@@ -27,7 +27,7 @@ from cipherdag.privacy.pairkeys import (
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.protections import site_side
+from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.sealing import seal, unseal
 from cipherdag.protocol.messages import (
     Invite,
@@ -42,13 +42,14 @@ from cipherdag.protocol.messages import (
     digest,
     encode,
     open_envelope,
+    read_envelope,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.aggregation import SiteAggregation
-    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.sums import SiteAggregation
+    from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
 SECRETS_PURPOSE = b"shared secrets"
@@ -70,10 +71,7 @@ class Handshake:
     """One set-up at one site, from the invite to the keyring; steps out of order are refused.
 
     Args:
-        name: The site's own name.
-        identity: Its signing key.
-        pinned: Public identity key of every site of the study, by name, its own included.
-        schema: Canonical bytes of its schema.
+        profile: Who the site is and whom it knows.
         session: Identifier of the session.
         invite: The coordinator's invite.
 
@@ -82,24 +80,14 @@ class Handshake:
         SignatureError: An identity in the cohort is not the pinned one.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        identity: SigningIdentity,
-        pinned: Mapping[str, bytes],
-        schema: bytes,
-        session: bytes,
-        invite: Invite,
-    ) -> None:
+    def __init__(self, profile: SiteProfile, session: bytes, invite: Invite) -> None:
         self._names = [member.name for member in invite.cohort]
-        _check_cohort(invite, name, pinned)
+        _check_cohort(invite, profile.name, profile.pinned)
         self._identities = [member.identity for member in invite.cohort]
-        self.index = self._names.index(name)
-        self._identity = identity
-        self._schema = schema
+        self.index = self._names.index(profile.name)
+        self._schema = profile.schema
         self._session = session
-        self._protection = invite.protection
+        self.invite = invite
         self.invite_digest = digest(b"invite", session, encode(invite))
         self._keys = EphemeralKeys.generate()
         self._pair_keys: dict[int, PairKey] = {}
@@ -167,7 +155,8 @@ class Handshake:
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
         proof = keyed_digest(alignment_key, b"schema", self._session, self._schema)
-        aggregation = site_side(self._protection, self.index, self._pair_keys, content.context)
+        kind = PROTECTIONS[self.invite.protection]
+        aggregation = kind.site(self.index, self._pair_keys, content.context)
         keyring = Keyring(aggregation, AgreementKeys(self.index, self._pair_keys), transcript)
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
@@ -205,11 +194,11 @@ class Handshake:
 
     def _verified(self, envelope: bytes, position: int, topic: str) -> bytes:
         return open_envelope(
-            envelope,
+            read_envelope(envelope),
             identity=self._identities[position],
             session=self._session,
             sender=self._names[position],
-            topic="offer" if topic == "offer" else "seals",
+            topic=topic,
         )
 
     def _check_count(self, count: int) -> None:
@@ -218,12 +207,7 @@ class Handshake:
 
     def _with_secrets(self, seals: Seals) -> Seals:
         """Add what the first site makes for all: small keys for each, the large context once."""
-        context, public_context = b"", b""
-        if self._protection == "bfv":
-            from cipherdag.privacy.bfv import BfvContext
-
-            fresh = BfvContext.generate()
-            context, public_context = fresh.secret_bytes(), fresh.public_bytes()
+        context, public_context = PROTECTIONS[self.invite.protection].shared()
         self._own_secrets = SharedSecrets(
             alignment_key=os.urandom(SHARED_KEY_BYTES), context_key=os.urandom(SHARED_KEY_BYTES)
         )

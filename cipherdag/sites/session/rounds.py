@@ -46,8 +46,9 @@ from cipherdag.protocol.messages import (
 from cipherdag.questions.question import question_kinds
 
 if TYPE_CHECKING:
-    from cipherdag.privacy.aggregation import Declaration, FloatVector, SiteAggregation
+    from cipherdag.privacy.aggregation import Declaration, FloatVector
     from cipherdag.privacy.agreement import AgreementKeys
+    from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.sites.answers.respondent import Respondent
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.record.opened_sums import OpenedSums
@@ -114,7 +115,8 @@ class Rounds:
             raise ReplayError(
                 f"round {ask.number} was asked, but this site expects round {self._number + 1}"
             )
-        self._check_sites(ask.participants, self._present or self._everyone)
+        everyone = tuple(range(len(self.invite.cohort)))
+        self._check_sites(ask.participants, self._present or everyone)
         content = content_digest(ask.question)
         if content in self._opened:
             raise ReplayError("this question was opened before; it is not answered again")
@@ -197,10 +199,6 @@ class Rounds:
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.invite.cohort[position].name for position in positions]
-
-    @property
-    def _everyone(self) -> tuple[int, ...]:
-        return tuple(range(len(self.invite.cohort)))
 
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
         if list(positions) != sorted(set(positions)) or not set(positions) <= set(among):

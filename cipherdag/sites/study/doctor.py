@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import CipherdagError, DatabaseError, DataError
+from cipherdag.privacy.protections import PROTECTING
 from cipherdag.sites.record.ledger import ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
     certificate_findings,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
     Rehearsal = Callable[[Protection], None]
 
-PROTECTIONS: tuple[Protection, ...] = ("masking", "bfv")
 CLOCK_SLACK = timedelta(minutes=5)
 WORKING_COPIES = 6  # of the table: an allowance for what the tests keep, not a measured bound
 MEMORY = Path("/proc/meminfo")
@@ -196,8 +196,7 @@ def _without_values(error: DataError) -> str:
     """What is wrong with the data; most messages may quote a cell, those of a database never."""
     if isinstance(error, DatabaseError):
         return error.message
-    kind = (type(error).__doc__ or "").split("\n")[0].rstrip(".")
-    return f"{kind} (column '{error.column}')" if error.column else kind
+    return f"{error.summary} (column '{error.column}')" if error.column else error.summary
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
@@ -277,7 +276,7 @@ def _memory(table: SiteTable) -> Finding:
 
 
 def _rehearsal(policy: Policy | None, rehearse: Rehearsal) -> Iterator[Finding]:
-    for protection in PROTECTIONS:
+    for protection in PROTECTING:
         if policy is not None and protection not in policy.protections:
             continue
         check = f"sum of zeros, {protection}"

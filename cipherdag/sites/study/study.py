@@ -24,6 +24,7 @@ from cipherdag.errors import CohortError, MalformedMessageError, ParameterError,
 from cipherdag.privacy.identity import PUBLIC_BYTES, SigningIdentity, verify
 from cipherdag.privacy.keyed import same_digest
 from cipherdag.protocol.addresses import check_datasite_url
+from cipherdag.protocol.messages import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class Study(_File, frozen=True):
         sites: The sites in order.
         revoked: Names of sites that took part and no longer do.
         engine: What carries the messages.
+        colluders: How many sites may side with the coordinator in any run and still see sums only;
+            the files of an older study do not have it.
     """
 
     format: int
@@ -108,6 +111,12 @@ class Study(_File, frozen=True):
     sites: tuple[StudySite, ...]
     revoked: tuple[str, ...] = ()
     engine: EngineName = "flare"
+    colluders: int | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def safe_against(self) -> int:
+        """``colluders``; of a study that does not say, what its runs were safe against."""
+        return COLLUDERS if self.colluders is msgspec.UNSET else self.colluders
 
     @property
     def pinned(self) -> dict[str, bytes]:
@@ -200,7 +209,8 @@ def check_study(signed: SignedStudy) -> Study:
     Raises:
         SignatureError: It is not signed by that coordinator.
         CohortError: A site or an identity is named twice, or a revoked site is named.
-        ParameterError: A name, the address or the minimum cannot be used.
+        ParameterError: A name, the address, the minimum or the number of colluding sites cannot be
+            used.
     """
     study = signed.study
     verify(study.coordinator, signed.signature, STUDY_DOMAIN, _encoded(study))
@@ -217,7 +227,23 @@ def check_study(signed: SignedStudy) -> Study:
         raise CohortError("the study names a site that is revoked")
     if study.min_sites < 2 or not study.protections:  # noqa: PLR2004
         raise ParameterError("a study needs two sites or more and a protection")
+    if study.colluders is not msgspec.UNSET:
+        check_colluders(study.colluders, min_sites=study.min_sites)
     return study
+
+
+def check_colluders(colluders: int, *, min_sites: int) -> None:
+    """Refuse to promise what runs of ``min_sites`` sites cannot keep.
+
+    Raises:
+        ParameterError: It is negative, or leaves fewer than two honest sites.
+    """
+    if not 0 <= colluders <= min_sites - 2:
+        raise ParameterError(
+            f"runs of {min_sites} sites cannot be safe against {colluders} colluding ones: two "
+            "honest sites are needed for a sum to hide either",
+            remedy=f"Tolerate at most {max(min_sites - 2, 0)}, or ask for more sites in each run.",
+        )
 
 
 def approve(

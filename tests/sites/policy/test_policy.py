@@ -146,6 +146,11 @@ def test_the_stricter_side_wins_both_ways():
     assert (both.min_sites, both.protections) == (4, frozenset({"masking"}))
     assert both.allow_unprotected is False
     assert site.stricter(min_sites=5, protections=("bfv",)).min_sites == 5
+    assert both.tolerated_colluders == site.tolerated_colluders
+    for own, study, stricter in ((0, 2, 2), (2, 1, 2), (1, 1, 1)):
+        asked = replace(site, tolerated_colluders=own)
+        asked = asked.stricter(min_sites=3, protections=("bfv",), colluders=study)
+        assert asked.tolerated_colluders == stricter
     assert site.stricter(min_sites=3, protections=("bfv",)).protections == frozenset()
     assert site.stricter(min_sites=3, protections=("none",)).allow_unprotected is True
 

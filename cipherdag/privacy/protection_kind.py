@@ -1,0 +1,50 @@
+"""A protection: its name, what is said of it, and how both sides of it are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProtectionKind:
+    """One protection, as messages, policies, results and pages know it.
+
+    Attributes:
+        name: What messages, policies and results call it.
+        title: What pages call it.
+        left: What an answer is when it has left its site, in a sentence.
+        shown: The same in a table.
+        disclosure: What a reader of a result is told of it, in whole sentences.
+        site: Makes a site's side from its position, its key with the site at every other position,
+            and the content that the sites share.
+        coordinator: Makes the coordinator's side from what is public of that content.
+        shared: Makes that content anew: for the sites, and what of it is public; empty by default.
+        protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
+
+    Raises:
+        ParameterError: It says nothing of itself.
+    """
+
+    name: str
+    title: str
+    left: str
+    shown: str
+    disclosure: str
+    site: Callable[[int, Mapping[int, PairKey], bytes], SiteAggregation]
+    coordinator: Callable[[bytes], CoordinatorAggregation]
+    shared: Callable[[], tuple[bytes, bytes]] = field(default=lambda: (b"", b""))
+    protects: bool = True
+
+    def __post_init__(self) -> None:
+        said = (self.name, self.title, self.left, self.shown, self.disclosure)
+        if not all(text.strip() for text in said):
+            raise ParameterError("a protection has a name, a title, and says what leaves under it")

@@ -1,0 +1,259 @@
+"""The one primitive: answers in, protected shares out, and only their sum comes back.
+
+Every protection has the same verbs. A site holds a `SiteAggregation` (it owns the keys) and the
+coordinator a `CoordinatorAggregation` (it owns none):
+
+    setup      the site's object is built from the keys agreed with its cohort
+    share      site          answer        -> bytes that may leave
+    combine    coordinator   all shares    -> bytes that stand for the sum
+    open       coordinator, or where the bytes are encrypted a site first: combined -> Aggregate
+
+Between share and open the sites release the seeds of the masks that do not cancel by themselves:
+`unmask`, and `recover` for a site that left in between. A sum covers all sites asked, or none.
+
+What differs between protections is whether words are masked (`roundmasks`), and what carries them:
+as they are (`words`), or encrypted (`bfvcontext`).
+
+Leaks:
+    The coordinator learns the aggregate and nothing else; see each protection for its assumptions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Protocol
+
+from cipherdag.errors import AggregateRangeError, OpeningRefusedError, ShareError
+from cipherdag.privacy.fixedpoint import (
+    decode,
+    encode,
+    plane_lengths,
+    words_from_bytes,
+    words_to_bytes,
+)
+from cipherdag.privacy.keyed import transcript
+from cipherdag.privacy.roundmasks import rebuild_seed, require_all, strip_masks
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector, WordVector
+    from cipherdag.privacy.residues import Moduli
+    from cipherdag.privacy.roundmasks import RoundMasks
+
+
+class Carrier(Protocol):
+    """How words travel from a site, and whether the coordinator can read them."""
+
+    @property
+    def moduli(self) -> Moduli:
+        """Modulus of each plane of words."""
+
+    @property
+    def opened_by_site(self) -> bool:
+        """Whether only a site can read what the coordinator combined."""
+
+
+class SiteCarrier(Carrier, Protocol):
+    """A site's end."""
+
+    @property
+    def secret_size(self) -> int:
+        """Number of secret bytes that it holds."""
+
+    def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
+        """Words of planes of these lengths, as bytes that travel."""
+
+    def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
+        """Undo `write`, of a sum too; raises ShareError."""
+
+
+class CoordinatorCarrier(Carrier, Protocol):
+    """The coordinator's end, which holds no key."""
+
+    def check(self, share: bytes, lengths: Sequence[int]) -> None:
+        """Raise ShareError for a share that is cut short or of foreign parameters."""
+
+    def add(self, shares: Mapping[int, bytes], lengths: Sequence[int]) -> bytes:
+        """The sum of shares given by position; raises ShareError naming the one at fault."""
+
+
+class SiteAggregation(Secret):
+    """A site's side of one protection, holding the keys of one session.
+
+    Args:
+        masks: The site's masks; None where answers leave in the clear.
+        carrier: What its words travel by.
+    """
+
+    __slots__ = ("_carrier", "_masks", "_opened")
+
+    def __init__(self, masks: RoundMasks | None, carrier: SiteCarrier) -> None:
+        self._masks = masks
+        self._carrier = carrier
+        self._opened: tuple[bytes, bytes] | None = None
+
+    @property
+    def secret_size(self) -> int:
+        """Of the pair keys, the seed of the current round and the carrier's keys together."""
+        masks = 0 if self._masks is None else self._masks.secret_size
+        return masks + self._carrier.secret_size
+
+    def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
+        """Protect one answer of shape (declaration.length,).
+
+        Raises:
+            BoundExceededError: A value is not finite or lies outside its bound.
+            CohortError: The declaration leaves this site out, names one without a pair key, or
+                contradicts itself.
+            ReplayError: This site already shared something for this digest.
+
+        Leaks:
+            Nothing without the seeds that `unmask` releases; the answer, where nothing is masked.
+        """
+        moduli = self._carrier.moduli
+        if self._masks is not None:
+            self._masks.check(declaration)
+        words = encode(answer, declaration, moduli)
+        lengths = plane_lengths(declaration, moduli)
+        if self._masks is not None:
+            self._masks.mask(words, lengths, moduli, declaration)
+        self._opened = None
+        return self._carrier.write(words, lengths)
+
+    def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
+        """A sealed piece of this round's self mask for every other site asked, in their order.
+
+        None at all where ``declaration.threshold`` is 0, or nothing is masked.
+        """
+        return () if self._masks is None else self._masks.escrow(declaration)
+
+    def unmask(self, declaration: Declaration) -> bytes:
+        """The seed of this round's self mask, which the sum needs of every site."""
+        return b"" if self._masks is None else self._masks.unmask(declaration)
+
+    def recover(self, vanished: int, piece: bytes, declaration: Declaration) -> bytes:
+        """This site's piece of the self mask of a site that left before it could unmask."""
+        return b"" if self._masks is None else self._masks.recover(vanished, piece, declaration)
+
+    def open(self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The sum, decrypted and stripped of its masks, 8 bytes a residue.
+
+        Asked again for the same ciphertext and seeds it returns the same bytes.
+
+        Args:
+            combined: What `CoordinatorAggregation.combine` yielded.
+            seeds: What each site's `unmask` returned, by position.
+            declaration: What this site shared last.
+
+        Raises:
+            OpeningRefusedError: The coordinator opens the sum itself, the question is not the last
+                one, this site did not release its own seed for it, the seeds are not those of the
+                sites asked, another ciphertext was opened before, or it is not the sum of the
+                sites' shares.
+            ShareError: The ciphertext is cut short, of other parameters, or not one at all; or
+                seeds are malformed.
+
+        Leaks:
+            The aggregate, to the coordinator and to this site.
+        """
+        if self._masks is None or not self._carrier.opened_by_site:
+            raise OpeningRefusedError("the coordinator reads this sum itself; no site opens it")
+        self._masks.require_released(declaration)
+        if set(seeds) != set(declaration.sites):
+            raise OpeningRefusedError("the sum is not over the sites that were asked")
+        request = transcript(combined, *(seeds[site] for site in declaration.sites))
+        asked = hashlib.sha256(request).digest()
+        if self._opened is None:
+            self._opened = asked, self._decrypted(combined, seeds, declaration)
+        seen, content = self._opened
+        if seen != asked:
+            raise OpeningRefusedError("another sum was opened for this question before")
+        if not content:
+            raise OpeningRefusedError("the ciphertext is not the sum of the sites' shares")
+        return content
+
+    def _decrypted(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> bytes:
+        """The stripped words, or nothing where they are not the sum of the sites' shares."""
+        moduli = self._carrier.moduli
+        lengths = plane_lengths(declaration, moduli)
+        words = self._carrier.read(combined, lengths)
+        strip_masks(words, lengths, moduli, seeds=seeds, declaration=declaration)
+        content = words_to_bytes(words)
+        try:
+            decode(content, declaration, moduli)
+        except AggregateRangeError:
+            return b""
+        return content
+
+
+class CoordinatorAggregation:
+    """The coordinator's side of one protection; it holds no key.
+
+    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
+
+    Args:
+        carrier: What the words travel by.
+        masked: Whether the sites mask them.
+    """
+
+    def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:
+        self._carrier = carrier
+        self._masked = masked
+        self.opened_by_site = carrier.opened_by_site
+
+    def check(self, share: bytes, declaration: Declaration) -> None:
+        """Raise ShareError for a share that is cut short or of foreign parameters."""
+        self._carrier.check(share, plane_lengths(declaration, self._carrier.moduli))
+
+    def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """Add the shares of all sites asked, given by position.
+
+        Raises:
+            ShareError: A share is missing, of a site that was not asked, of another length than
+                declared, of other parameters, or not reduced.
+
+        Leaks:
+            Nothing without all seeds; the sum, where nothing is masked.
+        """
+        require_all(shares, declaration)
+        return self._carrier.add(shares, plane_lengths(declaration, self._carrier.moduli))
+
+    def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
+        """The seed of a site that left, from the pieces that others recovered.
+
+        None where nothing is masked: its share is in the sum all the same.
+        """
+        return rebuild_seed(pieces, declaration) if self._masked else b""
+
+    def open(
+        self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
+    ) -> Aggregate:
+        """The aggregate over the sites asked, of shape (declaration.length,).
+
+        Args:
+            combined: What `combine` yielded, or what a site made of it by `SiteAggregation.open`.
+            seeds: What each site's `SiteAggregation.unmask` returned, by position.
+            declaration: What the shares were for.
+
+        Raises:
+            ShareError: The sum has another length than declared, or a seed is malformed, missing,
+                of a site that was not asked, or came though nothing is masked.
+            AggregateRangeError: A share or a seed was altered or is for another question.
+
+        Leaks:
+            The sum over the sites asked, to the coordinator.
+        """
+        moduli = self._carrier.moduli
+        require_all(seeds, declaration)
+        if not self._masked and any(seeds.values()):
+            raise ShareError("seeds came, but nothing is masked")
+        if self._masked and not self.opened_by_site:
+            lengths = plane_lengths(declaration, moduli)
+            words = words_from_bytes(combined, sum(lengths)).copy()
+            strip_masks(words, lengths, moduli, seeds=seeds, declaration=declaration)
+            combined = words_to_bytes(words)
+        return decode(combined, declaration, moduli)

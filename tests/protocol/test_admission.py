@@ -1,0 +1,311 @@
+"""One way into a site: a message is opened once, and refused for the first reason of the list."""
+
+from __future__ import annotations
+
+import hospital_folders
+import msgspec
+import pytest
+from adversary import RecordingEngine, Ward, refused, votes
+
+from cipherdag.errors import (
+    CohortError,
+    MalformedMessageError,
+    PolicyRefusedError,
+    ReplayError,
+    SessionLostError,
+    SignatureError,
+    SiteComputationError,
+    SiteNotReadyError,
+)
+from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.protocol import messages
+from cipherdag.protocol.messages import (
+    OPERATIONS,
+    REPLIES,
+    Ask,
+    Finish,
+    Invite,
+    Refusal,
+    decode,
+    read_envelope,
+    seal_envelope,
+)
+from cipherdag.sites.policy.approvals import Approvals
+from cipherdag.sites.policy.policy import Policy
+
+NAME = "hospital-0"
+STRANGER = SigningIdentity.generate()
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path)
+    yield made
+    made.close()
+
+
+def coordinator_s(hospitals, topic, body, session, key=None):
+    key = key or hospitals.coordinator
+    return seal_envelope(key, session=session, sender="coordinator", topic=topic, body=body)
+
+
+def malformed(message, key):
+    """The same message with a body cut short, signed all the same."""
+    envelope = read_envelope(message)
+    body = envelope.body[:-2]
+    parts = messages._signed_parts(envelope.session, envelope.sender, envelope.topic, body)
+    signature = key.sign(b"cipherdag envelope", *parts)
+    return messages.encode(msgspec.structs.replace(envelope, body=body, signature=signature))
+
+
+def invite_of(hospitals, **changes):
+    about = {"protection": "masking", "algorithm": "fedpc", "min_survivors": 3, "colluders": 1}
+    return Invite(cohort=tuple(hospitals.members), **(about | changes))
+
+
+def ask(number):
+    return Ask(number=number, participants=(0, 1, 2), question=votes(0.01 * number))
+
+
+def run(hospitals, handlers, engine=None, rounds=1):
+    session = hospitals.session(handlers, engine=engine)
+    session.open()
+    for number in range(1, rounds + 1):
+        session.ask(votes(0.01 * number))
+    return session
+
+
+def text(reply):
+    return decode(read_envelope(reply).body, Refusal).message
+
+
+def test_every_operation_has_a_reply_and_no_other_topic_is_one():
+    assert set(REPLIES) == OPERATIONS
+    assert not set(REPLIES.values()) & OPERATIONS
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_site_reads_and_verifies_every_message_once(hospitals, monkeypatch, restarts):
+    handlers = hospitals.handlers()
+    engine = RecordingEngine({NAME: handlers[NAME]})
+    run(hospitals, handlers, RecordingEngine({**handlers, NAME: recording(handlers, engine)}))
+    opened, verified = [], []
+    read, verify = messages.read_envelope, messages.verify
+
+    def counted_read(message):
+        opened.append(message)
+        return read(message)
+
+    def counted_verify(public, *parts):
+        verified.append(public)
+        verify(public, *parts)
+
+    monkeypatch.setattr(messages, "read_envelope", counted_read)
+    monkeypatch.setattr(messages, "verify", counted_verify)
+    if restarts:
+        hospitals.restart(handlers, NAME)
+    for operation, _, message in engine.sent:
+        opened.clear()
+        verified.clear()
+        handlers[NAME](operation, message)
+        assert opened.count(message) == 1
+        assert verified.count(hospitals.coordinator.public) == 1
+    assert {operation for operation, _, _ in engine.sent} == OPERATIONS - {
+        "recover", "open", "finish"
+    }  # fmt: skip
+
+
+def recording(handlers, engine):
+    def handle(operation, message):
+        engine.sent.append((operation, NAME, message))
+        return handlers[NAME](operation, message)
+
+    return handle
+
+
+# the reasons in their order: a message at fault in two ways is refused for the first
+
+
+def test_an_unknown_operation_comes_before_all_else(hospitals):
+    handle = hospitals.handler(NAME)
+    for message in (b"", coordinator_s(hospitals, "share", Finish(rounds=1), bytes(16))):
+        reply = handle("share", message)
+        assert refused(reply) is ReplayError
+        assert text(reply) == "this site knows no such operation"
+
+
+@pytest.mark.parametrize("key", [STRANGER, None])
+def test_the_turn_of_an_operation_comes_before_what_is_wrong_with_the_message(hospitals, key):
+    handle = hospitals.handler(NAME)
+    honest = coordinator_s(hospitals, "unmask", Finish(rounds=1), bytes(16), key)
+    for message in (honest, honest[:-1], b""):
+        for operation in OPERATIONS - {"invite"}:
+            assert refused(handle(operation, message)) is ReplayError
+        assert refused(handle("invite", message)) is MalformedMessageError
+
+
+def test_of_a_session_that_is_set_up_a_stranger_hears_only_that_it_is_one(hospitals):
+    handlers = hospitals.handlers()
+    session = run(hospitals, handlers)._session
+    asked = coordinator_s(hospitals, "ask", ask(2), session, STRANGER)
+    assert refused(handlers[NAME]("ask", asked)) is SignatureError
+    other = coordinator_s(hospitals, "ask", ask(2), b"x" * 16)
+    assert refused(handlers[NAME]("ask", other)) is SignatureError
+    body = malformed(coordinator_s(hospitals, "ask", ask(2), session), hospitals.coordinator)
+    assert refused(handlers[NAME]("ask", body)) is MalformedMessageError
+
+
+@pytest.mark.parametrize("change", ["none", "stranger", "no body"])
+def test_another_session_comes_before_signature_and_body_but_not_before_the_form(change):
+    ward = Ward()
+    ward.session.open()
+    key = STRANGER if change == "stranger" else ward.coordinator
+    message = ward.message("unmask", Finish(rounds=1), key=key, session=b"x" * 16)
+    if change == "no body":
+        message = malformed(message, key)
+    reply = ward.runtimes[NAME].handle("unmask", message)
+    assert refused(reply) is SignatureError
+    assert text(reply) == "the message belongs to another session or sender"
+    for operation, bytes_ in (("open", message), ("unmask", message[:-1])):
+        assert refused(ward.runtimes[NAME].handle(operation, bytes_)) is MalformedMessageError
+
+
+def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn(hospitals):
+    handlers = hospitals.handlers()
+    session = run(hospitals, handlers)._session
+    hospitals.restart(handlers, NAME)
+    for key, error in ((STRANGER, SignatureError), (None, SessionLostError)):
+        message = coordinator_s(hospitals, "finish", Finish(rounds=1), session, key)
+        assert refused(handlers[NAME]("finish", message)) is error
+    cut = malformed(message, hospitals.coordinator)
+    assert refused(handlers[NAME]("finish", cut)) is SessionLostError
+
+
+def test_the_day_comes_before_lost_keys_and_is_held_against_no_stranger(hospitals):
+    policy = hospitals.folders[NAME].policy_path
+    policy.write_text(Policy(max_rounds_per_day=1).dumps())
+    handlers = hospitals.handlers()
+    session = run(hospitals, handlers)._session
+    second = coordinator_s(hospitals, "ask", ask(2), session)
+    reply = handlers[NAME]("ask", second)
+    assert refused(reply) is PolicyRefusedError
+    assert "max_rounds_per_day" in text(reply)
+    hospitals.restart(handlers, NAME)
+    assert refused(handlers[NAME]("ask", second)) is PolicyRefusedError
+    unsigned = coordinator_s(hospitals, "ask", ask(2), session, STRANGER)
+    assert refused(handlers[NAME]("ask", unsigned)) is SignatureError
+    cut = malformed(second, hospitals.coordinator)
+    assert refused(handlers[NAME]("ask", cut)) is MalformedMessageError
+
+
+def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospitals):
+    hospitals.folders[NAME].policy_path.write_text(Policy(max_rounds_per_day=1).dumps())
+    handlers = hospitals.handlers()
+    engine = RecordingEngine(handlers)
+    run(hospitals, handlers, engine)
+    (asked,) = [m for o, site, m in engine.sent if (o, site) == ("ask", NAME)]
+    (share,) = [r for o, site, r in engine.received if (o, site) == ("ask", NAME)]
+    second = coordinator_s(hospitals, "ask", ask(2), read_envelope(asked).session)
+    assert refused(handlers[NAME]("ask", second)) is PolicyRefusedError
+    assert handlers[NAME]("ask", asked) == share
+
+
+def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hospitals):
+    folder = hospitals.folders[NAME]
+    folder.policy_path.write_text(Policy(approve_runs="manual").dumps())
+    everyone = hospitals.study.sites
+    invite = invite_of(hospitals)
+    hospitals.pin(sites=everyone[:2], revoked=("hospital-2",), version=2, min_sites=2)
+    site = hospitals.open(NAME)
+    message = coordinator_s(hospitals, "invite", invite, b"s" * 16)
+    assert refused(site.handle("invite", message)) is CohortError
+    assert Approvals(folder.runs).runs() == []
+    hospitals.pin(sites=everyone, revoked=(), version=3)
+    hospitals.close()
+    site = hospitals.open(NAME)
+    assert refused(site.handle("invite", message)) is PolicyRefusedError
+    (asked,) = Approvals(folder.runs).runs()
+    Approvals(folder.runs).approve(asked.session)
+    assert read_envelope(site.handle("invite", message)).topic == "offer"
+    other = invite_of(hospitals, algorithm="fedcmfs")
+    again = coordinator_s(hospitals, "invite", other, b"s" * 16)
+    assert refused(site.handle("invite", again)) is PolicyRefusedError
+    Approvals(folder.runs).approve(asked.session)
+    reply = site.handle("invite", again)
+    assert (refused(reply), text(reply)) == (ReplayError, "the session was opened before")
+
+
+def test_nobody_is_asked_to_approve_what_the_policy_forbids_anyway(hospitals):
+    folder = hospitals.folders[NAME]
+    folder.policy_path.write_text(Policy(approve_runs="manual", algorithms=frozenset()).dumps())
+    message = coordinator_s(hospitals, "invite", invite_of(hospitals), b"s" * 16)
+    reply = hospitals.handler(NAME)("invite", message)
+    assert "does not allow 'fedpc'" in text(reply)
+    assert Approvals(folder.runs).runs() == []
+
+
+def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals, caplog):
+    folder = hospitals.folders[NAME]
+    folder.policy_path.write_text(Policy(approve_runs="manual").dumps())
+    (folder.runs / f"{'ab' * 16}.json").write_text("row 17 holds Alice")
+    message = coordinator_s(hospitals, "invite", invite_of(hospitals), b"s" * 16)
+    handle = hospitals.handler(NAME)
+    reply = handle("invite", message)
+    assert (refused(reply), text(reply)) == (SiteNotReadyError, "")
+    assert "is not a run that asked" in caplog.text
+    folder.runs.chmod(0o700)
+    for path in folder.runs.iterdir():
+        path.unlink()
+    folder.runs.rmdir()
+    folder.runs.write_text("not a folder")
+    reply = handle("invite", message)
+    assert (refused(reply), text(reply)) == (SiteComputationError, "")
+
+
+# a site that is not ready, or no longer the one that was started
+
+
+def test_a_site_that_is_not_ready_says_nothing_else_to_anybody(hospitals):
+    (hospitals.folders[NAME].path / "data.csv").write_text("gone\n")
+    handle = hospitals.handler(NAME)
+    invite = coordinator_s(hospitals, "invite", invite_of(hospitals), b"s" * 16)
+    unsigned = coordinator_s(hospitals, "invite", invite_of(hospitals), b"t" * 16, STRANGER)
+    said = {text(handle(o, m)) for o in (*OPERATIONS, "share") for m in (b"", invite, unsigned)}
+    assert said == {"the site is not ready; its own log says why"}
+
+
+def test_a_site_whose_study_got_another_coordinator_answers_neither(hospitals, caplog):
+    handlers = hospitals.handlers()
+    run(hospitals, handlers).finish()
+    old, new = hospitals.coordinator, SigningIdentity.generate()
+    hospitals.coordinator = new
+    hospitals.pin(coordinator=new.public)
+    for key in (new, old):
+        message = coordinator_s(hospitals, "invite", invite_of(hospitals), key.public[:16], key)
+        error = SiteNotReadyError if key is old else SignatureError
+        assert refused(handlers[NAME]("invite", message)) is error
+    assert "another coordinator" in caplog.text
+
+
+def test_a_run_that_goes_on_is_not_idle_however_old_the_process(hospitals, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("cipherdag.sites.session.serving.time.monotonic", lambda: now[0])
+    handlers = hospitals.handlers()
+    kept = handlers[NAME].__self__
+    now[0] = 90_000.0
+    session = run(hospitals, handlers)
+    kept.forget_idle(86_400.0)
+    session.ask(votes(0.2))
+    now[0] += 86_401.0
+    kept.forget_idle(86_400.0)
+    message = coordinator_s(hospitals, "finish", Finish(rounds=2), session._session)
+    assert refused(handlers[NAME]("finish", message)) is SessionLostError
+
+
+def test_a_refused_invite_to_a_site_in_memory_leaves_the_session_as_it_is():
+    ward = Ward()
+    ward.session.open()
+    other = msgspec.structs.replace(ward.session._invite, algorithm="unknown")
+    message = ward.message("invite", other, session=b"o" * 16)
+    assert refused(ward.runtimes[NAME].handle("invite", message)) is PolicyRefusedError
+    ward.session.ask(votes())
