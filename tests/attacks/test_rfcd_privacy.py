@@ -17,7 +17,7 @@ from cipherdag import Federation, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.rfcd.noise import guarantee
 from cipherdag.errors import ParameterError, PolicyRefusedError
-from cipherdag.privacy import masking
+from cipherdag.privacy import sums
 from cipherdag.questions.comparison import secure_lowest
 from cipherdag.questions.regrets import (
     FamilyRegrets,
@@ -53,7 +53,7 @@ def simulated(algorithm, n_variables, worst):
 def recorded(federation, algorithm, monkeypatch):
     """A real run: the view of its coordinator, and the opened words behind every comparison."""
     words = []
-    decode = masking.decode
+    decode = sums.decode
 
     def watching(combined, declaration, moduli):
         aggregate = decode(combined, declaration, moduli)
@@ -61,7 +61,7 @@ def recorded(federation, algorithm, monkeypatch):
         return aggregate
 
     with monkeypatch.context() as patch:
-        patch.setattr(masking, "decode", watching)
+        patch.setattr(sums, "decode", watching)
         result = federation.run(algorithm)
     return result, words
 

@@ -116,7 +116,7 @@ def test_site_folders_read_from_the_database_too(server, tmp_path):
     folder.settings_path.write_text(text.replace('"data.csv"', '"warehouse.toml"'), "utf-8")
     (folder.path / "data.csv").unlink()
     after = hospitals.open("hospital-0")
-    assert after.profile.rows == before.profile.rows == len(PATIENTS[0])
+    assert after._profile.rows == before._profile.rows == len(PATIENTS[0])
     hospitals.close()
     found = {row.check: row for row in examine(folder, rehearse=lambda _: None)}
     assert (found["data"].state, found["identifiers"].state) == ("ok", "ok")
