@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import hospital_folders
+import msgspec
 import pytest
 from commands import call
 from hypothesis import given
@@ -262,7 +262,7 @@ def test_a_site_behind_a_datasite_forgets_the_keys_of_an_idle_run(tmp_path, monk
 
     folder = hospital_folders.hospitals(tmp_path).folders["hospital-0"]
     own = DatasiteSettings(url="http://127.0.0.1:8101", port=8101, python=sys.executable)
-    moved = replace(folder.settings(), datasite=own)
+    moved = msgspec.structs.replace(folder.settings(), datasite=own)
     folder.settings_path.write_text(moved.dumps(), encoding="utf-8")
     kept = []
 
