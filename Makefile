@@ -25,6 +25,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python benchmarks/architecture.py --gate
 
 docs: $(READY)
 	$(BIN)/python docs/errors_page.py

@@ -24,7 +24,7 @@ import measuring
 import numpy as np
 import pandas as pd
 
-from cipherdag.algorithms.registry import make_algorithm
+from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.federation.simulated import Federation
 from cipherdag.federation.splitting import split_rows
 from cipherdag.sites.table.schema import Schema
@@ -291,7 +291,7 @@ def parser(doc):
     made = measuring.parser(doc)
     made.add_argument("table", nargs="?", type=Path, default=ALARM, help="CSV; ALARM if absent")
     made.add_argument("--schema", type=Path)
-    made.add_argument("--algorithm", choices=["fedpc", "rfcd", "fedcd"], default="fedpc")
+    made.add_argument("--algorithm", choices=list(ALGORITHMS), default="fedpc")
     made.add_argument(
         "--parameters", nargs="*", default=[], metavar="NAME=VALUE", help="of the algorithm"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 
 import adversary
@@ -17,7 +18,7 @@ from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.networks import asia
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.testing import LAWS, Trial
+from cipherdag.testing import LAWS, Trial, check_algorithm
 
 SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
 
@@ -102,3 +103,21 @@ def test_it_goes_on_after_a_crash_of_the_coordinator(name, tmp_path):
     assert [report.aggregate for report in crashed.rounds] == [
         report.aggregate for report in whole.rounds
     ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Silent(FedPC):
+    """An algorithm that does not say who learns what."""
+
+    def disclosures(self):
+        return ()
+
+
+def test_an_algorithm_that_is_silent_about_what_it_leaks_fails():
+    silent = Trial(algorithm=Silent(), data=clinics(4))
+    with pytest.raises(AssertionError, match="its docstring has no Leaks: section"):
+        LAWS[0](silent)
+    with pytest.raises(AssertionError, match="nothing with evidence=vote"):
+        LAWS[1](silent)
+    with pytest.raises(AssertionError, match="says_what_it_is_and_leaks: "):
+        check_algorithm(Silent(), clinics(4))
