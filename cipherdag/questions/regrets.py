@@ -44,17 +44,10 @@ class ScoreSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             ones, in nats; ``mdl``: spline description length for continuous columns, in bits.
         learner: ``ges``: greedy equivalence search; ``hill-climbing``: over DAGs; ``exact``:
             dynamic programming, for at most 10 variables.
-        noise: Standard deviation in nats of Gaussian noise that every site adds to the regret of a
-            graph, once and for all; 0 for none. See `noise.guarantee`.
     """
 
     score: Literal["bic", "mdl"] = "bic"
     learner: Learner = "ges"
-    noise: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.noise < float(1 << MAX_REGRET_BITS):
-            raise ValueError("noise must not be negative, and below the bound of a regret")
 
 
 def largest_on_grid(grid_bits: int) -> int:

@@ -39,7 +39,6 @@ from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, in_nats
 BoolMatrix = NDArray[np.bool_]
 
 MAX_EXACT = 10
-NOISE_LIMIT = 1e9
 OBJECTIVES = {
     "graph": "The largest regret over the sites of the best candidate graphs of every step, and "
     "lower bounds of the others; not at which site.",
@@ -98,9 +97,6 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             equivalence search over the same objective (the paper's future work).
         beam: Graphs kept by every step of the beam search, b.
         grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
-        noise: Standard deviation in nats of the Gaussian noise that every site adds to each
-            graph's regret, for discrete columns, the exact learner and the objective ``graph``;
-            0, the default, for none.
 
     Leaks:
         The coordinator learns, with ``graph``, a function of the candidates' worst-case regrets on
@@ -120,15 +116,6 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     search: Literal["beam", "ges"] = "beam"
     beam: int = within(10, 1)
     grid_bits: int = within(10, 0, REGRET_GRID_LIMIT)
-    noise: float = within(0.0, 0.0, NOISE_LIMIT, below=True)
-
-    def check(self) -> None:
-        """Refuse noise where it would promise nothing."""
-        exact = (self.score, self.learner, self.objective) == ("bic", "exact", "graph")
-        require(
-            self.noise == 0.0 or exact,
-            'noise guarantees something for score="bic", learner="exact", objective="graph" only',
-        )
 
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
@@ -154,14 +141,14 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and the regret on the way."""
-        return concluded(outcome, facts.names, noise=self.noise)
+        return concluded(outcome, facts.names)
 
     def disclosures(self) -> tuple[str, ...]:
         """What the objective opens."""
         return (OBJECTIVES[self.objective],)
 
     def report(self, found: LearntGraph) -> Report:
-        """The regret, its curve, and what noise promises."""
+        """The regret and its curve."""
         return reported(found)
 
     def _run(self, n_variables: int) -> Searching:
@@ -182,7 +169,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         )
 
     def _objective(self, n_variables: int) -> Objective:
-        spec = ScoreSpec(score=self.score, learner=self.learner, noise=self.noise)
+        spec = ScoreSpec(score=self.score, learner=self.learner)
         if self.objective == "graph":
             return WorstGraphRegret(n_variables, spec, self.grid_bits)
         return SumOverFamilies(
@@ -224,7 +211,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
         BIC is the same for Markov-equivalent graphs, so one of each class is asked about.
         """
-        if self.score == "bic" and self.objective == "graph" and self.noise == 0.0:
+        if self.score == "bic" and self.objective == "graph":
             return extensions_by_class(dag)
         return ((other, other) for other in extensions(dag))
 

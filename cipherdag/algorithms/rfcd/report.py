@@ -1,4 +1,4 @@
-"""RFcd's account of a run: the worst-case regret, how it fell, and what noise promises.
+"""RFcd's account of a run: the worst-case regret and how it fell.
 
 Leaks:
     Nothing new: worst-case regrets on the grid are what RFcd opened; see `RFcd`.
@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.rfcd.noise import guarantee
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.curves import Curves, Series
-from cipherdag.findings.rows import Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
 
-SITE_SIZES = (100, 1_000, 10_000, 100_000)
 
-
-def concluded(outcome: RFcdOutcome, names: Sequence[str], *, noise: float) -> LearntGraph:
-    """The best DAG and its CPDAG by name, the regret, its curve and grid, and the noise."""
+def concluded(outcome: RFcdOutcome, names: Sequence[str]) -> LearntGraph:
+    """The best DAG and its CPDAG by name, the regret, its curve and grid."""
     return LearntGraph.of_dag(
         names,
         outcome.dag,
@@ -33,13 +28,12 @@ def concluded(outcome: RFcdOutcome, names: Sequence[str], *, noise: float) -> Le
             "regret_curve": list(outcome.curve),
             "regret_grid": outcome.grid,
             "candidates": outcome.candidates,
-            "noise": noise,
         },
     )
 
 
 def reported(found: LearntGraph) -> Report:
-    """The regret in a sentence, the regret curve, and with noise its guarantee."""
+    """The regret in a sentence, and its curve."""
     details = found.details
     curve = details["regret_curve"]
     said = (
@@ -55,26 +49,4 @@ def reported(found: LearntGraph) -> Report:
         y_label="regret",
         series=(Series("worst case over sites", points),),
     )
-    noisy = (_promise(details, len(found.graph.nodes)),) if details.get("noise") else ()
-    return Report(panels=(shown, *noisy), notes=(Note(said),))
-
-
-def _promise(details: Mapping[str, Any], n_variables: int) -> Rows:
-    """The guarantee for sites of some sizes; the coordinator knows the size of none."""
-    found = [
-        guarantee(
-            details["noise"], n_graphs=details["candidates"], n_variables=n_variables, rows=rows
-        )
-        for rows in SITE_SIZES
-    ]
-    return Rows(
-        title="What the noise promises to every row",
-        note=f"Differential privacy of all answers of a site together, against replacing one row, "
-        f"with noise of {details['noise']:g} nats on each of {details['candidates']} graphs; "
-        f"delta is {found[0].delta:g}.",
-        columns=("Rows of the site", "Sensitivity (nats)", "epsilon"),
-        rows=tuple(
-            (rows, round(own.sensitivity, 2), float(f"{own.epsilon:.3g}"))
-            for rows, own in zip(SITE_SIZES, found, strict=True)
-        ),
-    )
+    return Report(panels=(shown,), notes=(Note(said),))

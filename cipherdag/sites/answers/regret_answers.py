@@ -6,8 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,6 @@ from cipherdag.errors import (
     BoundExceededError,
     MalformedMessageError,
     MixedTypesError,
-    PolicyRefusedError,
 )
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
@@ -45,7 +43,6 @@ class _Learnt:
 
     scores: LocalScores
     graph: Dag
-    noise: dict[Dag, float] = field(default_factory=dict)
 
 
 class Regrets:
@@ -66,10 +63,7 @@ class Regrets:
             MalformedMessageError: The packed graphs cannot be read.
             MixedTypesError: The score does not fit the columns' types.
             BoundExceededError: A regret is not a number, or beyond the declared bound.
-            PolicyRefusedError: Noise is asked for where it guarantees nothing.
         """
-        if question.spec.noise > 0.0 and not isinstance(question, GraphRegretExceeds):
-            raise PolicyRefusedError("noise protects the regrets of whole graphs only")
         learnt = self._of(question.spec)
         if isinstance(question, FamilyRegrets):
             grid = self._families(learnt, question.family_list(), question.grid_bits)
@@ -102,24 +96,7 @@ class Regrets:
         best = 0.0
         for family in enumerate(learnt.graph):
             best += learnt.scores.of(family)
-        regrets = totals - best
-        if question.spec.noise > 0.0:
-            regrets += self._noise(learnt, question, rows)
-        return on_grid(regrets, question.grid_bits)
-
-    def _noise(
-        self, learnt: _Learnt, question: GraphRegretExceeds, rows: IndexArray
-    ) -> FloatVector:
-        """Each graph's noise, drawn when it is first asked about and kept: one release a graph."""
-        families = question.family_list()
-        source = secrets.SystemRandom()
-        drawn = np.empty(len(rows))
-        for number, row in enumerate(rows.tolist()):
-            dag = tuple(families[k][1] for k in row)
-            if dag not in learnt.noise:
-                learnt.noise[dag] = source.gauss(0.0, question.spec.noise)
-            drawn[number] = learnt.noise[dag]
-        return drawn
+        return on_grid(totals - best, question.grid_bits)
 
     def _families(self, learnt: _Learnt, families: Sequence[Family], grid_bits: int) -> IndexArray:
         """Regret of every family on the grid, shape (F,)."""
@@ -156,10 +133,6 @@ def table_scores(
     """
 
     def make(spec: ScoreSpec) -> LocalScores:
-        if spec.noise > 0.0 and (table.kind != "discrete" or spec.learner != "exact"):
-            raise PolicyRefusedError(
-                "noise guarantees something for discrete columns and the exact learner only"
-            )
         from cipherdag.sites.compute.scores.scores import LocalScores
 
         return LocalScores(_family_score(table, spec, device), spend)
