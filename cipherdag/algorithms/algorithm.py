@@ -57,6 +57,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         title: What people call it.
         reads: What it reads of a schema beside the columns. The coordinator of an algorithm that
             reads labels learns their positions.
+        retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
     """
 
@@ -65,6 +66,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     name: ClassVar[str]
     title: ClassVar[str]
     reads: ClassVar[frozenset[Reading]] = frozenset()
+    retired: ClassVar[dict[str, object]] = {}
     concludes: ClassVar[type[LearntGraph | SelectedFeatures]] = LearntGraph
 
     def __post_init__(self) -> None:

@@ -44,9 +44,10 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
 
     own = algorithm_class(name)
     known = parameters_of(own)
-    if unknown := sorted(set(parameters) - set(known)):
+    kept = dict(pair for pair in parameters.items() if pair not in own.retired.items())
+    if unknown := sorted(set(kept) - set(known)):
         raise ParameterError(f"'{name}' has no parameter '{unknown[0]}'")
-    return own(**{key: known[key].read(value) for key, value in parameters.items()})
+    return own(**{key: known[key].read(value) for key, value in kept.items()})
 
 
 def reads_labels(name: str) -> bool:

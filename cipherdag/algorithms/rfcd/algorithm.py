@@ -109,6 +109,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
     name: ClassVar[str] = "rfcd"
     title: ClassVar[str] = "RFcd"
+    retired: ClassVar[dict[str, object]] = {"noise": 0.0}
 
     score: Literal["bic", "mdl"] = "bic"
     learner: Literal["ges", "hill-climbing", "exact"] = "ges"
