@@ -158,11 +158,6 @@ class CoordinatorFolder:
         return self.path / "runs"
 
     @property
-    def running(self) -> bool:
-        """Whether the server of this folder runs on this machine."""
-        return is_locked(self.path / START_LOCK)
-
-    @property
     def fingerprint(self) -> str:
         """What the sites are told by another way than by file."""
         study = self.study()
@@ -295,7 +290,7 @@ class CoordinatorFolder:
         from cipherdag.protocol.engines.nvflare_admin import shut_out, write_shut_out
 
         write_shut_out(self.path / "server" / "kit", self.study().revoked)
-        if self.running:
+        if is_locked(self.path / START_LOCK):
             shut_out(self.kit("admin"), name)
 
     def start(self, *, stopped: Callable[[float], bool]) -> None:
