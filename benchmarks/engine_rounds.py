@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+from loopback import free_port, loopback_kits
 from measuring import environment, parser, timed, write_report
 
 from cipherdag.protocol.engines.local import LocalEngine
@@ -42,8 +43,7 @@ def echoed(engine, *, rounds, size):
 
 def flare_rounds(folder, *, rounds, size):
     from cipherdag.protocol.engines.nvflare import FlareEngine
-    from cipherdag.protocol.engines.nvflare_kit import loopback_kits
-    from cipherdag.protocol.engines.nvflare_process import KitProcess, free_port
+    from cipherdag.protocol.engines.nvflare_process import KitProcess
 
     sites = {name: folder / "private" / name for name in SITES}
     for path in sites.values():

@@ -29,8 +29,7 @@ from hospitals import (
     wait_for,
     work_folder,
 )
-
-from cipherdag.protocol.engines.nvflare_process import free_port
+from loopback import free_port
 
 ENDED = re.compile(r"Datasite has ended")
 

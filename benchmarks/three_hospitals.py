@@ -27,8 +27,7 @@ from hospitals import (
     study_of,
     work_folder,
 )
-
-from cipherdag.protocol.engines.nvflare_process import free_port
+from loopback import free_port
 
 
 def check_interruption(hospitals, study, expected, restart_server):

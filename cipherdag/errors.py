@@ -16,7 +16,11 @@ a message must not leave its site, or not be shown, the ``summary`` of the class
 from __future__ import annotations
 
 import re
-from typing import ClassVar
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class CipherdagError(Exception):
@@ -65,6 +69,15 @@ class OutputError(CipherdagError):
 
     summary = "A result folder or file cannot be written or read"
     default_remedy = "Choose another folder with --out, or make this one readable and writable."
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turns what the system says against writing there into an `OutputError`."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
 
 class GraphError(CipherdagError):
@@ -237,15 +250,9 @@ class DataError(CipherdagError):
         self.rows = rows
 
     def __str__(self) -> str:
-        where = ", ".join(
-            part
-            for part in (
-                self.file,
-                f"column '{self.column}'" if self.column is not None else "",
-                f"{self.rows} rows" if self.rows is not None else "",
-            )
-            if part
-        )
+        column = f"column '{self.column}'" if self.column is not None else ""
+        rows = f"{self.rows} rows" if self.rows is not None else ""
+        where = ", ".join(filter(None, (self.file, column, rows)))
         return f"{where}: {super().__str__()}" if where else super().__str__()
 
 

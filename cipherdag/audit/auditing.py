@@ -13,8 +13,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
-from cipherdag.errors import LedgerError, OutputError
+from cipherdag.errors import LedgerError, OutputError, writing
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
 from cipherdag.results.folder import verify_folder
 from cipherdag.sites.record.ledger import LedgerHead, ledger_lines, read_releases, verify_ledger
@@ -24,8 +26,6 @@ from cipherdag.sites.study.study import SignedStudy, read_file
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
-
-    import msgspec
 
 
 def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
@@ -99,10 +99,8 @@ def export(folder: Path, out: Path, kind: str) -> int:
         count, text = _transcript_text(folder / TRANSCRIPT_FILE, kind)
     else:
         raise OutputError(f"{folder} is neither a site's ledger or folder nor that of a run")
-    try:
+    with writing(out):
         out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{out} cannot be written: {error.strerror}") from error
     return count
 
 
@@ -148,12 +146,9 @@ def _heads(path: Path) -> dict[str, LedgerHead]:
 
 def _csv(records: Sequence[msgspec.Struct]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    for number, record in enumerate(records):
-        names = record.__struct_fields__
-        if number == 0:
-            writer.writerow(names)
-        writer.writerow([getattr(record, name) for name in names])
+    header = [record.__struct_fields__ for record in records[:1]]
+    rows = map(msgspec.structs.astuple, records)
+    csv.writer(out, lineterminator="\n").writerows([*header, *rows])
     return out.getvalue()
 
 

@@ -84,7 +84,7 @@ def ledger_page(
         values=sum(run.values for run in runs),
         bytes=sum(run.bytes for run in runs),
         fewest=min((size for run in runs for size in run.sites), default=0),
-        fingerprint=_fingerprint(head.identity),
+        fingerprint=fingerprint(bytes.fromhex(head.identity)).upper() if head.identity else "",
         protections=[
             kind.disclosure
             for kind in PROTECTIONS.values()
@@ -145,7 +145,3 @@ def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:
             f"Runs had different numbers of sites ({listed}). Two runs on the same data that "
             "differ by one site differ by that site's answers."
         )
-
-
-def _fingerprint(identity: str) -> str:
-    return fingerprint(bytes.fromhex(identity)).upper() if identity else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,12 +10,14 @@ from click.core import ParameterSource
 
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.options import (
+    EXISTING_FOLDER,
+    FOLDER,
+    LIVE,
+    PROTECTION,
+    SEED,
     following,
-    live_option,
     out_options,
-    protection_option,
     say,
-    seed_option,
     show,
 )
 from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
@@ -23,11 +25,10 @@ from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from cipherdag.protocol.messages import Protection
     from cipherdag.results.run import Run
-
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 def waiting_options() -> list[click.Option]:
@@ -52,27 +53,23 @@ def connected_command(name: str) -> click.Command:
     told = f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
     folder = click.Option(
         ["--dir", "folder"],
-        type=click.Path(file_okay=False, exists=True, path_type=Path),
+        type=EXISTING_FOLDER,
         default=".",
         show_default="this folder",
         help="Folder of the coordinator.",
     )
-
-    def invoked(**options: Any) -> None:
-        _run(name, **options)
-
     return click.Command(
         name,
         params=[
             folder,
             *waiting_options(),
-            protection_option(),
+            PROTECTION,
             *parameter_options(name),
-            seed_option(),
+            SEED,
             *out_options(),
-            live_option(),
+            LIVE,
         ],
-        callback=invoked,
+        callback=partial(_run, name),
         help=told,
         short_help=told,
     )
@@ -134,22 +131,18 @@ def resumable_group(name: str, make: Callable[[str], click.Command], told: str) 
     options = [*waiting_options(), *out_options()]
     for option in options:
         option.help = f"With --resume: {option.help}"
-
-    @click.pass_context
-    def invoked(context: click.Context, /, **chosen: Any) -> None:
-        _resume_or_command(context, **chosen)
-
     return AlgorithmGroup(
         name,
         make,
         params=[click.Option(["--resume"], type=FOLDER, help=resume), *options],
         invoke_without_command=True,
-        callback=invoked,
+        callback=_resume_or_command,
         help=f"{told}, or go on with one that was cut short.",
     )
 
 
-def _resume_or_command(context: click.Context, *, resume: Path | None, **options: Any) -> None:
+@click.pass_context
+def _resume_or_command(context: click.Context, /, *, resume: Path | None, **options: Any) -> None:
     """Go on with a run, or leave it to the subcommand that starts one."""
     if resume is not None and context.invoked_subcommand is not None:
         raise click.UsageError("--resume takes algorithm and parameters from the run: name none")

@@ -9,15 +9,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, resumable_group
-from cipherdag.cli.site import FILE, FOLDER, NEW_FILE, as_json_option, in_folder, until_stopped
+from cipherdag.cli.options import FILE, FOLDER, NEW_FILE
+from cipherdag.cli.site import as_json_option, in_folder, until_stopped
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.sites.study.study import EngineName
 
 EXISTING = click.Path(exists=True, path_type=Path)
+
+
+def _coordinator_folder(folder: Path) -> CoordinatorFolder:
+    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+
+    return CoordinatorFolder(folder)
+
+
+in_coordinator = in_folder(_coordinator_folder)
 
 
 @click.group()
@@ -92,14 +103,15 @@ def coordinator_new(
     show_default=True,
     help="How long their certificates are valid.",
 )
-@in_folder
+@in_coordinator
 def coordinator_approve(
-    requests: tuple[Path, ...], fingerprints: tuple[str, ...], folder: Path, *, valid_days: int
+    requests: tuple[Path, ...],
+    fingerprints: tuple[str, ...],
+    own: CoordinatorFolder,
+    *,
+    valid_days: int,
 ) -> None:
     """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-
-    own = CoordinatorFolder(folder)
     for path in requests:
         _confirm(own.read_request(path), fingerprints)
     _list_approvals(own.approve(requests, valid_days=valid_days))
@@ -108,15 +120,13 @@ def coordinator_approve(
 
 
 @coordinator.command("sites")
-@in_folder
+@in_coordinator
 @click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
 @as_json_option
-def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
+def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.privacy.identity import fingerprint
 
-    own = CoordinatorFolder(folder)
     study = own.study()
     connected = _connected(own) if live else None
     rows = [
@@ -138,26 +148,19 @@ def coordinator_sites(folder: Path, *, live: bool, as_json: bool) -> None:
 
 @coordinator.command("revoke")
 @click.argument("name")
-@in_folder
-def coordinator_revoke(name: str, folder: Path) -> None:
+@in_coordinator
+def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
     """Shut site NAME out of the study and of the server, and write the others' new approvals."""
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-
-    approvals = CoordinatorFolder(folder).revoke(name)
+    approvals = own.revoke(name)
     click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
     _list_approvals(approvals)
 
 
 @coordinator.command("start")
-@in_folder
-def coordinator_start(folder: Path) -> None:
+@in_coordinator
+def coordinator_start(own: CoordinatorFolder) -> None:
     """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
-    from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-
-    until_stopped(
-        lambda stopped: CoordinatorFolder(folder).start(stopped=stopped),
-        "Started. Stop with Ctrl-C.",
-    )
+    until_stopped(own.start, "Started. Stop with Ctrl-C.")
 
 
 @click.command("export")
@@ -212,7 +215,7 @@ def _list_approvals(approvals: Mapping[str, Path]) -> None:
         click.echo(f"  send to '{name}': {path}")
 
 
-def _connected(own: Any) -> set[str]:
+def _connected(own: CoordinatorFolder) -> set[str]:
     study = own.study()
     if study.engine == "syft":
         from cipherdag.deployment.datasite_links import answering_sites
@@ -220,4 +223,4 @@ def _connected(own: Any) -> set[str]:
         return answering_sites(own.path, study)
     from cipherdag.protocol.engines.nvflare_admin import connected_sites
 
-    return set(connected_sites(own.kit("admin")))
+    return connected_sites(own.kit("admin"))

@@ -21,7 +21,6 @@ from cipherdag.questions.skeleton import EdgeVotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.questions.question import Question, Skeleton
@@ -70,7 +69,7 @@ class LiveState:
 
 
 class LiveRun:
-    """Follows a run; `state` may be read from any thread.
+    """Follows a run as its `Watcher`; `state` may be read from any thread.
 
     Attributes:
         state: The run as it stands.
@@ -82,6 +81,7 @@ class LiveRun:
         self.state = LiveState(time.monotonic())
         self.read = -math.inf
         self.told = threading.Event()
+        self._progress: Callable[[RoundReport], None] = lambda _: None
 
     def part(self) -> str:
         """The changing part of the page."""
@@ -98,17 +98,18 @@ class LiveRun:
         if time.monotonic() - self.read < LISTENING_S:
             self.told.wait(LISTENING_S)
 
-    def watching(self, progress: Callable[[RoundReport], None], names: Sequence[str]) -> Watching:
-        """A progress callback that calls another one and keeps this view up to date."""
+    def watching(self, progress: Callable[[RoundReport], None], names: Sequence[str]) -> Self:
+        """Itself as a progress callback, which tells another one, too."""
         self.state = replace(self.state, names=tuple(names))
-        return Watching(self, progress)
+        self._progress = progress
+        return self
 
-    def begin(self, number: int, question: Question) -> None:
+    def asked(self, number: int, question: Question) -> None:
         """A round begins."""
         skeleton = asked_skeleton(question) or self.state.skeleton
         self.state = replace(self.state, round=number, label=question.label, skeleton=skeleton)
 
-    def end(self, report: RoundReport) -> None:
+    def __call__(self, report: RoundReport) -> None:
         """A round is finished."""
         before = self.state.sent or {}
         self.state = replace(
@@ -119,23 +120,7 @@ class LiveRun:
             present=tuple(s for s, own in report.bytes_sent_per_site.items() if own),
             n_cohort=report.n_cohort,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """A `Watcher` that prints as before and tells a live view."""
-
-    run: LiveRun
-    progress: Callable[[RoundReport], None]
-
-    def __call__(self, report: RoundReport) -> None:
-        """A round is finished."""
-        self.run.end(report)
-        self.progress(report)
-
-    def asked(self, number: int, question: Question) -> None:
-        """A round begins."""
-        self.run.begin(number, question)
+        self._progress(report)
 
 
 def asked_skeleton(question: Question) -> Skeleton | None:
@@ -202,12 +187,7 @@ class LiveServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._run.close()
         self._server.shutdown()
         self._server.server_close()

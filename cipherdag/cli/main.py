@@ -9,17 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 import click
+import msgspec
 
 from cipherdag import errors
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.in_process import edges, execute, learn, run_command, simulate_command
-from cipherdag.cli.options import FILE, show
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, show
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
-
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group(context_settings={"help_option_names": ["--help"]})
@@ -46,7 +45,7 @@ for command in (
 
 
 @cli.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the new result.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def repeat(folder: Path, out: Path | None, *, as_json: bool) -> None:
@@ -58,7 +57,7 @@ def repeat(folder: Path, out: Path | None, *, as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--truth", type=FILE, help="True edges (CSV) to measure a graph against.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
 def report(folder: Path, truth: Path | None, out: Path | None) -> None:
@@ -134,7 +133,7 @@ audit.add_command(audit_export)
 
 
 @audit.command("verify")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--ledger", "ledgers", type=FILE, multiple=True, help="A site's exported ledger.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> None:
@@ -157,7 +156,7 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
 
 
 @audit.command("show")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per release.")
 def audit_show(folder: Path, *, as_json: bool) -> None:
     """Say in sentences what left each site."""
@@ -168,7 +167,7 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
     if as_json:
         for records in releases.values():
             for record in records:
-                click.echo(json.dumps({f: getattr(record, f) for f in record.__struct_fields__}))
+                click.echo(json.dumps(msgspec.structs.asdict(record)))
         return
     click.echo("\n".join(release_lines(releases)))
 
@@ -179,7 +178,7 @@ def graph() -> None:
 
 
 @graph.command("show")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--svg", type=click.Path(path_type=Path), help="Draw into this file instead.")
 @click.option("--png", type=click.Path(path_type=Path), help="Draw into this file instead.")
 def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
@@ -197,7 +196,7 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
 
 
 @graph.command("compare")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.argument("other", type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
@@ -212,7 +211,7 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
 
 
 @graph.command("export")
-@click.argument("folder", type=FOLDER)
+@click.argument("folder", type=EXISTING_FOLDER)
 @click.option(
     "--format",
     "kind",

@@ -22,30 +22,46 @@ if TYPE_CHECKING:
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.results.run import Run
 
-LIVE = "cipherdag.live"
+LIVE_RUN = "cipherdag.live"
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+PROTECTION = click.Option(
+    ["--protection"],
+    type=click.Choice(list(PROTECTIONS)),
+    default=DEFAULT,
+    show_default=True,
+    help="How answers are protected; none is for debugging on data of your own.",
+)
+SEED = click.Option(
+    ["--seed"],
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of the run.",
+)
 
 
-def protection_option() -> click.Option:
-    """How answers are protected."""
-    return click.Option(
-        ["--protection"],
-        type=click.Choice(list(PROTECTIONS)),
-        default=DEFAULT,
-        show_default=True,
-        help="How answers are protected; none is for debugging on data of your own.",
-    )
+def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Serve the live view until the command ends."""
+    if not wanted:
+        return
+    from cipherdag.cli.live import LiveRun, LiveServer
+
+    run = LiveRun()
+    server = context.with_resource(LiveServer(run))
+    context.meta[LIVE_RUN] = run
+    click.echo(f"Live view: {server.address}", err=True)
 
 
-def seed_option() -> click.Option:
-    """The seed of a run."""
-    return click.Option(
-        ["--seed"],
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help="Seed of the run.",
-    )
+LIVE = click.Option(
+    ["--live"],
+    is_flag=True,
+    expose_value=False,
+    callback=_go_live,
+    help="Show the run in a browser, on this machine only; the address is printed.",
+)
 
 
 def out_options() -> list[click.Option]:
@@ -60,44 +76,21 @@ def out_options() -> list[click.Option]:
     ]
 
 
-def live_option() -> click.Option:
-    """Show the run in a browser."""
-    return click.Option(
-        ["--live"],
-        is_flag=True,
-        expose_value=False,
-        callback=_go_live,
-        help="Show the run in a browser, on this machine only; the address is printed.",
-    )
-
-
 def run_options() -> list[click.Option]:
     """The options of every run over sites in this process, beside the algorithm's own."""
     return [
         click.Option(["--schema"], type=FILE, help="schema.toml of the study; inferred if absent."),
-        protection_option(),
+        PROTECTION,
         click.Option(
             ["--min-cell-size"],
             type=click.IntRange(min=0),
             help="The sites' own limit for pooled counts; that of their policy if absent.",
         ),
         click.Option(["--device"], default="auto", show_default=True, help="cpu, cuda or auto."),
-        seed_option(),
+        SEED,
         *out_options(),
-        live_option(),
+        LIVE,
     ]
-
-
-def _go_live(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Serve the live view until the command ends."""
-    if not wanted:
-        return
-    from cipherdag.cli.live import LiveRun, LiveServer
-
-    run = LiveRun()
-    server = context.with_resource(LiveServer(run))
-    context.meta[LIVE] = run
-    click.echo(f"Live view: {server.address}", err=True)
 
 
 def site_names(files: Sequence[Path]) -> list[str]:
@@ -127,7 +120,7 @@ def following(
     from cipherdag.cli.terminal_view import TerminalView, on_terminal
 
     context = click.get_current_context(silent=True)
-    live: LiveRun | None = context.meta.get(LIVE) if context is not None else None
+    live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
     if as_json or not on_terminal():
         progress = _json_progress if as_json else _line_progress
         yield progress if live is None else live.watching(progress, names)

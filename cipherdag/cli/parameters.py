@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
+from cipherdag.cli.options import FILE
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from cipherdag.algorithms.parameters import Parameter
-
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class AlgorithmGroup(click.Group):

@@ -8,10 +8,14 @@ import os
 import signal
 import threading
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
+
+from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,18 +25,27 @@ if TYPE_CHECKING:
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-NEW_FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
-in_folder = click.option(
-    "--dir",
-    "folder",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    default=".",
-    show_default="this folder",
-    help="Folder of the site or coordinator.",
-)
+def in_folder(opened: Callable[[Path], Any]) -> Callable[[Any], Any]:
+    """A ``--dir`` option that hands the command what is opened there, as ``own``."""
+    return click.option(
+        "--dir",
+        "own",
+        type=EXISTING_FOLDER,
+        default=".",
+        show_default="this folder",
+        callback=lambda _context, _option, folder: opened(folder),
+        help="Folder of the site or coordinator.",
+    )
+
+
+def _site_folder(folder: Path) -> SiteFolder:
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+    return SiteFolder(folder)
+
+
+in_site = in_folder(_site_folder)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -80,17 +93,15 @@ def site_new(
 
 
 @site.command("check")
-@in_folder
+@in_site
 @as_json_option
-def site_check(folder: Path, *, as_json: bool) -> None:
+def site_check(own: SiteFolder, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
     from cipherdag.deployment.datasite_checks import datasite_findings
     from cipherdag.deployment.rehearsal import rehearse
     from cipherdag.errors import SiteNotReadyError
     from cipherdag.sites.study.doctor import examine
-    from cipherdag.sites.study.site_folder import SiteFolder
 
-    own = SiteFolder(folder)
     findings = examine(own, rehearse=rehearse)
     if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
         findings += datasite_findings(own)
@@ -107,15 +118,14 @@ def site_check(folder: Path, *, as_json: bool) -> None:
 
 
 @site.command("request")
-@in_folder
+@in_site
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
-def site_request(folder: Path, out: Path | None) -> None:
+def site_request(own: SiteFolder, out: Path | None) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
     from cipherdag.privacy.identity import fingerprint
-    from cipherdag.sites.study.site_folder import SiteFolder
 
-    path, request = request_enrolment(SiteFolder(folder), out)
+    path, request = request_enrolment(own, out)
     click.echo(f"Wrote {path}. Send it to the coordinator, who will ask you to read aloud:")
     click.echo(f"  this site's fingerprint  {fingerprint(request.identity).upper()}")
 
@@ -124,15 +134,12 @@ def site_request(folder: Path, out: Path | None) -> None:
 @click.argument("approval", type=FILE)
 @click.option("--fingerprint", required=True, help="The coordinator's, as read aloud to you.")
 @click.option("--study", "study_expected", default="", help="The study's, as another site has it.")
-@in_folder
-def site_activate(approval: Path, fingerprint: str, study_expected: str, folder: Path) -> None:
+@in_site
+def site_activate(approval: Path, fingerprint: str, study_expected: str, own: SiteFolder) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate
-    from cipherdag.sites.study.site_folder import SiteFolder
 
-    done = activate(
-        SiteFolder(folder), approval, fingerprint=fingerprint, study_expected=study_expected
-    )
+    done = activate(own, approval, fingerprint=fingerprint, study_expected=study_expected)
     click.echo(f"Active in study '{done.study.name}', version {done.study.version}.")
     for word, names in (("new", done.added), ("gone", done.removed)):
         if names:
@@ -142,26 +149,20 @@ def site_activate(approval: Path, fingerprint: str, study_expected: str, folder:
 
 
 @site.command("start")
-@in_folder
-def site_start(folder: Path) -> None:
+@in_site
+def site_start(own: SiteFolder) -> None:
     """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
-    from cipherdag.sites.study.site_folder import SiteFolder
 
-    until_stopped(
-        lambda stopped: start(SiteFolder(folder), stopped=stopped),
-        "Started. Stop with Ctrl-C. Details: site.log",
-    )
+    until_stopped(partial(start, own), "Started. Stop with Ctrl-C. Details: site.log")
 
 
 @site.command("status")
-@in_folder
+@in_site
 @as_json_option
-def site_status(folder: Path, *, as_json: bool) -> None:
+def site_status(own: SiteFolder, *, as_json: bool) -> None:
     """Say which study the site is in, whether it runs, and which runs wait for approval."""
-    from cipherdag.sites.study.site_folder import SiteFolder
-
-    status = _status(SiteFolder(folder))
+    status = _status(own)
     if as_json:
         click.echo(json.dumps(status, indent=2))
         return
@@ -183,13 +184,12 @@ def site_status(folder: Path, *, as_json: bool) -> None:
 @site.command("approve")
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
-@in_folder
-def site_approve(session: str, folder: Path, *, yes: bool) -> None:
+@in_site
+def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
     """Approve the run SESSION, which `site status` lists."""
     from cipherdag.sites.policy.approvals import Approvals
-    from cipherdag.sites.study.site_folder import SiteFolder
 
-    approvals = Approvals(SiteFolder(folder).runs)
+    approvals = Approvals(own.runs)
     asked = approvals.find(session)
     if asked.why:
         click.echo(f"Consider: {asked.why}.")
@@ -200,38 +200,35 @@ def site_approve(session: str, folder: Path, *, yes: bool) -> None:
 
 
 @site.command("releases")
-@in_folder
+@in_site
 @as_json_option
-def site_releases(folder: Path, *, as_json: bool) -> None:
+def site_releases(own: SiteFolder, *, as_json: bool) -> None:
     """Say in sentences what left this site; read from the ledger, which is verified first."""
     from cipherdag.audit.auditing import site_ledger
     from cipherdag.results.sentences import release_history
     from cipherdag.sites.record.ledger import read_releases
-    from cipherdag.sites.study.site_folder import SiteFolder
 
-    lines, _ = site_ledger(SiteFolder(folder))
+    lines, _ = site_ledger(own)
     releases = read_releases(lines)
     if as_json:
         for release in releases:
-            click.echo(json.dumps({f: getattr(release, f) for f in release.__struct_fields__}))
+            click.echo(json.dumps(msgspec.structs.asdict(release)))
         return
     click.echo("\n".join(release_history(releases)) or "Nothing has left this site.")
 
 
 @site.command("result")
 @click.argument("result", type=FILE)
-@in_folder
+@in_site
 @click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
-def site_result(result: Path, folder: Path, out: Path | None) -> None:
+def site_result(result: Path, own: SiteFolder, out: Path | None) -> None:
     """Show a coordinator's signed RESULT with this site's own variable names."""
     from cipherdag.algorithms.registry import algorithm_class
     from cipherdag.findings.conclusion import SelectedFeatures
     from cipherdag.results.folder import writable_folder
     from cipherdag.sites.study.signed_result import read_result
-    from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.table.schema import Schema
 
-    own = SiteFolder(folder)
     shared = read_result(result, own.study())
     names = Schema.load(own.schema_path(own.settings())).names
     selects = algorithm_class(shared.algorithm).concludes is SelectedFeatures
@@ -283,14 +280,14 @@ def _about(shared: SharedResult) -> str:
     )
 
 
-def until_stopped(work: Callable[[Callable[[float], bool]], None], hello: str) -> None:
-    """Run ``work`` until the process is asked to stop, so that what it started is ended too."""
+def until_stopped(work: Callable[..., None], hello: str) -> None:
+    """Run ``work(stopped=...)`` until the process is asked to stop, so that all it started ends."""
     os.umask(0o077)  # whatever the processes write, nobody else reads it
     event = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: event.set())
     click.echo(hello)
-    work(event.wait)
+    work(stopped=event.wait)
     click.echo("Stopped.")
 
 
@@ -306,10 +303,7 @@ def _status(own: SiteFolder) -> dict[str, Any]:
         "fingerprint": fingerprint(own.identity().public).upper(),
         "started": is_locked(own.path / START_LOCK),
         **_study_status(active),
-        "runs": [
-            {field: getattr(run, field) for field in run.__struct_fields__}
-            for run in Approvals(own.runs).runs()
-        ],
+        "runs": [msgspec.structs.asdict(run) for run in Approvals(own.runs).runs()],
     }
 
 

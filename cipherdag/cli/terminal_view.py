@@ -20,8 +20,6 @@ from cipherdag.cli.terminal import report_lines
 from cipherdag.pages.numerals import size
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from cipherdag.cli.live import LiveRun, LiveState
     from cipherdag.protocol.progress import RoundReport
 
@@ -42,18 +40,12 @@ def view_rows(state: LiveState, n_sites: int, now: float) -> list[tuple[str, str
         n_sites: How many sites it began with, if that is known already; else 0.
         now: The time, as `time.monotonic`.
     """
-    if state.round == 0:
-        at = "setting up: the sites agree on keys"
-    else:
-        at = f"{state.round}  {state.label}"
-    sent = sum((state.sent or {}).values())
+    setting_up = "setting up: the sites agree on keys"
+    per_site = f"{state.values} values per site in {state.rounds} rounds"
     return [
         ("sites", _present(state, n_sites)),
-        ("round", at),
-        (
-            "released",
-            f"{state.values} values per site in {state.rounds} rounds, {size(sent)} by all sites",
-        ),
+        ("round", f"{state.round}  {state.label}" if state.round else setting_up),
+        ("released", f"{per_site}, {size(sum((state.sent or {}).values()))} by all sites"),
         ("elapsed", _clock(now - state.began)),
     ]
 
@@ -82,12 +74,7 @@ class TerminalView:
         self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._live.stop()
 
     def finished(self, report: RoundReport) -> None:
@@ -106,9 +93,8 @@ class TerminalView:
 
 def _present(state: LiveState, n_sites: int) -> str:
     if not state.n_cohort:
-        return (
-            f"{n_sites} in the run; none has answered yet" if n_sites else "none has answered yet"
-        )
+        known = f"{n_sites} in the run; " if n_sites else ""
+        return f"{known}none has answered yet"
     here = [*state.present[:MOST_NAMES], *(["..."] if state.present[MOST_NAMES:] else [])]
     gone = [name for name in state.sent or () if name not in state.present]
     left = f"; gone: {', '.join(gone)}" if gone else ""

@@ -43,7 +43,13 @@ from cipherdag.errors import (
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 from cipherdag.protocol.messages import COLLUDERS
-from cipherdag.sites.private_files import START_LOCK, is_locked, locked, make_private_folder
+from cipherdag.sites.private_files import (
+    START_LOCK,
+    Inside,
+    is_locked,
+    locked,
+    make_private_folder,
+)
 from cipherdag.sites.study.study import (
     FORMAT,
     EngineName,
@@ -84,9 +90,13 @@ class _Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorFolder:
-    """A coordinator's folder."""
+    """Paths of a coordinator's folder, as the module lists them, and what they hold."""
 
     path: Path
+
+    identity_path = Inside("keys", "identity.pem")
+    study_path = Inside("study.json")
+    runs = Inside("runs")
 
     @classmethod
     def create(
@@ -141,26 +151,6 @@ class CoordinatorFolder:
         (path / "root").write_text(root + "\n", "utf-8")
         folder._issue(sites=(), revoked=(), version=1)
         return folder
-
-    @property
-    def identity_path(self) -> Path:
-        """``keys/identity.pem``."""
-        return self.path / "keys" / "identity.pem"
-
-    @property
-    def study_path(self) -> Path:
-        """``study.json``."""
-        return self.path / "study.json"
-
-    @property
-    def runs(self) -> Path:
-        """``runs/``."""
-        return self.path / "runs"
-
-    @property
-    def running(self) -> bool:
-        """Whether the server of this folder runs on this machine."""
-        return is_locked(self.path / START_LOCK)
 
     @property
     def fingerprint(self) -> str:
@@ -295,7 +285,7 @@ class CoordinatorFolder:
         from cipherdag.protocol.engines.nvflare_admin import shut_out, write_shut_out
 
         write_shut_out(self.path / "server" / "kit", self.study().revoked)
-        if self.running:
+        if is_locked(self.path / START_LOCK):
             shut_out(self.kit("admin"), name)
 
     def start(self, *, stopped: Callable[[float], bool]) -> None:

@@ -31,7 +31,7 @@ from cipherdag.protocol.session import Session
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
 from cipherdag.sites.policy.approvals import AWAITS
 from cipherdag.sites.private_files import locked
-from cipherdag.sites.study.signed_result import SignedResult, sign_result
+from cipherdag.sites.study.signed_result import sign_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -260,13 +260,7 @@ class ConnectedFederation:
 
     def _write(self, folder: Path, study: Study, result: Run) -> None:
         """The signed result for the sites, and the same as an ordinary result folder."""
-        signed = self._signed(study, result)
-        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
-        (folder / RESULT_FILE).write_bytes(content + b"\n")
-        result.save(folder)
-
-    def _signed(self, study: Study, result: Run) -> SignedResult:
-        return sign_result(
+        signed = sign_result(
             self.folder.identity(),
             study=study,
             algorithm=result.algorithm,
@@ -275,3 +269,6 @@ class ConnectedFederation:
             variables=len(result.identifiers),
             **result.signed_content(),
         )
+        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
+        (folder / RESULT_FILE).write_bytes(content + b"\n")
+        result.save(folder)

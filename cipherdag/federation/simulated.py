@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -304,28 +304,22 @@ def _schema(
     labels: Sequence[str],
     interventions: str | None,
 ) -> Schema:
-    known = _known_schema(schema, data, interventions)
+    if schema is None:
+        known = Schema.infer(data)
+    else:
+        known = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+    known = known.with_interventions(interventions)
+    ignored = [column.name for column in known.columns if column.kind == "ignore"]
+    if schema is None and ignored:
+        raise SchemaError(
+            "without a schema a column that is constant, or looks like an identifier, "
+            "is not dropped silently",
+            column=", ".join(ignored),
+            remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
+            "read it, and give it with --schema.",
+        )
     return known.with_labels(labels) if labels else known
 
 
-def _known_schema(
-    schema: Schema | str | Path | None, data: Sequence[Data], interventions: str | None
-) -> Schema:
-    if schema is None:
-        inferred = Schema.infer(data).with_interventions(interventions)
-        ignored = [column.name for column in inferred.columns if column.kind == "ignore"]
-        if ignored:
-            raise SchemaError(
-                "without a schema a column that is constant, or looks like an identifier, "
-                "is not dropped silently",
-                column=", ".join(ignored),
-                remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
-                "read it, and give it with --schema.",
-            )
-        return inferred
-    given = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
-    return given.with_interventions(interventions)
-
-
 def _default_policy(protection: Protection) -> Policy:
-    return replace(Policy(), allow_unprotected=not protection_kind(protection).protects)
+    return Policy(allow_unprotected=not protection_kind(protection).protects)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from cipherdag.algorithms.registry import make_algorithm
-from cipherdag.errors import OutputError, ParameterError
+from cipherdag.errors import OutputError, ParameterError, writing
 from cipherdag.protocol.messages import Protection
 from cipherdag.sites.private_files import write_private
 
@@ -58,10 +58,8 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             OutputError: The folder cannot be written.
         """
         text = msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
-        try:
+        with writing(folder):
             write_private(folder / STARTED_FILE, text)
-        except OSError as error:
-            raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
 
     def make_algorithm(self) -> Algorithm[Any, Any]:
         """The algorithm with its parameters.

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import GraphError, OutputError
+from cipherdag.errors import GraphError, OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
 
 if TYPE_CHECKING:
@@ -193,7 +193,5 @@ def export_graph(graph: Graph, kind: str, path: str | Path) -> None:
     if kind not in EXPORTS:
         raise OutputError(f"no export format '{kind}'", remedy=f"Use one of {', '.join(EXPORTS)}.")
     content = EXPORTS[kind](graph)
-    try:
+    with writing(path):
         Path(path).write_bytes(content if isinstance(content, bytes) else content.encode())
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error

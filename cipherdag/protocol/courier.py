@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.privacy.identity import SigningIdentity
-    from cipherdag.protocol.engines.engine import Engine, SiteFailure
+    from cipherdag.protocol.engines.engine import Engine
 
 Reply = TypeVar("Reply", bound=Body)
 
@@ -106,32 +106,20 @@ class Courier:
         replies = self._engine.call(operation, messages, timeout_s=self._timeout_s)
         outcome: Replies[Reply] = Replies({}, {}, {})
         for position in bodies:
-            reply = replies.get(self._cohort[position].name)
-            self._sort(position, reply, REPLIES[operation], kind, outcome)
+            member = self._cohort[position]
+            reply = replies.get(member.name)
+            if not isinstance(reply, bytes):
+                outcome.failures[position] = "no reply" if reply is None else reply.reason
+                continue
+            self._bytes[position] += len(reply)
+            try:
+                outcome.bodies[position] = self._read(member, reply, REPLIES[operation], kind)
+                outcome.envelopes[position] = reply
+            except MalformedMessageError:
+                outcome.failures[position] = GARBAGE
+            except errors.SessionLostError as error:
+                outcome.failures[position] = error.summary
         return outcome
-
-    def _sort(
-        self,
-        position: int,
-        reply: bytes | SiteFailure | None,
-        topic: Topic,
-        kind: type[Reply],
-        outcome: Replies[Reply],
-    ) -> None:
-        if not isinstance(reply, bytes):
-            outcome.failures[position] = reply.reason if reply is not None else "no reply"
-            return
-        self._bytes[position] += len(reply)
-        try:
-            body = self._read(self._cohort[position], reply, topic, kind)
-        except MalformedMessageError:
-            outcome.failures[position] = GARBAGE
-            return
-        except errors.SessionLostError as error:
-            outcome.failures[position] = error.summary
-            return
-        outcome.bodies[position] = body
-        outcome.envelopes[position] = reply
 
     def _read(self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]) -> Reply:
         envelope = read_envelope(reply)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, writing
 from cipherdag.protocol.messages import Invite
 from cipherdag.protocol.progress import DropOut, RoundReport
 
@@ -95,13 +95,10 @@ class Journal:
 
     def write(self, entry: Entry) -> None:
         """Append an entry and see it to the disk."""
-        try:
-            with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(entry) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise OutputError(f"{self._path} cannot be written: {error.strerror}") from error
+        with writing(self._path), self._path.open("ab") as file:
+            file.write(msgspec.json.encode(entry) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         self._entries.append(entry)
 
 

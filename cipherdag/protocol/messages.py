@@ -22,7 +22,7 @@ from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.identity import SigningIdentity, verify
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.questions.question import Encoding, Question
+from cipherdag.questions.question import Question
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -268,19 +268,8 @@ def seal_envelope(
 ) -> bytes:
     """A signed message as bytes."""
     payload = encode(body)
-    signature = identity.sign(
-        b"cipherdag envelope", *_signed_parts(session, sender, topic, payload)
-    )
-    return encode(
-        Envelope(
-            version=WIRE_VERSION,
-            session=session,
-            sender=sender,
-            topic=topic,
-            body=payload,
-            signature=signature,
-        )
-    )
+    signature = identity.sign(*_signed_parts(session, sender, topic, payload))
+    return encode(Envelope(WIRE_VERSION, session, sender, topic, payload, signature))
 
 
 def open_envelope(
@@ -306,12 +295,7 @@ def open_envelope(
         raise MalformedMessageError(f"expected a message about {topic}, got {envelope.topic}")
     if envelope.session != session or envelope.sender != sender:
         raise SignatureError("the message belongs to another session or sender")
-    verify(
-        identity,
-        envelope.signature,
-        b"cipherdag envelope",
-        *_signed_parts(session, sender, topic, envelope.body),
-    )
+    verify(identity, envelope.signature, *_signed_parts(session, sender, topic, envelope.body))
     return envelope.body
 
 
@@ -333,8 +317,9 @@ def read_envelope(message: bytes) -> Envelope:
 
 
 def _signed_parts(session: bytes, sender: str, topic: str, payload: bytes) -> tuple[bytes, ...]:
+    """The purpose of a signature, and what it covers."""
     version = WIRE_VERSION.to_bytes(2, "big")
-    return version, session, sender.encode(), topic.encode(), payload
+    return b"cipherdag envelope", version, session, sender.encode(), topic.encode(), payload
 
 
 def digest(purpose: bytes, *parts: bytes) -> bytes:
@@ -382,16 +367,10 @@ def declaration(ask: Ask, digest_: bytes, n_sites: int, colluders: int) -> Decla
     return Declaration(
         digest=digest_,
         cohort_size=asked,
-        segments=tuple(_segment(encoding) for encoding in ask.question.encodings),
+        segments=tuple(
+            Segment(own.length, own.bound, own.resolution_bits, own.comparison)
+            for own in ask.question.encodings
+        ),
         participants=ask.participants,
         threshold=fewest if asked > fewest else 0,
-    )
-
-
-def _segment(encoding: Encoding) -> Segment:
-    return Segment(
-        length=encoding.length,
-        bound=encoding.bound,
-        resolution_bits=encoding.resolution_bits,
-        comparison=encoding.comparison,
     )

@@ -2,9 +2,8 @@
 
 Leaks:
     The coordinator sees signed public keys, equality of schemas, the number of variables, which of
-    them are labels if the algorithm needs it, shares
-    that say nothing on their own, seeds that open nothing but the agreed sum, and each round's
-    aggregate. It holds no key that opens a share.
+    them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
+    nothing but the agreed sum, and each round's aggregate. It holds no key that opens a share.
 """
 
 from __future__ import annotations

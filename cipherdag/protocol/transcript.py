@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.errors import MalformedMessageError, OutputError
+from cipherdag.errors import MalformedMessageError, OutputError, writing
 from cipherdag.protocol.messages import (
     Body,
     Opened,
@@ -73,11 +73,8 @@ class TranscribingEngine:
             for site, reply in replies.items()
             if isinstance(reply, bytes)
         ]
-        try:
-            with self._path.open("ab") as file:
-                file.writelines(lines)
-        except OSError as error:
-            raise OutputError(f"{self._path} cannot be written: {error.strerror}") from error
+        with writing(self._path), self._path.open("ab") as file:
+            file.writelines(lines)
         return replies
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.errors import LedgerError, OutputError
+from cipherdag.errors import LedgerError, OutputError, writing
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def write_folder(
         OutputError: The folder cannot be written.
     """
     path = Path(folder)
-    try:
+    with writing(path):
         (path / "releases").mkdir(parents=True, exist_ok=True)
         for old in (path / "releases").glob("*.jsonl"):
             old.unlink()
@@ -43,8 +43,6 @@ def write_folder(
         for site, lines in ledgers.items():
             content = "".join(line + "\n" for line in lines)
             (path / "releases" / f"{site}.jsonl").write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
     return path
 
 
@@ -54,13 +52,11 @@ def writable_folder(folder: Path) -> None:
     Raises:
         OutputError: It cannot be made or written.
     """
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".cipherdag-writable"
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be written: {error.strerror}") from error
 
 
 def read_report(folder: str | Path) -> dict[str, Any]:

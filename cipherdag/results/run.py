@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
 
 MOST_LINES = 60
+AS_SAVED = (
+    "algorithm", "protection", "parameters", "seconds", "seed", "bytes_sent_per_site", "versions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,7 @@ class Run(ABC):
         import pandas as pd
 
         return pd.DataFrame(
-            {name: getattr(record, name) for name in record.__struct_fields__}
+            msgspec.structs.asdict(record)
             for lines in self.ledgers.values()
             for record in read_releases(lines)
         )
@@ -96,9 +99,8 @@ class Run(ABC):
     def disclosures(self) -> tuple[str, ...]:
         """What the opened sums told the coordinator, in sentences."""
         known = self._algorithm
-        if known is not None:
-            return known.disclosures()
-        return ("The sums that the algorithm asks for; its documentation lists them.",)
+        told = ("The sums that the algorithm asks for; its documentation lists them.",)
+        return told if known is None else known.disclosures()
 
     @property
     def report(self) -> Report:
@@ -254,14 +256,11 @@ def _shared(
 ) -> dict[str, Any]:
     """The fields of every result."""
     return {
-        **{name: report[name] for name in ("algorithm", "protection", "seconds", "seed")},
-        "parameters": report["parameters"],
+        **{name: report[name] for name in AS_SAVED},
         "identifiers": report["variables"],
         "sites": tuple(report["sites"]),
         "rounds": msgspec.convert(report["round_reports"], tuple[RoundReport, ...]),
-        "bytes_sent_per_site": report["bytes_sent_per_site"],
         "dropouts": msgspec.convert(report["dropouts"], tuple[DropOut, ...]),
-        "versions": report["versions"],
         "heads": msgspec.convert(report["ledgers"], dict[str, LedgerHead]),
         "ledgers": rest.ledgers,
         "source": rest.source,

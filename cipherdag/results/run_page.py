@@ -11,7 +11,7 @@ from cipherdag.errors import LedgerError
 from cipherdag.pages.rendering import render
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.results.limits import limit_sentences
-from cipherdag.results.sentences import site_sentences
+from cipherdag.results.sentences import Counted, site_sentences
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cipherdag.findings.panel import Panel
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.results.run import Run
-    from cipherdag.results.sentences import Leaving
+    from cipherdag.sites.record.ledger import Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +61,6 @@ class SiteRow:
     checked: str
     broken: bool
     sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Left:
-    """What left a site in a round, as the coordinator counted it; see `terminal.Leaving`."""
-
-    kind: str
-    protection: str
-    sites: int
-    values: int
-    bytes: int
-    round: int
 
 
 def run_page(
@@ -120,10 +108,10 @@ def report_bytes(report: RoundReport) -> int:
 def _site(run: Run, name: str) -> SiteRow:
     lines, head = run.ledgers.get(name), run.heads.get(name)
     checked, broken = "", False
-    leaving: Sequence[Leaving]
+    leaving: Sequence[Release | Counted]
     if lines is None:
         leaving = [
-            Left(r.kind, run.protection, r.n_sites, r.values, sent, r.number)
+            Counted(r.kind, run.protection, r.n_sites, r.values, sent, r.number)
             for r in run.rounds
             if (sent := r.bytes_sent_per_site.get(name))
         ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Protocol, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
@@ -25,16 +26,19 @@ PHRASES = {str(own.__struct_config__.tag): own.leaves for own in get_args(Single
     "mask-seeds": "the seed of this round's own mask, which the sum needs",
     "mask-piece": "a piece of the mask of a site that left",
 }
-
-
+SEEN = {
+    "schema-digest": ", from which no name can be read without the sites' common key",
+    "label-positions": ", the same at every site, seen by the coordinator",
+    "opened-sum": ", the sum over {sites} sites, seen by the coordinator and the opening site",
+    "mask-seeds": "",
+    "mask-piece": "",
+}
 STEPS = {
     "share": "before it sent its share",
     "unmask": "before it released its mask",
     "open": "while it opened the sum",
     "finish": "before it said goodbye",
 }
-
-
 REASONS = {
     "timeout": "no reply in time",
     "unreachable": "it cannot be reached",
@@ -43,32 +47,16 @@ REASONS = {
 }
 
 
-class Leaving(Protocol):
-    """What a sentence about something that left a site needs to know of it."""
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What left a site in a round, as the coordinator counted it; its fields are a `Release`'s."""
 
-    @property
-    def kind(self) -> str:
-        """What was asked, as in `Release`."""
-
-    @property
-    def protection(self) -> str:
-        """How it was protected."""
-
-    @property
-    def sites(self) -> int:
-        """How many sites are in the sum."""
-
-    @property
-    def values(self) -> int:
-        """Number of values."""
-
-    @property
-    def bytes(self) -> int:
-        """Number of bytes."""
-
-    @property
-    def round(self) -> int:
-        """Round, 0 for the set-up."""
+    kind: str
+    protection: str
+    sites: int
+    values: int
+    bytes: int
+    round: int
 
 
 def phrase(kinds: str) -> str:
@@ -112,35 +100,33 @@ def release_lines(releases: Mapping[str, Sequence[Release]]) -> list[str]:
     return lines
 
 
-def site_sentences(records: Iterable[Leaving]) -> Iterable[str]:
+def site_sentences(records: Iterable[Release | Counted]) -> Iterable[str]:
     """What left one site in one run, one sentence per kind, protection and cohort."""
-    grouped: dict[tuple[str, str, int], list[Leaving]] = defaultdict(list)
+    grouped: dict[tuple[str, str, int], list[Release | Counted]] = defaultdict(list)
     for record in records:
         grouped[record.kind, record.protection, record.sites].append(record)
     for (kind, protection, sites), group in grouped.items():
         values, sent = sum(r.values for r in group), sum(r.bytes for r in group)
-        what = phrase(kind)
-        if values and kind != "schema-digest":
-            what = f"{values} values ({what})"
-        yield f"{_rounds(group)}: {what}, {size(sent)}{_seen(kind, protection, sites)}"
+        yield f"{_rounds(group)}: {_told(kind, protection, sites, values, sent)}"
 
 
-def _rounds(group: list[Leaving]) -> str:
+def _rounds(group: list[Release | Counted]) -> str:
     first, last = group[0].round, group[-1].round
     if last == 0:
         return "set-up"
     return f"round {first}" if first == last else f"rounds {first}-{last}"
 
 
+def _told(kind: str, protection: str, sites: int, values: int, sent: int) -> str:
+    what = phrase(kind)
+    if values and kind != "schema-digest":
+        what = f"{values} values ({what})"
+    return f"{what}, {size(sent)}{_seen(kind, protection, sites)}"
+
+
 def _seen(kind: str, protection: str, sites: int) -> str:
-    if kind == "schema-digest":
-        return ", from which no name can be read without the sites' common key"
-    if kind in ("mask-seeds", "mask-piece"):
-        return ""
-    if kind == "label-positions":
-        return ", the same at every site, seen by the coordinator"
-    if kind == "opened-sum":
-        return f", the sum over {sites} sites, seen by the coordinator and the opening site"
+    if kind in SEEN:
+        return SEEN[kind].format(sites=sites)
     own = protection_kind(protection)
     only = f" only as a sum over {sites} sites" if own.protects else ""
     return f", {own.left}, seen by the coordinator{only}"
@@ -162,8 +148,5 @@ def release_sentence(record: Release) -> str:
     """What one record says left the site."""
     algorithm = title_of(record.algorithm)
     when = f"Round {record.round}, {algorithm}" if record.round else f"Set-up, {algorithm}"
-    what = phrase(record.kind)
-    if record.values and record.kind != "schema-digest":
-        what = f"{record.values} values ({what})"
-    seen = _seen(record.kind, record.protection, record.sites)
-    return f"{when}: {what}, {size(record.bytes)}{seen}."
+    told = _told(record.kind, record.protection, record.sites, record.values, record.bytes)
+    return f"{when}: {told}."

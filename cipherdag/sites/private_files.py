@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import OutputError, SiteNotReadyError
 
@@ -17,6 +17,17 @@ START_LOCK = ".started"
 """Held by the process that serves a folder: a site's, or a coordinator's server."""
 LOCK_WAIT_S = 20.0
 LOCK_PAUSE_S = 0.1
+
+
+class Inside:
+    """The path of a file or folder in the folder at an object's ``path``."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def __get__(self, folder: Any, _: type | None = None) -> Path:
+        inside: Path = folder.path.joinpath(*self._parts)
+        return inside
 
 
 def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[str, str]) -> None:

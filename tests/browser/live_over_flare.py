@@ -10,8 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from hospitals import SITES, Hospitals, parser, study_of, work_folder
-
-from cipherdag.protocol.engines.nvflare_process import free_port
+from loopback import free_port
 
 if __name__ == "__main__":
     study = study_of(parser(__doc__).parse_args([]))

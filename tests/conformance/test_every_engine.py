@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import free_port, loopback_kits
 
 from cipherdag.errors import CohortError, ParameterError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.protocol.engines.engine import SiteFailure
@@ -54,8 +55,7 @@ def flare(tmp_path_factory):
     """Three sites and a server whose own limits are lifted, as if the coordinator were hostile."""
     require_flare()
     from cipherdag.protocol.engines.nvflare import FlareEngine
-    from cipherdag.protocol.engines.nvflare_kit import loopback_kits
-    from cipherdag.protocol.engines.nvflare_process import KitProcess, free_port
+    from cipherdag.protocol.engines.nvflare_process import KitProcess
 
     folder = tmp_path_factory.mktemp("flare")
     sites = {name: folder / "private" / name for name in SITES}

@@ -54,7 +54,7 @@ def malformed(message, key):
     envelope = read_envelope(message)
     body = envelope.body[:-2]
     parts = messages._signed_parts(envelope.session, envelope.sender, envelope.topic, body)
-    signature = key.sign(b"cipherdag envelope", *parts)
+    signature = key.sign(*parts)
     return messages.encode(msgspec.structs.replace(envelope, body=body, signature=signature))
 
 

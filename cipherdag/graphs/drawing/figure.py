@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, arrow, layered
@@ -57,10 +57,8 @@ def draw(graph: Graph, path: str | Path, *, most: int = MOST_VARIABLES) -> None:
         OutputError: Another ending, matplotlib is not installed, or the file cannot be written.
     """
     content = drawn(graph, Path(path).suffix.lower().removeprefix("."), most=most)
-    try:
+    with writing(path):
         Path(path).write_bytes(content)
-    except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def drawn(graph: Graph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:

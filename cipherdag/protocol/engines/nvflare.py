@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import io
 import json
 import secrets
 import tempfile
@@ -27,20 +26,18 @@ from nvflare.fuel.flare_api.api_spec import (
     NoReply,
     SessionClosed,
 )
-from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from cipherdag.errors import CohortError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.protocol.engines.engine import SiteFailure
-from cipherdag.protocol.engines.nvflare_relay import (
-    COMMAND_TOPIC,
-    INLINE_BYTES,
-    PART_BYTES,
-    RELAY_CONTROLLER,
-)
-from cipherdag.protocol.engines.nvflare_site import CLIENT_CONFIG, SITE_EXECUTOR, client_config
+from cipherdag.protocol.engines.nvflare_admin import admin_session
+from cipherdag.protocol.engines.nvflare_kit import RELAY_CONTROLLER, SITE_EXECUTOR
+from cipherdag.protocol.engines.nvflare_relay import COMMAND_TOPIC, INLINE_BYTES, PART_BYTES
+from cipherdag.protocol.engines.nvflare_site import CLIENT_CONFIG, client_config
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from nvflare.fuel.flare_api.flare_api import Session
 
     from cipherdag.protocol.engines.nvflare_kit import Kit
 
@@ -213,18 +210,11 @@ class FlareEngine:
         return answer
 
     def _connect(self) -> Session:
-        startup = json.loads((self._kit.folder / "startup" / "fed_admin.json").read_text("utf-8"))
         deadline = time.monotonic() + self._start_s
         while True:
             try:
-                # FLARE prints its progress, which is not this process's to show
-                with contextlib.redirect_stdout(io.StringIO()):
-                    return new_secure_session(
-                        startup["admin"]["username"],
-                        str(self._kit.folder.resolve()),
-                        timeout=max(1.0, deadline - time.monotonic()),
-                        command_timeout=COMMAND_TIMEOUT_S,
-                    )
+                left = max(1.0, deadline - time.monotonic())
+                return admin_session(self._kit, timeout=left, command_timeout=COMMAND_TIMEOUT_S)
             except Exception as error:
                 if time.monotonic() >= deadline:
                     raise SiteUnreachableError(

@@ -13,7 +13,7 @@ import contextlib
 import io
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nvflare.fuel.flare_api.api_spec import InternalError
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
@@ -63,24 +63,20 @@ def shut_out(admin: Kit, name: str, *, timeout_s: float = 15.0) -> None:
             ) from error
 
 
-def connected_sites(admin: Kit, *, timeout_s: float = 5.0) -> dict[str, float]:
-    """Sites that are connected to the server, and when each was last heard (seconds since 1970).
+def connected_sites(admin: Kit, *, timeout_s: float = 5.0) -> set[str]:
+    """The sites that are connected to the server.
 
     Raises:
         SiteUnreachableError: The server does not answer.
     """
     with _session(admin, timeout_s) as session:
-        clients: list[Any] = session.get_connected_client_list()
-        return {client.name: float(client.last_connect_time) for client in clients}
+        return {client.name for client in session.get_connected_client_list()}
 
 
-def end_orphans(admin: Kit, *, timeout_s: float = 15.0) -> int:
+def end_orphans(admin: Kit, *, timeout_s: float = 15.0) -> None:
     """End jobs that a coordinator left behind when it died; a site serves one job at a time.
 
     Call it only while no other run of the study goes on.
-
-    Returns:
-        Number of jobs ended, which excludes those that a restarted server merely remembers.
 
     Raises:
         SiteUnreachableError: The server does not answer, or a job does not end.
@@ -96,7 +92,6 @@ def end_orphans(admin: Kit, *, timeout_s: float = 15.0) -> int:
                     remedy="Restart the server with `cipherdag coordinator start`.",
                 )
             time.sleep(PAUSE_S)
-        return len(orphans)
 
 
 def _aborted(session: Session, job: str) -> bool:
@@ -112,14 +107,17 @@ def _finished(status: str) -> bool:
     return status.startswith("FINISHED")
 
 
+def admin_session(admin: Kit, **limits: float) -> Session:
+    """A session of the kit's user at the running server, within `new_secure_session`'s limits."""
+    # FLARE prints its progress, which is not this process's to show
+    with contextlib.redirect_stdout(io.StringIO()):
+        return new_secure_session(admin.party.name, str(admin.folder.resolve()), **limits)
+
+
 @contextlib.contextmanager
 def _session(admin: Kit, timeout_s: float) -> Iterator[Session]:
     try:
-        # FLARE prints its progress, which is not this process's to show
-        with contextlib.redirect_stdout(io.StringIO()):
-            session = new_secure_session(
-                admin.party.name, str(admin.folder.resolve()), timeout=timeout_s
-            )
+        session = admin_session(admin, timeout=timeout_s)
     except Exception as error:
         raise SiteUnreachableError(
             "the FLARE server does not answer",

@@ -20,12 +20,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cipherdag.errors import ParameterError, SiteNotReadyError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Role = Literal["server", "client", "admin"]
 PARTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -174,39 +171,6 @@ def assemble_kit(
         limits = _server_limits(default) if server else _client_limits(default, executor)
         _write(local / "resources.json", limits)
     return Kit(kit, party)
-
-
-def loopback_kits(
-    folder: Path, sites: Mapping[str, Path], *, port: int, executor: str = SITE_EXECUTOR
-) -> dict[str, Kit]:
-    """All kits of a study on this machine, under ``server``, ``coordinator`` and the sites' names.
-
-    Args:
-        folder: Where the kits go, one folder for each party.
-        sites: Every site's own folder, by the site's name.
-        port: A free port of the loopback interface.
-        executor: The one class that a job may name at a site.
-    """
-    authority = folder / "authority"
-    fingerprint = open_authority(authority, project="study", host="localhost", port=port)
-    parties = {
-        "server": Party("localhost", "server", "coordinator"),
-        "coordinator": Party("coordinator@study.local", "admin", "coordinator"),
-        **{name: Party(name, "client", "site") for name in sites},
-    }
-    kits: dict[str, Kit] = {}
-    for name, party in parties.items():
-        own = folder / name
-        signed = approve_kit(authority, request_kit(own, party, project="study"))
-        kits[name] = assemble_kit(
-            own,
-            party,
-            signed,
-            fingerprint=fingerprint,
-            site_folder=sites.get(name),
-            executor=executor,
-        )
-    return kits
 
 
 def _authorization() -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -96,14 +95,6 @@ class KitProcess:
                 break
             time.sleep(0.1)
         self._console.close()
-
-
-def free_port() -> int:
-    """A port of the loopback interface that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _command(kit: Kit, folder: Path) -> list[str]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from nvflare.apis.signal import Signal
 
 COMMAND_TOPIC = "cipherdag.relay"
-RELAY_CONTROLLER = "cipherdag.protocol.engines.nvflare_relay.RelayController"
 INLINE_BYTES = 1024 * 1024
 PART_BYTES = 8 * 1024 * 1024
 PING_TIMEOUT_S = 2.0

@@ -28,6 +28,7 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable, make_reply
 
+from cipherdag.protocol.engines.nvflare_kit import SITE_EXECUTOR
 from cipherdag.protocol.engines.site_socket import ask_site
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.messages import OPERATIONS
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 CALL_TOPIC = "cipherdag.call"
 PING_TOPIC = "cipherdag.ping"
-SITE_EXECUTOR = "cipherdag.protocol.engines.nvflare_site.SiteExecutor"
 SITE_CONFIG = "cipherdag.json"
 CLIENT_CONFIG = "config_fed_client.json"
 SIGNATURES = frozenset({".__nvfl_sig.json", ".__nvfl_submitter.crt"})

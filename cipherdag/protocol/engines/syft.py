@@ -122,7 +122,8 @@ class SyftEngine:
         wait(pending.values(), timeout=timeout_s)
         for site, reply in pending.items():
             # a straggler blocks only its own site: each has a thread of its own
-            replies[site] = SiteFailure("timeout") if reply.cancel() else _outcome(reply)
+            came = not reply.cancel() and reply.done()
+            replies[site] = reply.result() if came else SiteFailure("timeout")
         return replies
 
     def present(self, *, timeout_s: float) -> set[str]:
@@ -283,10 +284,6 @@ def _opened(body: bytes) -> bytes | None:
     if not isinstance(reply, bytes) or reply[:1] != bytes([ANSWERED]):
         return None
     return reply[1:]
-
-
-def _outcome(reply: Future[bytes | SiteFailure]) -> bytes | SiteFailure:
-    return reply.result() if reply.done() else SiteFailure("timeout")
 
 
 def _signing_key(path: Path) -> Any:

@@ -210,7 +210,8 @@ class Door:
             return _reply(401)
         del body
         result = self._datasite.handle_api_call_with_unsigned_result(call)
-        reply = _serialized(SyftAPIData(data=result).sign(self._datasite.signing_key))
+        signed = SyftAPIData(data=result).sign(self._datasite.signing_key)
+        reply: bytes = _serialize(signed, to_bytes=True)
         stored = getattr(result, "value", None)
         if stored is not None:
             # PySyft keeps every result for ever
@@ -264,11 +265,6 @@ async def _body(request: Request, limit: int) -> bytes | None:
 
 def _reply(status: int, content: bytes = b"") -> Response:
     return Response(content, status_code=status, media_type="application/octet-stream")
-
-
-def _serialized(value: object) -> bytes:
-    serialized: bytes = _serialize(value, to_bytes=True)
-    return serialized
 
 
 def serve(site: str, coordinator: SyftVerifyKey, private: Path, port: int, *, ready: int) -> None:

@@ -30,7 +30,6 @@ from cipherdag.protocol.engines.syft_wire import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     # what it returns is checked
     Handler = Callable[[str, bytes], object]
@@ -100,12 +99,7 @@ class SyftSite:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop the Datasite and delete what it kept."""
         self._stop()
 
@@ -121,16 +115,9 @@ class SyftSite:
         Raises:
             SiteNotReadyError: If it is not started.
         """
-        return self._started().pid
-
-    def wait(self) -> int:
-        """Block until the Datasite ends by itself; returns its exit status."""
-        return self._started().wait()
-
-    def _started(self) -> subprocess.Popen[bytes]:
         if self._datasite is None:
             raise SiteNotReadyError("the Datasite is not started")
-        return self._datasite
+        return self._datasite.pid
 
     def _launch(self, private: Path) -> subprocess.Popen[bytes]:
         log_file = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -29,7 +29,7 @@ from cipherdag.errors import ParameterError, SiteNotReadyError
 from cipherdag.privacy.identity import SigningIdentity
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.policy import Policy
-from cipherdag.sites.private_files import make_private_folder
+from cipherdag.sites.private_files import Inside, make_private_folder
 from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.study import SignedStudy, Study, check_study, read_file
@@ -124,33 +124,23 @@ _COMMENTS = {
 }
 
 
-class _Inside:
-    """The path of a file or folder in a site's folder."""
-
-    def __init__(self, *parts: str) -> None:
-        self._parts = parts
-
-    def __get__(self, folder: SiteFolder, _: type[SiteFolder] | None = None) -> Path:
-        return folder.path.joinpath(*self._parts)
-
-
 @dataclass(frozen=True, slots=True)
 class SiteFolder:
     """Paths of a site's folder, as the module lists them, and what they hold."""
 
     path: Path
 
-    settings_path = _Inside("site.toml")
-    policy_path = _Inside("policy.toml")
-    identity_path = _Inside("keys", "identity.pem")
-    transport = _Inside("transport")
-    kit = _Inside("transport", "kit")
-    study_path = _Inside("study.json")
-    ledger_path = _Inside("ledger.jsonl")
-    usage_path = _Inside("usage.json")
-    sums_path = _Inside("sums.jsonl")
-    runs = _Inside("runs")
-    log_path = _Inside(SITE_LOG)
+    settings_path = Inside("site.toml")
+    policy_path = Inside("policy.toml")
+    identity_path = Inside("keys", "identity.pem")
+    transport = Inside("transport")
+    kit = Inside("transport", "kit")
+    study_path = Inside("study.json")
+    ledger_path = Inside("ledger.jsonl")
+    usage_path = Inside("usage.json")
+    sums_path = Inside("sums.jsonl")
+    runs = Inside("runs")
+    log_path = Inside(SITE_LOG)
 
     @classmethod
     def create(cls, path: Path, settings: SiteSettings, policy: Policy | None = None) -> Self:
