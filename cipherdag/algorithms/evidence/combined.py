@@ -22,7 +22,7 @@ from cipherdag.questions.combined_evidence import (
     CombinedEvidence,
     combined_p,
 )
-from cipherdag.questions.weighted_evidence import pack_triplets
+from cipherdag.questions.encodings import pack_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -62,8 +62,8 @@ class CombinedTests(RememberedTests):
         """One round, and one more per `ROUND_VALUES` values."""
         self.tally[self._template.combination] += sum(len(rows) for rows in tests)
         parts: list[list[FloatVector]] = [[] for _ in tests]
-        for piece in in_slices(tests, [3] * len(tests)):
-            counts, members = pack_triplets([rows.astype(np.uint16) for rows in piece])
+        for piece in in_slices(tests, [np.full(len(rows), 3.0) for rows in tests]):
+            counts, members = pack_blocks(piece)
             question = msgspec.structs.replace(self._template, counts=counts, members=members)
             found = combined_p(question, (yield question))
             ends = np.cumsum([len(rows) for rows in piece])[:-1]

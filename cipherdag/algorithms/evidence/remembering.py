@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.questions.encodings import PositionRows, pack_blocks
 from cipherdag.questions.question import (
     Bundle,
     FloatVector,
@@ -21,7 +22,6 @@ from cipherdag.questions.question import (
     Question,
     WeightedEvidence,
 )
-from cipherdag.questions.weighted_evidence import TripletRows, pack_triplets
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -104,7 +104,7 @@ def _learn(
             own[max(start - first, 0) : max(min(stop, last) - first, 0)]
             for own, (first, last) in zip(unknown, pairwise(ends.tolist()), strict=True)
         ]
-        counts, members = pack_triplets([key_rows(own, size) for size, own in enumerate(part)])
+        counts, members = pack_blocks([key_rows(own, size) for size, own in enumerate(part)])
         question = msgspec.structs.replace(template, counts=counts, members=members)
         sums = yield question
         total, marginal = sum(counts), counts[0]
@@ -117,7 +117,7 @@ def _learn(
             done += len(own)
 
 
-def triplet_keys(rows: TripletRows | IndexArray) -> Keys:
+def triplet_keys(rows: PositionRows | IndexArray) -> Keys:
     """One byte string per triplet, the same whichever way round x and y or S stand."""
     pair = np.sort(rows[:, :2], axis=1)
     given = np.sort(rows[:, 2:], axis=1)
@@ -125,7 +125,7 @@ def triplet_keys(rows: TripletRows | IndexArray) -> Keys:
     return ordered.view(f"S{2 * rows.shape[1]}").ravel()
 
 
-def key_rows(keys: Keys, size: int) -> TripletRows:
+def key_rows(keys: Keys, size: int) -> PositionRows:
     """Inverse of `triplet_keys`, shape (B, 2 + size)."""
     return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, 2 + size)
 

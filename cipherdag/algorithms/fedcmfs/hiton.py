@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.questions.encodings import FloatVector, IndexArray, subsets
+from cipherdag.questions.encodings import FloatVector, IndexArray, pack_blocks, subsets
 from cipherdag.questions.question import Question, WeightedEvidence
-from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
+from cipherdag.questions.weighted_evidence import weighted_means
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -126,7 +126,7 @@ class Triplets:
         return range(limit + 1)
 
     def _question(self, blocks: Sequence[IndexArray]) -> WeightedEvidence:
-        counts, members = pack_triplets([block.astype(np.uint16) for block in blocks])
+        counts, members = pack_blocks(blocks)
         return WeightedEvidence(
             n_variables=self.n_variables,
             test=self.test,
