@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import GraphError
+from cipherdag.graphs.dags import dag_of, members
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -179,7 +180,7 @@ def _remove_sinks(arcs: BoolMatrix, *, strict: bool) -> BoolMatrix | None:
         if not sinks or (strict and min(sinks)[0] > 0):
             return None
         node = -min(sinks)[1]
-        dag[node, _positions(left.undirected[node])] = False
+        dag[node, list(members(left.undirected[node]))] = False
         touched = left.remove(node)
         del costs[node]
         costs.update({other: left.cost(other) for other in touched})
@@ -192,9 +193,9 @@ class _Remaining:
     __slots__ = ("adjacent", "children", "undirected")
 
     def __init__(self, arcs: BoolMatrix) -> None:
-        self.adjacent = _bit_sets(arcs | arcs.T)
-        self.undirected = _bit_sets(arcs & arcs.T)
-        self.children = _bit_sets(arcs & ~arcs.T)
+        self.adjacent = list(dag_of(arcs | arcs.T))
+        self.undirected = list(dag_of(arcs & arcs.T))
+        self.children = list(dag_of(~arcs & arcs.T))
 
     def cost(self, node: int) -> int | None:
         """Unshielded colliders that the node as a sink would add; None if it has a child."""
@@ -202,7 +203,7 @@ class _Remaining:
             return None
         around, undirected = self.adjacent[node], self.undirected[node]
         with_parent = among_undirected = 0
-        for other in _positions(undirected):
+        for other in members(undirected):
             apart = around & ~self.adjacent[other] & ~(1 << other)
             with_parent += (apart & ~undirected).bit_count()
             among_undirected += (apart & undirected).bit_count()
@@ -210,25 +211,11 @@ class _Remaining:
 
     def remove(self, node: int) -> list[int]:
         """Take the node out; returns its former neighbours."""
-        neighbours = _positions(self.adjacent[node])
+        neighbours = list(members(self.adjacent[node]))
         for other in neighbours:
             for sets in (self.adjacent, self.undirected, self.children):
                 sets[other] &= ~(1 << node)
         return neighbours
-
-
-def _bit_sets(matrix: BoolMatrix) -> list[int]:
-    rows = np.packbits(matrix, axis=1, bitorder="little")
-    return [int.from_bytes(row.tobytes(), "little") for row in rows]
-
-
-def _positions(bits: int) -> list[int]:
-    found = []
-    while bits:
-        lowest = bits & -bits
-        found.append(lowest.bit_length() - 1)
-        bits ^= lowest
-    return found
 
 
 def _cyclic_edges_to_turn(directed: BoolMatrix) -> BoolMatrix:
@@ -237,13 +224,10 @@ def _cyclic_edges_to_turn(directed: BoolMatrix) -> BoolMatrix:
     Inside every strongly connected component the variables are put into one line; what points
     backwards is turned, so the line is an order, and components are ordered among themselves.
     """
-    reach = directed.copy()
-    while True:
-        further = reach | (reach.astype(np.float32) @ reach.astype(np.float32) > 0)
-        if (further == reach).all():
-            break
-        reach = further
-    cyclic = directed & reach.T
+    from scipy.sparse.csgraph import connected_components
+
+    _, component = connected_components(directed, connection="strong")
+    cyclic = directed & (component[:, None] == component)
     place = np.empty(len(directed), dtype=np.int64)
     place[_line(cyclic)] = np.arange(len(directed))
     turned: BoolMatrix = cyclic & (place[:, None] > place[None, :])

@@ -90,6 +90,25 @@ class CombinedEvidence(
             raise ValueError(f"statistics of {self.test.name} do not add up")
         check_triplets(self.counts, self.members, self.n_variables, self.max_rows)
 
+    @classmethod
+    def over_sites(
+        cls, test: CITestSpec, combination: Combination, n_variables: int, max_rows: int
+    ) -> CombinedEvidence:
+        """About no triplet yet; all sites together need the rows per cell of ``test``."""
+        own = test
+        if combination != "weighted_p":
+            least = min(SITE_ROWS_PER_CELL, test.min_rows_per_cell)
+            own = msgspec.structs.replace(test, min_rows_per_cell=least)
+        return cls(
+            n_variables=n_variables,
+            test=own,
+            combination=combination,
+            counts=(),
+            members=b"",
+            rows_per_cell=test.min_rows_per_cell,
+            max_rows=max_rows,
+        )
+
     @property
     def label(self) -> str:
         """What a progress line calls it."""

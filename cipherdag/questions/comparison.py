@@ -13,7 +13,6 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,6 @@ BoolVector = NDArray[np.bool_]
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]
 MOST_THRESHOLDS = 4095  # of one group in one round
-
-Asked = TypeVar("Asked", bound=Question)
 
 
 def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVector]:

@@ -16,12 +16,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
-from cipherdag.questions.combined_evidence import (
-    SITE_ROWS_PER_CELL,
-    Combination,
-    CombinedEvidence,
-    combined_p,
-)
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, combined_p
 from cipherdag.questions.encodings import pack_blocks
 
 if TYPE_CHECKING:
@@ -43,19 +38,8 @@ class CombinedTests(RememberedTests):
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__()
-        spec = settings.spec
-        own = spec
-        if combination != "weighted_p":
-            least = min(SITE_ROWS_PER_CELL, spec.min_rows_per_cell)
-            own = msgspec.structs.replace(spec, min_rows_per_cell=least)
-        self._template = CombinedEvidence(
-            n_variables=settings.n_variables,
-            test=own,
-            combination=combination,
-            counts=(),
-            members=b"",
-            rows_per_cell=spec.min_rows_per_cell,
-            max_rows=settings.max_rows,
+        self._template = CombinedEvidence.over_sites(
+            settings.spec, combination, settings.n_variables, settings.max_rows
         )
 
     def _ask(self, tests: Tests) -> PValues:

@@ -15,13 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.questions.encodings import PositionRows, pack_blocks
-from cipherdag.questions.question import (
-    Bundle,
-    FloatVector,
-    IndexArray,
-    Question,
-    WeightedEvidence,
-)
+from cipherdag.questions.lockstep import answered, parts_of
+from cipherdag.questions.question import FloatVector, IndexArray, Question, WeightedEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,18 +42,15 @@ def remember(
         than 2,000,000 new triplets is held in slices.
     """
     memories: dict[int, Memory] = {}
-    try:
-        question = next(asking)
-        while True:
-            parts = question.parts if isinstance(question, Bundle) else (question,)
-            triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
-            if len(triplets) != len(parts):
-                raise TypeError("only weighted evidence of triplets is remembered")
-            sums = yield from _complete(triplets, memories)
-            question = asking.send(sums)
-    except StopIteration as finished:
-        outcome: Outcome = finished.value
-        return outcome
+
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        parts = parts_of(question)
+        triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
+        if len(triplets) != len(parts):
+            raise TypeError("only weighted evidence of triplets is remembered")
+        return (yield from _complete(triplets, memories))
+
+    return answered(asking, answer)
 
 
 def _complete(

@@ -47,7 +47,6 @@ from cipherdag.questions.ci_tests import (
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
-    MAX_GRID_BITS,
     MAX_REPLICATES,
     CITestSpec,
     FloatVector,
@@ -56,6 +55,7 @@ from cipherdag.questions.question import (
     Skeleton,
     pack_integers,
 )
+from cipherdag.questions.separators import MAX_GRID_BITS
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 

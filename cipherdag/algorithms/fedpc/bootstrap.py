@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from cipherdag.questions.question import Bundle, Question, Resampled, SingleQuestion
+from cipherdag.questions.lockstep import answered, parts_of
+from cipherdag.questions.question import Bundle, Question, Resampled
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,17 +36,12 @@ def resampled(
     Returns:
         The outcome of ``asking``, in as many rounds.
     """
-    try:
-        question = next(asking)
-        while True:
-            parts = question.parts if isinstance(question, Bundle) else (question,)
-            drawn = tuple(_drawn(part, replicate, seed) for part in parts)
-            asked = Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0]
-            question = asking.send((yield asked))
-    except StopIteration as finished:
-        outcome: Outcome = finished.value
-        return outcome
 
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        drawn = tuple(
+            Resampled(question=part, replicate=replicate, seed=seed)  # type: ignore[arg-type]
+            for part in parts_of(question)
+        )
+        return (yield Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0])
 
-def _drawn(question: SingleQuestion, replicate: int, seed: int) -> Resampled:
-    return Resampled(question=question, replicate=replicate, seed=seed)  # type: ignore[arg-type]
+    return answered(asking, answer)

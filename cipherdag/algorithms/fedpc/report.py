@@ -78,8 +78,11 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
-        evidence = Confidences(details["bootstrap"]).evidence(evidence, outcome.arcs, names)
-    return LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+    found = LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+    if outcome.bootstrap is None:
+        return found
+    drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
+    return replace(found, evidence=drawn_anew)
 
 
 def reported(found: LearntGraph) -> Report:
