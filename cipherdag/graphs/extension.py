@@ -4,7 +4,7 @@ Graphs are boolean matrices of shape (p, p): ``arcs[i, j]`` is True where i -> j
 
 Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially
 oriented graph", technical report R-185, UCLA 1992; Eades, Lin and Smyth, "A fast and effective
-heuristic for the feedback arc set problem", IPL 47 (1993); the published FedPC program.
+heuristic for the feedback arc set problem", IPL 47 (1993).
 
 Leaks:
     Nothing: the graph is already the coordinator's.
@@ -62,13 +62,9 @@ def checked(arcs: ArrayLike) -> BoolMatrix:
 
 
 def topological_order(directed: BoolMatrix) -> IndexArray | None:
-    """Positions with every parent before its children, smallest first; None if there is a cycle.
+    """Positions with every parent before its children, shape (p,); None if there is a cycle.
 
-    Args:
-        directed: Directed edges, shape (p, p).
-
-    Returns:
-        A permutation of 0..p-1, shape (p,), layer by layer of ``longest paths from a root``.
+    They stand layer by layer, by the longest path from a root, and ascend within a layer.
     """
     waiting = directed.sum(axis=0)
     order: list[IndexArray] = []
@@ -82,34 +78,13 @@ def topological_order(directed: BoolMatrix) -> IndexArray | None:
     return found if len(found) == len(directed) else None
 
 
-def consistent_extension(arcs: ArrayLike) -> BoolMatrix | None:
-    """A DAG with the skeleton, the directed edges and the unshielded colliders of the graph.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-
-    Returns:
-        The DAG, shape (p, p), or None where there is none. Of several DAGs it is the one in which
-        variables that stand earlier are causes, as far as the choice of sinks allows.
-
-    Raises:
-        GraphError: Not a graph.
-    """
-    return _remove_sinks(checked(arcs), strict=True)
-
-
 def acyclic_extension(arcs: ArrayLike) -> Extension:
-    """A DAG in any case: a consistent extension, or what comes close to one.
+    """A DAG in any case, and what it had to change: a consistent extension, or close to one.
 
     Where there is no consistent extension, directed edges are turned only inside directed cycles,
     by the ordering of Eades, Lin and Smyth; then sinks are removed as in Dor and Tarsi's algorithm,
-    each time the one that adds the fewest unshielded colliders.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p); may be cyclic.
-
-    Returns:
-        The DAG and what it had to change. Depends on the order of the variables in ties only.
+    each time the one that adds the fewest unshielded colliders. The order of the variables decides
+    ties only.
 
     Raises:
         GraphError: Not a graph.
@@ -129,29 +104,6 @@ def acyclic_extension(arcs: ArrayLike) -> Extension:
         reversed_edges=tuple((int(i), int(j)) for i, j in np.argwhere(turned)),
         added_colliders=tuple(added),
     )
-
-
-def code_extension(arcs: ArrayLike) -> BoolMatrix:
-    """The rule of the original FedPC program, which **may leave directed cycles**.
-
-    Repeatedly, of the variables with an undirected edge, the one with the most directed parents
-    (ties: the first) gets all its undirected edges directed away from it.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-
-    Returns:
-        Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
-
-    Raises:
-        GraphError: Not a graph.
-    """
-    graph = checked(arcs)
-    while (undirected := graph & graph.T).any():
-        parents = (graph & ~graph.T).sum(axis=0)
-        chosen = int(np.where(undirected.any(axis=0), parents, -1).argmax())
-        graph[undirected[chosen], chosen] = False
-    return graph
 
 
 def unshielded_colliders(arcs: BoolMatrix) -> list[tuple[int, int, int]]:

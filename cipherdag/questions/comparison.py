@@ -65,15 +65,9 @@ def secure_max(
 def secure_min(
     ask: Ask, upper: IndexArray, *, arity: int = 16
 ) -> Generator[Question, FloatVector, IndexArray]:
-    """The smallest value over all sites of every group, for whole numbers in 0..upper.
+    """The smallest value over all sites of every group, shape (G,), for whole numbers in 0..upper.
 
-    Args:
-        ask: Makes the question "is your value below each threshold?", thresholds as above.
-        upper: Largest possible value of each group, shape (G,).
-        arity: As for `secure_max`.
-
-    Returns:
-        Minima of shape (G,).
+    As `secure_max`, but ``ask`` makes the question "is your value below each threshold?".
 
     Leaks:
         The minimum of every group, nothing else of any site.

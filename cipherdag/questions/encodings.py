@@ -75,6 +75,32 @@ def unpack_blocks(counts: tuple[int, ...], packed: bytes, narrowest: int) -> lis
     return blocks
 
 
+def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[IndexArray]:
+    """Rows (x, y, s1, ..., sl) by size l from the sets S by size of every family (x, y, sets)."""
+    largest = max((len(sets) for _, _, sets in families), default=0)
+    return [
+        np.concatenate(
+            [
+                np.column_stack([np.broadcast_to([x, y], (len(sets[size]), 2)), sets[size]])
+                for x, y, sets in families
+                if size < len(sets)
+            ]
+        )
+        for size in range(largest)
+    ]
+
+
+def by_owner(
+    counts: Sequence[Sequence[int]], blocks: Sequence[FloatVector]
+) -> list[list[FloatVector]]:
+    """What each owner has of blocks that are joined by size; ``counts`` by owner, then by size."""
+    pieces = [
+        iter(np.split(block, np.cumsum([own[size] for own in counts if size < len(own)])))
+        for size, block in enumerate(blocks)
+    ]
+    return [[next(pieces[size]) for size in range(len(own))] for own in counts]
+
+
 def subsets(n: int, size: int) -> IndexArray:
     """All subsets of 0..n-1 of one size in lexicographic order, shape (comb(n, size), size)."""
     if size == 0:

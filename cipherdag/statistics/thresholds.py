@@ -52,10 +52,9 @@ def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVe
 
 
 def marginal_thresholds(rows: FloatVector) -> FloatVector:
-    """The best thresholds without predictors, shape (c - 1,); infinite beyond the outermost rows.
+    """The best thresholds without predictors, shape (c - 1,), from the rows of each category.
 
-    Args:
-        rows: Of each category, shape (c,).
+    They are infinite beyond the outermost rows.
     """
     below, above = np.cumsum(rows)[:-1], np.cumsum(rows[::-1])[::-1][1:]
     if not rows.any():

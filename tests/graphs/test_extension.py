@@ -6,14 +6,13 @@ import networkx as nx
 import numpy as np
 import pytest
 from enumeration import any_graph, arcs_of, colliders_of, every_extension, is_cyclic, relabelled
+from extensions import code_extension, consistent_extension
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import random_dag
 
 from cipherdag.graphs.extension import (
     acyclic_extension,
-    code_extension,
-    consistent_extension,
     topological_order,
     unshielded_colliders,
 )

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.questions.encodings import PositionRows, pack_blocks
+from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks
 from cipherdag.questions.lockstep import answered, parts_of
 from cipherdag.questions.question import FloatVector, IndexArray, Question, WeightedEvidence
 
@@ -64,16 +64,9 @@ def _complete(
         for size in range(largest)
     ]
     yield from _learn(parts[0], keys, memories)
-    found = [memories[size].find(own)[0] if len(own) else None for size, own in enumerate(keys)]
-    starts = [0] * largest
+    found = [memories[size].find(own)[0] for size, own in enumerate(keys)]
     answers: list[FloatVector] = []
-    for part in parts:
-        own_sums = []
-        for size, count in enumerate(part.counts):
-            known = found[size]
-            if known is not None:
-                own_sums.append(known[starts[size] : starts[size] + count])
-            starts[size] += count
+    for part, own_sums in zip(parts, by_owner([p.counts for p in parts], found), strict=True):
         sums = np.concatenate([np.zeros((0, N_SUMS)), *own_sums])
         marginal = part.counts[0] if part.counts else 0
         answers += [sums[:, 0], sums[:marginal, 1], sums[:, 2]]

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -214,15 +215,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             reference=self.reference,
             aggregation=self.aggregation,
             start=self.start,
-            training=Training(
-                epochs=self.epochs,
-                fit_steps=self.fit_steps,
-                graph_steps=self.graph_steps,
-                batch=self.batch,
-                graphs=self.graphs,
-                hidden=self.hidden,
-                sparsity=self.sparsity,
-            ),
+            training=msgspec.convert(self, Training, from_attributes=True),
             prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
             sharpness=self.sharpness,
             full_mass=self.full_mass,

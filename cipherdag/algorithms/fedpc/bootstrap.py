@@ -26,16 +26,7 @@ Outcome = TypeVar("Outcome")
 def resampled(
     asking: Generator[Question, FloatVector, Outcome], *, replicate: int, seed: int
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search over rows that the sites draw.
-
-    Args:
-        asking: Yields questions that `Resampled` takes.
-        replicate: 1 for the first.
-        seed: Seed of the run.
-
-    Returns:
-        The outcome of ``asking``, in as many rounds.
-    """
+    """The same search in as many rounds, over rows that the sites draw; see `Resampled`."""
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         drawn = tuple(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.encodings import BoolMatrix, subsets
+from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -81,12 +81,17 @@ def stable_skeleton(
     separations = Separations()
     layers: list[int] = []
     layer = 0
-    limit = math.inf if max_cond_size is None else max_cond_size
-    while layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer:
+    while layer_possible(kept, layer, max_cond_size):
         yield from _layer(source, kept, separations, constraints, layer, alpha)
         layers.append(int(kept.sum()) // 2)
         layer += 1
     return StableSkeleton(kept, separations, tuple(layers))
+
+
+def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
+    """Whether sets of this size may be conditioned on, and some variable has enough neighbours."""
+    allowed = max_cond_size is None or layer <= max_cond_size
+    return allowed and int(kept.sum(axis=0).max(initial=0)) > layer
 
 
 def _layer(
@@ -213,37 +218,15 @@ def candidate_tests(
         Nothing. Rounds: one batch of tests, and one more per 100,000 tests.
     """
     candidates = search.candidates()
-    waiting: list[tuple[Pair, list[IndexArray]]] = []
+    waiting: list[tuple[int, int, list[IndexArray]]] = []
     total = 0
     for group, (x, z) in enumerate(search.pair_array().tolist()):
         sets = [candidates.sets(group, size) for size in candidates.sizes(group)]
-        waiting.append(((x, z), sets))
+        waiting.append((x, z, sets))
         total += sum(len(given) for given in sets)
         if total > LAYER_TESTS or group == search.n_groups - 1:
-            yield from _weigh(source, waiting, hear)
+            p_values = yield from source.p_values(rows_of(waiting))
+            counts = [[len(given) for given in own] for _, _, own in waiting]
+            for (a, b, own), found in zip(waiting, by_owner(counts, p_values), strict=True):
+                hear((a, b), own, found)
             waiting, total = [], 0
-
-
-def _weigh(
-    source: EvidenceSource,
-    waiting: list[tuple[Pair, list[IndexArray]]],
-    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
-) -> Generator[Question, FloatVector, None]:
-    """Test the candidates of some pairs in one batch."""
-    sizes = max((len(sets) for _, sets in waiting), default=0)
-    rows = [np.zeros((0, 2 + size), dtype=np.int64) for size in range(sizes)]
-    for size in range(sizes):
-        own = [
-            np.column_stack([np.broadcast_to(pair, (len(sets[size]), 2)), sets[size]])
-            for pair, sets in waiting
-            if len(sets) > size
-        ]
-        rows[size] = np.concatenate([rows[size], *own])
-    p_values = yield from source.p_values(rows)
-    starts = [0] * sizes
-    for pair, sets in waiting:
-        found = []
-        for size, given in enumerate(sets):
-            found.append(p_values[size][starts[size] : starts[size] + len(given)])
-            starts[size] += len(given)
-        hear(pair, sets, found)
