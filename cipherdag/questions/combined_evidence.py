@@ -169,15 +169,9 @@ def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVec
 
 
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
-    """The p-value over all sites of every triplet.
+    """The p-value over all sites of every triplet, shape (B,).
 
-    Args:
-        question: What was asked, B triplets.
-        sums: What came back, as `CombinedEvidence` lays it out.
-
-    Returns:
-        Shape (B,); NaN where the sites together were not reliable, 1 where no site's test had
-        degrees of freedom.
+    NaN where the sites together were not reliable, 1 where no site's test had degrees of freedom.
     """
     from scipy.special import erfc, gammaincc, ndtr
 

@@ -115,13 +115,8 @@ def weighted_means(
 ) -> tuple[FloatVector, FloatVector]:
     """Weighted p-values (Eq. 1) and strengths (Eq. 2) from the sums over the sites.
 
-    Args:
-        question: What was asked, B triplets of which M have an empty S.
-        sums: What came back, shape (2 B + M,).
-
-    Returns:
-        Mean p of every triplet, shape (B,), and mean r of those with empty S, shape (M,); NaN where
-        no site had a reliable test.
+    Mean p of every triplet, shape (B,), and mean r of those with empty S, shape (M,); NaN where no
+    site had a reliable test.
     """
     weighted, strengths, rows = segments(question.encodings, sums)
     return mean_of(weighted, rows), mean_of(strengths, rows[: len(strengths)])

@@ -44,7 +44,8 @@ def open_tables(
     """
     tables = PooledTables(kinds, max_rows=settings.max_rows)
     alone = np.arange(len(kinds.categories))[:, None]
-    yield from tables.learn([alone])
+    yield from tables.settle([alone])
+    yield from tables.ask([alone])
     levels = kinds.categories.copy()
     for variable in np.flatnonzero(tables.known(alone)).tolist():
         counts = tables.alone(variable)
@@ -130,11 +131,6 @@ class PooledTables:
             ends = np.cumsum([len(own) for own in piece])[:-1]
             for own, refused in zip(piece, np.split(withheld > 0, ends), strict=True):
                 self._withheld.update(_keys(own[refused]))
-
-    def learn(self, sets: Sequence[IndexArray]) -> Asking:
-        """Settle, then ask for the tables of the sets that no site withholds."""
-        yield from self.settle(sets)
-        yield from self.ask(sets)
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
         """Ask for the tables of settled sets; one round, and one more per `ROUND_VALUES` cells."""

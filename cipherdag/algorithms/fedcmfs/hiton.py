@@ -51,8 +51,7 @@ class Marginals:
 
     def dependent(self, alpha: float, among: Iterable[int]) -> list[int]:
         """Those with p < alpha, the strongest first, equally strong ones by position."""
-        kept = [v for v in among if self.p_value[v] < alpha]
-        return self.by_strength(kept)
+        return self.by_strength(v for v in among if self.p_value[v] < alpha)
 
     def by_strength(self, variables: Iterable[int]) -> list[int]:
         """The strongest first, equally strong ones by position."""

@@ -20,7 +20,7 @@ import numpy as np
 from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.graphs.knowledge import Constraints
@@ -159,16 +159,14 @@ class _Pools:
         """Sets number ``start`` to ``stop`` of every pair as rows (x, y, s1, ..., sl)."""
         if self._layer == 0:
             return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return np.concatenate(list(self._rows(pairs, start, stop)))
-
-    def _rows(self, pairs: list[Pair], start: int, stop: int) -> Iterator[IndexArray]:
+        families = []
         for x, y in pairs:
             own = self._parents[x]
             pool = own[own != y]
             if len(pool) not in self._chosen:
                 self._chosen[len(pool)] = subsets(len(pool), self._layer)
-            given = pool[self._chosen[len(pool)][start:stop]]
-            yield np.column_stack([np.broadcast_to([x, y], (len(given), 2)), given])
+            families.append((x, y, [pool[self._chosen[len(pool)][start:stop]]]))
+        return rows_of(families)[0]
 
 
 def strongest_separators(
@@ -177,15 +175,8 @@ def strongest_separators(
     """Of every pair the candidate set of largest p, if any is above alpha.
 
     p-values are compared on the grid of the search and the first candidate wins a tie, as in
-    FedPC's secure maximum, so that one site's votes and its evidence orient alike.
-
-    Args:
-        source: Tests.
-        search: Pairs and their candidate sets.
-
-    Returns:
-        The sets, with p-values rounded down to the grid. Rounds: one batch of tests, and one more
-        per 100,000 tests.
+    FedPC's secure maximum, so that one site's votes and its evidence orient alike; they come back
+    rounded down to it. Rounds: as `candidate_tests`.
     """
     best = Separations()
 
@@ -209,13 +200,8 @@ def candidate_tests(
 ) -> Generator[Question, FloatVector, None]:
     """Test all candidate sets of every pair of a search.
 
-    Args:
-        source: Tests.
-        search: Pairs and their candidate sets.
-        hear: Called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
-
-    Returns:
-        Nothing. Rounds: one batch of tests, and one more per 100,000 tests.
+    ``hear`` is called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
+    Rounds: one batch of tests, and one more per 100,000 tests.
     """
     candidates = search.candidates()
     waiting: list[tuple[int, int, list[IndexArray]]] = []
