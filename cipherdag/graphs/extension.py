@@ -36,14 +36,11 @@ class Extension:
         arcs: The DAG, shape (p, p), with the same skeleton; never cyclic.
         consistent: Whether it keeps every directed edge and has the same unshielded colliders.
         reversed_edges: Directed edges (i, j) of the graph that stand as j -> i in the DAG.
-        added_colliders: Unshielded colliders x -> y <- z of the DAG, as (x, y, z) with x < z, that
-            the graph does not have.
     """
 
     arcs: BoolMatrix
     consistent: bool
     reversed_edges: tuple[tuple[int, int], ...] = ()
-    added_colliders: tuple[tuple[int, int, int], ...] = ()
 
 
 def checked(arcs: ArrayLike) -> BoolMatrix:
@@ -97,25 +94,11 @@ def acyclic_extension(arcs: ArrayLike) -> Extension:
     dag = _remove_sinks((graph & ~turned) | turned.T, strict=False)
     if dag is None:
         raise GraphError("a cycle is left after all were cut; this is a bug")
-    added = sorted(set(unshielded_colliders(dag)) - set(unshielded_colliders(graph)))
     return Extension(
         arcs=dag,
         consistent=False,
         reversed_edges=tuple((int(i), int(j)) for i, j in np.argwhere(turned)),
-        added_colliders=tuple(added),
     )
-
-
-def unshielded_colliders(arcs: BoolMatrix) -> list[tuple[int, int, int]]:
-    """All (x, y, z) with x -> y <- z, x < z, and x and z not adjacent, ordered by y, x, z."""
-    directed = arcs & ~arcs.T
-    adjacent = arcs | arcs.T
-    found = []
-    for y in np.flatnonzero(directed.sum(axis=0) > 1):
-        parents = np.flatnonzero(directed[:, y])
-        apart = np.triu(~adjacent[np.ix_(parents, parents)], k=1)
-        found += [(int(parents[i]), int(y), int(parents[j])) for i, j in np.argwhere(apart)]
-    return found
 
 
 def _remove_sinks(arcs: BoolMatrix, *, strict: bool) -> BoolMatrix | None:

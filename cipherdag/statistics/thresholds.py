@@ -80,12 +80,7 @@ def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:
 
 
 def largest_share(thresholds: FloatVector, move: FloatVector) -> float:
-    """How much of a move leaves thresholds that rise rising, at most 1.
-
-    Args:
-        thresholds: Shape (c - 1,); infinite ones do not move.
-        move: Of the thresholds, shape (c - 1,).
-    """
+    """How much of a move of thresholds, shape (c - 1,), leaves them rising; infinite ones stay."""
     finite = np.isfinite(thresholds)
     width, change = np.diff(thresholds[finite]), np.diff(move[finite])
     closer = change < 0.0
