@@ -12,7 +12,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -216,7 +215,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             reference=self.reference,
             aggregation=self.aggregation,
             start=self.start,
-            training=msgspec.convert(self, Training, from_attributes=True),
+            training=Training(**{own: getattr(self, own) for own in Training.__struct_fields__}),
             prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
             sharpness=self.sharpness,
             full_mass=self.full_mass,
