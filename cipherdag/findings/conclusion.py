@@ -43,13 +43,7 @@ class LearntGraph:
 
     @classmethod
     def of_cpdag(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
-        """A CPDAG and an acyclic extension of it.
-
-        Args:
-            names: The variables in the order of their positions.
-            arcs: The CPDAG, shape (p, p): True where i -> j or i - j.
-            more: Evidence and details.
-        """
+        """A CPDAG, shape (p, p), and an acyclic extension of it; ``more``: evidence and details."""
         extension = acyclic_extension(arcs)
         note = ""
         if not extension.consistent:
@@ -66,13 +60,9 @@ class LearntGraph:
     def of_dag(
         cls, names: Sequence[str], arcs: BoolMatrix, *, cpdag: BoolMatrix | None = None, **more: Any
     ) -> Self:
-        """A DAG, as it is or as the class that it stands for.
+        """A DAG, shape (p, p), or where the data cannot tell its class apart, its CPDAG with it.
 
-        Args:
-            names: The variables in the order of their positions.
-            arcs: The DAG, shape (p, p).
-            cpdag: Its CPDAG, where the data cannot tell the DAGs of the class apart.
-            more: Note, evidence and details.
+        ``more``: note, evidence and details.
         """
         dag = CausalGraph.from_arcs(names, arcs)
         graph = dag if cpdag is None else CausalGraph.from_arcs(names, cpdag)

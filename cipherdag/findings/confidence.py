@@ -6,8 +6,6 @@ Leaks:
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.graphs.edge_evidence import EdgeEvidence
+from cipherdag.graphs.exports import csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,14 +96,14 @@ class Confidences:
 
     def of(self, source: str, target: str) -> EdgeConfidence:
         """The counts of one pair, seen from ``source``."""
-        kinds = ("forward", "backward", "undirected")
-        own, turned = self._pairs.get((source, target)), self._pairs.get((target, source))
-        if own is not None:
-            return EdgeConfidence(self._replicates, *(int(own[kind]) for kind in kinds))
-        if turned is not None:
-            forward, backward, undirected = (int(turned[kind]) for kind in kinds)
-            return EdgeConfidence(self._replicates, backward, forward, undirected)
-        return EdgeConfidence(self._replicates, 0, 0, 0)
+        turned = self._pairs.get((target, source), {})
+        own = self._pairs.get((source, target)) or {
+            "forward": turned.get("backward", 0),
+            "backward": turned.get("forward", 0),
+            "undirected": turned.get("undirected", 0),
+        }
+        counts = (int(own[kind]) for kind in ("forward", "backward", "undirected"))
+        return EdgeConfidence(self._replicates, *counts)
 
     def rows(self, graph: CausalGraph) -> list[tuple[Any, ...]]:
         """`COLUMNS` of every edge of a graph; shares between 0 and 1."""
@@ -129,35 +128,25 @@ class Confidences:
 
     def csv(self, graph: CausalGraph) -> str:
         """The edges as `CausalGraph.to_csv`, with two more columns."""
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        writer.writerows(self.rows(graph))
-        return text.getvalue()
+        return csv_text([COLUMNS, *self.rows(graph)])
 
-    def evidence(
-        self, known: GraphEvidence, arcs: BoolMatrix, names: Sequence[str]
-    ) -> GraphEvidence:
+    def evidence(self, known: GraphEvidence, graph: CausalGraph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
         edges = []
-        for x, z in np.argwhere(np.triu(arcs | arcs.T)).tolist():
-            a, b = (x, z) if arcs[x, z] else (z, x)
-            mark = "---" if arcs[x, z] and arcs[z, x] else "-->"
-            if mark == "---":
-                a, b = sorted((x, z), key=lambda v: names[v])
-            own = self.of(names[a], names[b])
-            before = known.of(names[a], names[b])
+        for edge in graph.edges:
+            own = self.of(edge.source, edge.target)
+            drawn = own.as_drawn(edge.mark)
+            before = known.of(edge.source, edge.target)
             edges.append(
                 EdgeEvidence(
-                    source=names[a],
-                    target=names[b],
-                    strength=own.as_drawn(mark) / self._replicates,
-                    shown=f"{own.as_drawn(mark)}/{self._replicates}",
-                    facts=(own.sentence(mark), *(() if before is None else before.facts)),
+                    source=edge.source,
+                    target=edge.target,
+                    strength=drawn / self._replicates,
+                    shown=f"{drawn}/{self._replicates}",
+                    facts=(own.sentence(edge.mark), *(() if before is None else before.facts)),
                 )
             )
-        ordered = tuple(sorted(edges, key=lambda edge: (edge.source, edge.target)))
-        return replace(known, measure=MEASURE, edges=ordered)
+        return replace(known, measure=MEASURE, edges=tuple(edges))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

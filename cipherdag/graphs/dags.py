@@ -9,12 +9,14 @@ Leaks:
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from cipherdag.graphs.edges import BoolMatrix
 
@@ -38,10 +40,7 @@ def members(mask: int) -> Iterator[int]:
 
 def mask_of(positions: Iterable[int]) -> int:
     """The bit mask of some positions."""
-    mask = 0
-    for position in positions:
-        mask |= 1 << position
-    return mask
+    return reduce(or_, (1 << position for position in positions), 0)
 
 
 def submasks(mask: int) -> Iterator[int]:
@@ -66,19 +65,19 @@ def arcs_in_order(dag: Dag) -> tuple[tuple[int, int], ...]:
 
 def ancestors(dag: Dag) -> list[int]:
     """Bit mask of every variable's ancestors, itself left out."""
-    found = [-1] * len(dag)
+    above = [0] * len(dag)
+    for v in topological(dag):
+        above[v] = reduce(or_, (above[u] for u in members(dag[v])), dag[v])
+    return above
 
-    def climb(v: int) -> int:
-        if found[v] < 0:
-            above = dag[v]
-            for u in members(dag[v]):
-                above |= climb(u)
-            found[v] = above
-        return found[v]
 
-    for v in range(len(dag)):
-        climb(v)
-    return found
+def turned(masks: Sequence[int]) -> list[int]:
+    """The arrows the other way round: children from parents, or parents from children."""
+    others = [0] * len(masks)
+    for v, mask in enumerate(masks):
+        for u in members(mask):
+            others[u] |= 1 << v
+    return others
 
 
 def extensions(dag: Dag) -> Iterator[Dag]:
@@ -96,7 +95,7 @@ def extensions_by_class(dag: Dag) -> Iterator[tuple[Dag, ClassKey]]:
     Graphs with equal keys are Markov equivalent and the others are not (Verma and Pearl, 1990).
     """
     p = len(dag)
-    children = [mask_of(v for v in range(p) if dag[v] >> u & 1) for u in range(p)]
+    children = turned(dag)
     beside = [parents | children[v] for v, parents in enumerate(dag)]
     skeleton = sum(_pair(u, v, p) for v, parents in enumerate(dag) for u in members(parents))
     colliders = 0

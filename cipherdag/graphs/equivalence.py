@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cipherdag.graphs.dags import Dag, Family, members, submasks, topological
+from cipherdag.graphs.dags import Dag, Family, members, submasks, topological, turned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,15 +60,9 @@ class Move:
 def pattern_of(dag: Dag) -> Pattern:
     """The CPDAG of a DAG."""
     compelled = _compelled(dag)
-    p = len(dag)
-    children, neighbours = [0] * p, [0] * p
-    for v in range(p):
-        for u in members(compelled[v]):
-            children[u] |= 1 << v
-        for u in members(dag[v] & ~compelled[v]):
-            neighbours[u] |= 1 << v
-            neighbours[v] |= 1 << u
-    return Pattern(tuple(compelled), tuple(children), tuple(neighbours))
+    free = [parents & ~own for parents, own in zip(dag, compelled, strict=True)]
+    neighbours = tuple(above | below for above, below in zip(free, turned(free), strict=True))
+    return Pattern(tuple(compelled), tuple(turned(compelled)), neighbours)
 
 
 def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
@@ -162,15 +156,11 @@ def extension(parents: list[int], neighbours: list[int]) -> Dag | None:
         neighbours: Bit masks of undirected edges, both ways.
     """
     into, near = list(parents), list(neighbours)
-    p = len(into)
-    out = [0] * p
-    for v in range(p):
-        for u in members(into[v]):
-            out[u] |= 1 << v
+    out = turned(into)
     dag = list(parents)
-    left = (1 << p) - 1
+    left = (1 << len(dag)) - 1
     while left:
-        for v in reversed(range(p)):
+        for v in reversed(range(len(dag))):
             if left >> v & 1 and not out[v] & left and _removable(v, into, near, out, left):
                 break
         else:

@@ -17,7 +17,7 @@ from cipherdag.errors import GraphError, OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import networkx as nx
 
@@ -91,10 +91,14 @@ def to_dagitty(graph: Graph) -> str:
 
 def to_csv(graph: Graph) -> str:
     """A CSV with the header ``from,to,mark``, one edge per line, without isolated variables."""
+    edges = ((edge.source, edge.target, edge.mark) for edge in graph.edges)
+    return csv_text([("from", "to", "mark"), *edges])
+
+
+def csv_text(rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV, each line ended by a line feed alone."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("from", "to", "mark"))
-    writer.writerows((edge.source, edge.target, edge.mark) for edge in graph.edges)
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 

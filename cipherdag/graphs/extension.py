@@ -4,7 +4,7 @@ Graphs are boolean matrices of shape (p, p): ``arcs[i, j]`` is True where i -> j
 
 Sources: Dor and Tarsi, "A simple algorithm to construct a consistent extension of a partially
 oriented graph", technical report R-185, UCLA 1992; Eades, Lin and Smyth, "A fast and effective
-heuristic for the feedback arc set problem", IPL 47 (1993); the published FedPC program.
+heuristic for the feedback arc set problem", IPL 47 (1993).
 
 Leaks:
     Nothing: the graph is already the coordinator's.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import GraphError
+from cipherdag.graphs.dags import dag_of, members
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -35,14 +36,11 @@ class Extension:
         arcs: The DAG, shape (p, p), with the same skeleton; never cyclic.
         consistent: Whether it keeps every directed edge and has the same unshielded colliders.
         reversed_edges: Directed edges (i, j) of the graph that stand as j -> i in the DAG.
-        added_colliders: Unshielded colliders x -> y <- z of the DAG, as (x, y, z) with x < z, that
-            the graph does not have.
     """
 
     arcs: BoolMatrix
     consistent: bool
     reversed_edges: tuple[tuple[int, int], ...] = ()
-    added_colliders: tuple[tuple[int, int, int], ...] = ()
 
 
 def checked(arcs: ArrayLike) -> BoolMatrix:
@@ -61,13 +59,9 @@ def checked(arcs: ArrayLike) -> BoolMatrix:
 
 
 def topological_order(directed: BoolMatrix) -> IndexArray | None:
-    """Positions with every parent before its children, smallest first; None if there is a cycle.
+    """Positions with every parent before its children, shape (p,); None if there is a cycle.
 
-    Args:
-        directed: Directed edges, shape (p, p).
-
-    Returns:
-        A permutation of 0..p-1, shape (p,), layer by layer of ``longest paths from a root``.
+    They stand layer by layer, by the longest path from a root, and ascend within a layer.
     """
     waiting = directed.sum(axis=0)
     order: list[IndexArray] = []
@@ -81,34 +75,13 @@ def topological_order(directed: BoolMatrix) -> IndexArray | None:
     return found if len(found) == len(directed) else None
 
 
-def consistent_extension(arcs: ArrayLike) -> BoolMatrix | None:
-    """A DAG with the skeleton, the directed edges and the unshielded colliders of the graph.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-
-    Returns:
-        The DAG, shape (p, p), or None where there is none. Of several DAGs it is the one in which
-        variables that stand earlier are causes, as far as the choice of sinks allows.
-
-    Raises:
-        GraphError: Not a graph.
-    """
-    return _remove_sinks(checked(arcs), strict=True)
-
-
 def acyclic_extension(arcs: ArrayLike) -> Extension:
-    """A DAG in any case: a consistent extension, or what comes close to one.
+    """A DAG in any case, and what it had to change: a consistent extension, or close to one.
 
     Where there is no consistent extension, directed edges are turned only inside directed cycles,
     by the ordering of Eades, Lin and Smyth; then sinks are removed as in Dor and Tarsi's algorithm,
-    each time the one that adds the fewest unshielded colliders.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p); may be cyclic.
-
-    Returns:
-        The DAG and what it had to change. Depends on the order of the variables in ties only.
+    each time the one that adds the fewest unshielded colliders. The order of the variables decides
+    ties only.
 
     Raises:
         GraphError: Not a graph.
@@ -121,48 +94,11 @@ def acyclic_extension(arcs: ArrayLike) -> Extension:
     dag = _remove_sinks((graph & ~turned) | turned.T, strict=False)
     if dag is None:
         raise GraphError("a cycle is left after all were cut; this is a bug")
-    added = sorted(set(unshielded_colliders(dag)) - set(unshielded_colliders(graph)))
     return Extension(
         arcs=dag,
         consistent=False,
         reversed_edges=tuple((int(i), int(j)) for i, j in np.argwhere(turned)),
-        added_colliders=tuple(added),
     )
-
-
-def code_extension(arcs: ArrayLike) -> BoolMatrix:
-    """The rule of the original FedPC program, which **may leave directed cycles**.
-
-    Repeatedly, of the variables with an undirected edge, the one with the most directed parents
-    (ties: the first) gets all its undirected edges directed away from it.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-
-    Returns:
-        Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
-
-    Raises:
-        GraphError: Not a graph.
-    """
-    graph = checked(arcs)
-    while (undirected := graph & graph.T).any():
-        parents = (graph & ~graph.T).sum(axis=0)
-        chosen = int(np.where(undirected.any(axis=0), parents, -1).argmax())
-        graph[undirected[chosen], chosen] = False
-    return graph
-
-
-def unshielded_colliders(arcs: BoolMatrix) -> list[tuple[int, int, int]]:
-    """All (x, y, z) with x -> y <- z, x < z, and x and z not adjacent, ordered by y, x, z."""
-    directed = arcs & ~arcs.T
-    adjacent = arcs | arcs.T
-    found = []
-    for y in np.flatnonzero(directed.sum(axis=0) > 1):
-        parents = np.flatnonzero(directed[:, y])
-        apart = np.triu(~adjacent[np.ix_(parents, parents)], k=1)
-        found += [(int(parents[i]), int(y), int(parents[j])) for i, j in np.argwhere(apart)]
-    return found
 
 
 def _remove_sinks(arcs: BoolMatrix, *, strict: bool) -> BoolMatrix | None:
@@ -179,7 +115,7 @@ def _remove_sinks(arcs: BoolMatrix, *, strict: bool) -> BoolMatrix | None:
         if not sinks or (strict and min(sinks)[0] > 0):
             return None
         node = -min(sinks)[1]
-        dag[node, _positions(left.undirected[node])] = False
+        dag[node, list(members(left.undirected[node]))] = False
         touched = left.remove(node)
         del costs[node]
         costs.update({other: left.cost(other) for other in touched})
@@ -192,9 +128,9 @@ class _Remaining:
     __slots__ = ("adjacent", "children", "undirected")
 
     def __init__(self, arcs: BoolMatrix) -> None:
-        self.adjacent = _bit_sets(arcs | arcs.T)
-        self.undirected = _bit_sets(arcs & arcs.T)
-        self.children = _bit_sets(arcs & ~arcs.T)
+        self.adjacent = list(dag_of(arcs | arcs.T))
+        self.undirected = list(dag_of(arcs & arcs.T))
+        self.children = list(dag_of(~arcs & arcs.T))
 
     def cost(self, node: int) -> int | None:
         """Unshielded colliders that the node as a sink would add; None if it has a child."""
@@ -202,7 +138,7 @@ class _Remaining:
             return None
         around, undirected = self.adjacent[node], self.undirected[node]
         with_parent = among_undirected = 0
-        for other in _positions(undirected):
+        for other in members(undirected):
             apart = around & ~self.adjacent[other] & ~(1 << other)
             with_parent += (apart & ~undirected).bit_count()
             among_undirected += (apart & undirected).bit_count()
@@ -210,25 +146,11 @@ class _Remaining:
 
     def remove(self, node: int) -> list[int]:
         """Take the node out; returns its former neighbours."""
-        neighbours = _positions(self.adjacent[node])
+        neighbours = list(members(self.adjacent[node]))
         for other in neighbours:
             for sets in (self.adjacent, self.undirected, self.children):
                 sets[other] &= ~(1 << node)
         return neighbours
-
-
-def _bit_sets(matrix: BoolMatrix) -> list[int]:
-    rows = np.packbits(matrix, axis=1, bitorder="little")
-    return [int.from_bytes(row.tobytes(), "little") for row in rows]
-
-
-def _positions(bits: int) -> list[int]:
-    found = []
-    while bits:
-        lowest = bits & -bits
-        found.append(lowest.bit_length() - 1)
-        bits ^= lowest
-    return found
 
 
 def _cyclic_edges_to_turn(directed: BoolMatrix) -> BoolMatrix:
@@ -237,13 +159,10 @@ def _cyclic_edges_to_turn(directed: BoolMatrix) -> BoolMatrix:
     Inside every strongly connected component the variables are put into one line; what points
     backwards is turned, so the line is an order, and components are ordered among themselves.
     """
-    reach = directed.copy()
-    while True:
-        further = reach | (reach.astype(np.float32) @ reach.astype(np.float32) > 0)
-        if (further == reach).all():
-            break
-        reach = further
-    cyclic = directed & reach.T
+    from scipy.sparse.csgraph import connected_components
+
+    _, component = connected_components(directed, connection="strong")
+    cyclic = directed & (component[:, None] == component)
     place = np.empty(len(directed), dtype=np.int64)
     place[_line(cyclic)] = np.arange(len(directed))
     turned: BoolMatrix = cyclic & (place[:, None] > place[None, :])

@@ -99,14 +99,9 @@ class Knowledge:
         Raises:
             ParameterError: They are none, or an edge has not two ends.
         """
-        arrows = {"forbidden": _groups("forbidden", forbidden)}
-        arrows["required"] = _groups("required", required)
-        for key, groups in arrows.items():
-            if any(len(group) != 2 for group in groups):  # noqa: PLR2004
-                raise ParameterError(f"'{key}' of the knowledge has an edge without two ends")
         return cls(
-            forbidden=tuple((own[0], own[1]) for own in arrows["forbidden"]),
-            required=tuple((own[0], own[1]) for own in arrows["required"]),
+            forbidden=_arrows("forbidden", forbidden),
+            required=_arrows("required", required),
             tiers=_groups("tiers", tiers),
         )
 
@@ -162,3 +157,10 @@ def _groups(key: str, value: Any) -> tuple[tuple[str, ...], ...]:
     ):
         raise ParameterError(f"'{key}' of the knowledge is not a list of lists of names")
     return tuple(tuple(group) for group in value)
+
+
+def _arrows(key: str, value: Any) -> tuple[Arrow, ...]:
+    groups = _groups(key, value)
+    if any(len(group) != 2 for group in groups):  # noqa: PLR2004
+        raise ParameterError(f"'{key}' of the knowledge has an edge without two ends")
+    return tuple((own[0], own[1]) for own in groups)

@@ -35,13 +35,7 @@ Triple = tuple[int, int, int]
 
 
 def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
-    """Pairs that are not adjacent and have a common neighbour.
-
-    Args:
-        skeleton: Adjacency, shape (p, p); directed edges count as edges.
-
-    Returns:
-        Positions (x, z) with x < z in lexicographic order, shape (P, 2).
+    """Pairs (x, z), x < z, not adjacent but with a common neighbour, in order, shape (P, 2).
 
     Raises:
         GraphError: Not a graph.
@@ -172,13 +166,7 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
     Differs from `meek` only where colliders contradict each other: of two directions asked for by
     rule 1 the one from the smaller position wins, and rules 2 and 3 see edges that the same pass
     has just directed, so that a later edge may turn an earlier one round. Edges are visited by
-    head, then tail, ascending.
-
-    Args:
-        arcs: A partially directed graph, shape (p, p).
-
-    Returns:
-        The graph, shape (p, p), with the same skeleton; **may have directed cycles**.
+    head, then tail, ascending. The graph keeps its skeleton and **may have directed cycles**.
 
     Raises:
         GraphError: Not a graph.
@@ -202,12 +190,6 @@ def meek_in_code_order(arcs: ArrayLike) -> BoolMatrix:
 
 def cpdag_of(dag: ArrayLike) -> BoolMatrix:
     """The CPDAG of a DAG: its unshielded colliders, completed by Meek's rules 1 to 3.
-
-    Args:
-        dag: Directed edges, shape (p, p).
-
-    Returns:
-        The CPDAG, shape (p, p): True where i -> j or i - j.
 
     Raises:
         GraphError: Not a DAG.

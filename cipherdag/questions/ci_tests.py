@@ -46,35 +46,20 @@ class CITestKind:
 
 
 _ALL = ("fedpc", "fedcmfs")
+_ANY = get_args(ColumnTypes)
 _KINDS = (
-    CITestKind(
-        "auto",
-        {"discrete": "g2", "continuous": "fisherz"},
-        offered=_ALL,
-    ),
+    CITestKind("auto", {"discrete": "g2", "continuous": "fisherz"}, offered=_ALL),
     CITestKind("g2", {"discrete": "g2"}, offered=_ALL),
     CITestKind("pearson", {"discrete": "pearson"}, offered=_ALL),
-    CITestKind(
-        "fisherz",
-        {"continuous": "fisherz"},
-        two_categories=True,
-        offered=_ALL,
-    ),
-    CITestKind(
-        "by-type",
-        {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"},
-    ),
+    CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALL),
+    CITestKind("by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}),
     CITestKind(
         "likelihood-ratio",
-        dict.fromkeys(get_args(ColumnTypes), "likelihood-ratio"),
+        dict.fromkeys(_ANY, "likelihood-ratio"),
         two_categories=True,
         offered=("fedcmfs",),
     ),
-    CITestKind(
-        "regression",
-        dict.fromkeys(get_args(ColumnTypes), "regression"),
-        offered=("fedpc",),
-    ),
+    CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=("fedpc",)),
     CITestKind(
         "kci",
         {"continuous": "kci", "mixed": "kci"},

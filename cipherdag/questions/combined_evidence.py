@@ -14,13 +14,15 @@ import msgspec
 import numpy as np
 
 from cipherdag.questions.ci_tests import CI_TESTS, CITestSpec
-from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
-from cipherdag.questions.weighted_evidence import (
-    MAX_ROWS_LIMIT,
-    TripletRows,
-    check_triplets,
-    triplet_rows,
+from cipherdag.questions.encodings import (
+    Encoding,
+    FloatVector,
+    PositionRows,
+    mean_of,
+    segments,
+    unpack_blocks,
 )
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT, check_triplets
 
 Combination = Literal["statistic", "fisher", "stouffer", "weighted_p"]
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
@@ -82,15 +84,30 @@ class CombinedEvidence(
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_variables <= MAX_VARIABLES:
-            raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
-        if not 2 <= self.max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
-            raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
         if not 0.0 < self.rows_per_cell < MAX_ROWS_LIMIT:
             raise ValueError("rows_per_cell must be a finite number > 0")
         if self.combination == "statistic" and not CI_TESTS[self.test.name].adds_up:
             raise ValueError(f"statistics of {self.test.name} do not add up")
-        check_triplets(self.counts, self.members, self.n_variables)
+        check_triplets(self.counts, self.members, self.n_variables, self.max_rows)
+
+    @classmethod
+    def over_sites(
+        cls, test: CITestSpec, combination: Combination, n_variables: int, max_rows: int
+    ) -> CombinedEvidence:
+        """About no triplet yet; all sites together need the rows per cell of ``test``."""
+        own = test
+        if combination != "weighted_p":
+            least = min(SITE_ROWS_PER_CELL, test.min_rows_per_cell)
+            own = msgspec.structs.replace(test, min_rows_per_cell=least)
+        return cls(
+            n_variables=n_variables,
+            test=own,
+            combination=combination,
+            counts=(),
+            members=b"",
+            rows_per_cell=test.min_rows_per_cell,
+            max_rows=max_rows,
+        )
 
     @property
     def label(self) -> str:
@@ -133,9 +150,9 @@ class CombinedEvidence(
             reliability,
         )
 
-    def rows(self) -> list[TripletRows]:
+    def rows(self) -> list[PositionRows]:
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
-        return triplet_rows(self.counts, self.members)
+        return unpack_blocks(self.counts, self.members, narrowest=2)
 
 
 def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
@@ -144,8 +161,7 @@ def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVec
     The summed statistic, the summed -2 ln p, or the absolute joint score; not for ``weighted_p``,
     whose sums say nothing of it.
     """
-    lengths = [encoding.length for encoding in question.encodings]
-    *_, amount, weight, _ = np.split(sums, np.cumsum(lengths)[:-1])
+    *_, amount, weight, _ = segments(question.encodings, sums)
     if question.combination != "stouffer":
         return amount
     score: FloatVector = np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
@@ -153,26 +169,15 @@ def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVec
 
 
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
-    """The p-value over all sites of every triplet.
+    """The p-value over all sites of every triplet, shape (B,).
 
-    Args:
-        question: What was asked, B triplets.
-        sums: What came back, as `CombinedEvidence` lays it out.
-
-    Returns:
-        Shape (B,); NaN where the sites together were not reliable, 1 where no site's test had
-        degrees of freedom.
+    NaN where the sites together were not reliable, 1 where no site's test had degrees of freedom.
     """
     from scipy.special import erfc, gammaincc, ndtr
 
-    ends = np.cumsum([encoding.length for encoding in question.encodings])[:-1]
-    parts = np.split(sums, ends)
+    parts = segments(question.encodings, sums)
     if question.combination == "weighted_p":
-        weighted, rows = parts
-        mean: FloatVector = np.divide(
-            weighted, rows, out=np.full(len(rows), np.nan), where=rows > 0
-        )
-        return mean
+        return mean_of(*parts)
     *parts, amount, weight, reliability = parts
     informed = weight > 0
     if question.combination == "stouffer":

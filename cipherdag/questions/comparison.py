@@ -13,7 +13,6 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,6 @@ BoolVector = NDArray[np.bool_]
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]
 MOST_THRESHOLDS = 4095  # of one group in one round
-
-Asked = TypeVar("Asked", bound=Question)
 
 
 def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVector]:
@@ -68,15 +65,9 @@ def secure_max(
 def secure_min(
     ask: Ask, upper: IndexArray, *, arity: int = 16
 ) -> Generator[Question, FloatVector, IndexArray]:
-    """The smallest value over all sites of every group, for whole numbers in 0..upper.
+    """The smallest value over all sites of every group, shape (G,), for whole numbers in 0..upper.
 
-    Args:
-        ask: Makes the question "is your value below each threshold?", thresholds as above.
-        upper: Largest possible value of each group, shape (G,).
-        arity: As for `secure_max`.
-
-    Returns:
-        Minima of shape (G,).
+    As `secure_max`, but ``ask`` makes the question "is your value below each threshold?".
 
     Leaks:
         The minimum of every group, nothing else of any site.

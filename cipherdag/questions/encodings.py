@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 from itertools import chain, combinations
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 BoolMatrix = NDArray[np.bool_]
+PositionRows = NDArray[np.uint16]
 
 MAX_VARIABLES = 10_000
 
@@ -28,6 +33,17 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     comparison: bool = False
 
 
+def segments(encodings: Sequence[Encoding], sums: FloatVector) -> list[FloatVector]:
+    """The sums over the sites, cut where the encodings of their question say."""
+    return np.split(sums, np.cumsum([encoding.length for encoding in encodings])[:-1])
+
+
+def mean_of(total: FloatVector, count: FloatVector) -> FloatVector:
+    """The totals divided by their counts; NaN where a count is 0."""
+    mean: FloatVector = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    return mean
+
+
 def pack_integers(values: IndexArray) -> bytes:
     """Little-endian 64-bit integers, row by row: how integer arrays travel."""
     return np.ascontiguousarray(values, dtype="<i8").tobytes()
@@ -38,6 +54,51 @@ def unpack_integers(packed: bytes, shape: tuple[int, ...]) -> IndexArray:
     if len(packed) != 8 * math.prod(shape):
         raise ValueError("a packed array does not have the length its shape implies")
     return np.frombuffer(packed, dtype="<i8").astype(np.int64).reshape(shape)
+
+
+def pack_blocks(blocks: Sequence[IndexArray | PositionRows]) -> tuple[tuple[int, ...], bytes]:
+    """Rows of every block, without empty ones at the end, and their positions, two bytes each."""
+    counts = [len(block) for block in blocks]
+    while counts and counts[-1] == 0:
+        counts.pop()
+    packed = (np.ascontiguousarray(block, dtype="<u2").tobytes() for block in blocks)
+    return tuple(counts), b"".join(packed)
+
+
+def unpack_blocks(counts: tuple[int, ...], packed: bytes, narrowest: int) -> list[PositionRows]:
+    """Inverse of `pack_blocks` for blocks of ``narrowest``, ``narrowest + 1``, ... columns."""
+    blocks, start = [], 0
+    for width, count in enumerate(counts, start=narrowest):
+        block = np.frombuffer(packed, dtype="<u2", count=count * width, offset=2 * start)
+        blocks.append(block.astype(np.uint16, copy=False).reshape(count, width))
+        start += count * width
+    return blocks
+
+
+def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[IndexArray]:
+    """Rows (x, y, s1, ..., sl) by size l from the sets S by size of every family (x, y, sets)."""
+    largest = max((len(sets) for _, _, sets in families), default=0)
+    return [
+        np.concatenate(
+            [
+                np.column_stack([np.broadcast_to([x, y], (len(sets[size]), 2)), sets[size]])
+                for x, y, sets in families
+                if size < len(sets)
+            ]
+        )
+        for size in range(largest)
+    ]
+
+
+def by_owner(
+    counts: Sequence[Sequence[int]], blocks: Sequence[FloatVector]
+) -> list[list[FloatVector]]:
+    """What each owner has of blocks that are joined by size; ``counts`` by owner, then by size."""
+    pieces = [
+        iter(np.split(block, np.cumsum([own[size] for own in counts if size < len(own)])))
+        for size, block in enumerate(blocks)
+    ]
+    return [[next(pieces[size]) for size in range(len(own))] for own in counts]
 
 
 def subsets(n: int, size: int) -> IndexArray:

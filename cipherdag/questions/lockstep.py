@@ -1,4 +1,4 @@
-"""Runs many question generators side by side so that they share their rounds.
+"""Runs question generators: many side by side in shared rounds, or one by other questions.
 
 Leaks:
     Nothing beyond what the generators' own questions leak; fewer rounds are seen.
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from cipherdag.questions.question import Bundle, FloatVector, Question, SingleQuestion
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 Outcome = TypeVar("Outcome")
 
@@ -48,6 +48,25 @@ def lockstep(
     return [outcomes[number] for number in range(len(searches))]
 
 
+def answered(
+    asking: Generator[Question, FloatVector, Outcome],
+    answer: Callable[[Question], Generator[Question, FloatVector, FloatVector]],
+) -> Generator[Question, FloatVector, Outcome]:
+    """The same search, every question of it answered by the questions that ``answer`` asks."""
+    try:
+        question = next(asking)
+        while True:
+            question = asking.send((yield from answer(question)))
+    except StopIteration as finished:
+        outcome: Outcome = finished.value
+        return outcome
+
+
+def parts_of(question: Question) -> tuple[SingleQuestion, ...]:
+    """The parts of a bundle, or the question alone."""
+    return question.parts if isinstance(question, Bundle) else (question,)
+
+
 def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Question]]:
     """The waiting questions, in order, by the round that asks them."""
     rounds: list[dict[int, Question]] = []
@@ -69,10 +88,7 @@ def _length(question: Question) -> int:
 def _bundle(questions: list[Question]) -> Question:
     if len(questions) == 1:
         return questions[0]
-    parts: list[SingleQuestion] = []
-    for question in questions:
-        parts.extend(question.parts if isinstance(question, Bundle) else (question,))
-    return Bundle(parts=tuple(parts))
+    return Bundle(parts=tuple(part for question in questions for part in parts_of(question)))
 
 
 def _advance(

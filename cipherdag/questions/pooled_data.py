@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector, IndexArray
+from cipherdag.questions.encodings import (
+    MAX_VARIABLES,
+    Encoding,
+    FloatVector,
+    IndexArray,
+    mean_of,
+    segments,
+    unpack_blocks,
+)
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 BoolVector = NDArray[np.bool_]
 
@@ -95,24 +100,18 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     def read(self, sums: FloatVector) -> ColumnKinds:
         """What the sums over the sites say."""
         p = self.n_variables
-        header, categories, place, *marks, flags = np.split(
-            sums, np.cumsum([encoding.length for encoding in self.encodings])[:-1]
-        )
+        header, categories, place, *marks, flags = segments(self.encodings, sums)
         sites, rows = header
         in_order = flags[p + 1 :] > 0
-        spread, size = (
-            np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-            for total, count in (marks[:2], marks[2:])
-        )
         return ColumnKinds(
             rows=int(rows),
             categories=np.rint(categories / sites).astype(np.int64),
             place=place / sites,
-            spread=spread,
-            size=size,
+            spread=mean_of(*marks[:2]),
+            size=mean_of(*marks[2:]),
             incomplete=flags[:p] > 0,
             restricted=bool(flags[p] > 0),
-            ordered=in_order if self.order else np.zeros(self.n_variables, dtype=bool),
+            ordered=in_order if self.order else np.zeros(p, dtype=bool),
         )
 
 
@@ -176,12 +175,8 @@ class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def sets(self) -> list[IndexArray]:
         """The sets by size from 1: positions of shape (B_k, k)."""
-        blocks, start = [], 0
-        for size, count in enumerate(self.counts, start=1):
-            block = np.frombuffer(self.members, dtype="<u2", count=count * size, offset=2 * start)
-            blocks.append(block.astype(np.int64).reshape(count, size))
-            start += count * size
-        return blocks
+        blocks = unpack_blocks(self.counts, self.members, narrowest=1)
+        return [block.astype(np.int64) for block in blocks]
 
     def cells(self) -> FloatVector:
         """Number of cells of every table, shape (sum of counts,)."""
@@ -307,15 +302,6 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
 
 
 PooledQuestion = Columns | SmallCells | Tables | Moments
-
-
-def pack_sets(blocks: Sequence[IndexArray]) -> tuple[tuple[int, ...], bytes]:
-    """Counts and members of sets, ``blocks`` by size from 1 with ascending rows."""
-    counts = [len(block) for block in blocks]
-    while counts and counts[-1] == 0:
-        counts.pop()
-    packed = (np.ascontiguousarray(block, dtype="<u2").tobytes() for block in blocks)
-    return tuple(counts), b"".join(packed)
 
 
 def check_study(n_variables: int, max_rows: int) -> None:

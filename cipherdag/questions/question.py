@@ -18,20 +18,17 @@ import msgspec
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
-    MAX_VARIABLES,
     Encoding,
     FloatVector,
     IndexArray,
     pack_integers,
     subsets,
-    unpack_integers,
 )
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.questions.separators import (
-    MAX_GRID_BITS,
     BestIndexPrecedes,
     BestScoreExceeds,
     Candidates,
@@ -42,17 +39,11 @@ from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 __all__ = [
-    "MAX_GRID_BITS",
     "MAX_REPLICATES",
-    "MAX_VARIABLES",
-    "BestIndexPrecedes",
-    "BestScoreExceeds",
     "Bundle",
     "CITestSpec",
-    "CandidateScores",
     "Candidates",
     "CombinedEvidence",
-    "EdgeVotes",
     "Encoding",
     "FamilyRegretExceeds",
     "FamilyRegrets",
@@ -64,7 +55,6 @@ __all__ = [
     "Question",
     "RegressionSteps",
     "Resampled",
-    "ResampledQuestion",
     "SeparatorSearch",
     "SingleQuestion",
     "Skeleton",
@@ -72,7 +62,6 @@ __all__ = [
     "pack_integers",
     "question_kinds",
     "subsets",
-    "unpack_integers",
 ]
 
 MAX_REPLICATES = 1000

@@ -18,12 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import (
-    MAX_VARIABLES,
-    Encoding,
-    IndexArray,
-    unpack_integers,
-)
+from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, IndexArray, unpack_integers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,9 +50,19 @@ def largest_on_grid(grid_bits: int) -> int:
     return 1 << (MAX_REGRET_BITS + grid_bits)
 
 
-class GraphRegretExceeds(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="graph-regret-exceeds"
-):
+class _OfFamilies(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Packed families, which the questions below ask about or make graphs of."""
+
+    n_variables: int
+    spec: ScoreSpec
+    families: bytes
+
+    def family_list(self) -> list[Family]:
+        """The families in order; raises ValueError where they are not packed families."""
+        return unpack_families(self.families, self.n_variables)
+
+
+class GraphRegretExceeds(_OfFamilies, frozen=True, tag="graph-regret-exceeds"):
     """RFcd, Algorithm 1, line 13: is the site's regret of each graph larger than each threshold?
 
     Attributes:
@@ -72,9 +77,6 @@ class GraphRegretExceeds(
 
     leaves: ClassVar[str] = "does any site find a candidate graph worse than this?"
 
-    n_variables: int
-    spec: ScoreSpec
-    families: bytes
     graphs: bytes
     n_graphs: int
     thresholds: bytes
@@ -96,10 +98,6 @@ class GraphRegretExceeds(
         """One comparison per graph and threshold."""
         return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
 
-    def family_list(self) -> list[Family]:
-        """The families, in the order that the graphs count."""
-        return unpack_families(self.families, self.n_variables)
-
     def graph_rows(self) -> IndexArray:
         """For every graph the place of each variable's family in the list, shape (K, p).
 
@@ -113,9 +111,7 @@ class GraphRegretExceeds(
         return _thresholds(self.thresholds, self.n_graphs)
 
 
-class FamilyRegretExceeds(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="family-regret-exceeds"
-):
+class FamilyRegretExceeds(_OfFamilies, frozen=True, tag="family-regret-exceeds"):
     """Node-wise worst case (PERI): is the site's regret of each family larger than each threshold?
 
     The regret of a family is the site's score of it minus that of the variable's family in the
@@ -124,9 +120,6 @@ class FamilyRegretExceeds(
 
     leaves: ClassVar[str] = "does any site find a variable's parents worse than this?"
 
-    n_variables: int
-    spec: ScoreSpec
-    families: bytes
     thresholds: bytes
     grid_bits: int
 
@@ -144,23 +137,16 @@ class FamilyRegretExceeds(
         """One comparison per family and threshold."""
         return (Encoding(length=self.threshold_array().size, bound=1.0, comparison=True),)
 
-    def family_list(self) -> list[Family]:
-        """The families."""
-        return unpack_families(self.families, self.n_variables)
-
     def threshold_array(self) -> IndexArray:
         """Thresholds, shape (F, m)."""
         return _thresholds(self.thresholds, len(self.family_list()))
 
 
-class FamilyRegrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="family-regrets"):
+class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
     """The site's regret of each family, to be summed over the sites; attributes as above."""
 
     leaves: ClassVar[str] = "how much worse than its own each site finds a variable's parents"
 
-    n_variables: int
-    spec: ScoreSpec
-    families: bytes
     grid_bits: int
 
     def __post_init__(self) -> None:
@@ -182,10 +168,6 @@ class FamilyRegrets(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
                 resolution_bits=self.grid_bits,
             ),
         )
-
-    def family_list(self) -> list[Family]:
-        """The families."""
-        return unpack_families(self.families, self.n_variables)
 
 
 def pack_families(families: Sequence[Family], n_variables: int) -> bytes:

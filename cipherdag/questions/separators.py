@@ -192,7 +192,7 @@ class BestIndexPrecedes(_Thresholds, frozen=True, tag="best-index-precedes"):
     peaks: bytes
 
     def __post_init__(self) -> None:
-        self.threshold_array()
+        super().__post_init__()
         self.peak_array()
 
     @property

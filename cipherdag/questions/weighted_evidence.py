@@ -8,19 +8,21 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-TripletRows = NDArray[np.uint16]
+from cipherdag.questions.encodings import (
+    MAX_VARIABLES,
+    Encoding,
+    FloatVector,
+    PositionRows,
+    mean_of,
+    segments,
+    unpack_blocks,
+)
 
 GRID_BITS = 20
 MAX_ROWS_LIMIT = 1 << 30
@@ -56,11 +58,7 @@ class WeightedEvidence(
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        if not 1 <= self.n_variables <= MAX_VARIABLES:
-            raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
-        if not 2 <= self.max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
-            raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
-        check_triplets(self.counts, self.members, self.n_variables)
+        check_triplets(self.counts, self.members, self.n_variables, self.max_rows)
 
     @property
     def label(self) -> str:
@@ -86,19 +84,25 @@ class WeightedEvidence(
             Encoding(length=total, bound=rows),
         )
 
-    def rows(self) -> list[TripletRows]:
+    def rows(self) -> list[PositionRows]:
         """The triplets by size of S: row (x, y, s1, ..., sl) of an array of shape (B_l, 2 + l)."""
-        return triplet_rows(self.counts, self.members)
+        return unpack_blocks(self.counts, self.members, narrowest=2)
 
 
-def check_triplets(counts: tuple[int, ...], members: bytes, n_variables: int) -> None:
-    """Raise ValueError unless these are packed triplets of distinct positions."""
+def check_triplets(
+    counts: tuple[int, ...], members: bytes, n_variables: int, max_rows: int
+) -> None:
+    """Raise ValueError unless these are packed triplets of distinct positions of a study."""
+    if not 1 <= n_variables <= MAX_VARIABLES:
+        raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
+    if not 2 <= max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
+        raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
     if len(counts) >= n_variables or min(counts, default=0) < 0:
         raise ValueError("counts must not be negative, nor S larger than the study")
     width = sum(count * (2 + size) for size, count in enumerate(counts))
     if len(members) != 2 * width:
         raise ValueError("the packed triplets do not have the length that counts implies")
-    for rows in triplet_rows(counts, members):
+    for rows in unpack_blocks(counts, members, narrowest=2):
         if rows.size and int(rows.max()) >= n_variables:
             raise ValueError("a position lies beyond n_variables")
         ordered = np.sort(rows, axis=1)
@@ -106,42 +110,13 @@ def check_triplets(counts: tuple[int, ...], members: bytes, n_variables: int) ->
             raise ValueError("a triplet names one variable twice")
 
 
-def triplet_rows(counts: tuple[int, ...], members: bytes) -> list[TripletRows]:
-    """Packed triplets by size of S: row (x, y, s1, ..., sl) of an array of shape (B_l, 2 + l)."""
-    blocks, start = [], 0
-    for size, count in enumerate(counts):
-        block = np.frombuffer(members, dtype="<u2", count=count * (2 + size), offset=2 * start)
-        blocks.append(block.astype(np.uint16, copy=False).reshape(count, 2 + size))
-        start += count * (2 + size)
-    return blocks
-
-
-def pack_triplets(blocks: Sequence[TripletRows]) -> tuple[tuple[int, ...], bytes]:
-    """Counts and members of a `WeightedEvidence`; ``blocks`` as its ``rows`` yields them."""
-    counts = [len(block) for block in blocks]
-    while counts and counts[-1] == 0:
-        counts.pop()
-    packed = (np.ascontiguousarray(block, dtype="<u2").tobytes() for block in blocks)
-    return tuple(counts), b"".join(packed)
-
-
 def weighted_means(
     question: WeightedEvidence, sums: FloatVector
 ) -> tuple[FloatVector, FloatVector]:
     """Weighted p-values (Eq. 1) and strengths (Eq. 2) from the sums over the sites.
 
-    Args:
-        question: What was asked, B triplets of which M have an empty S.
-        sums: What came back, shape (2 B + M,).
-
-    Returns:
-        Mean p of every triplet, shape (B,), and mean r of those with empty S, shape (M,); NaN where
-        no site had a reliable test.
+    Mean p of every triplet, shape (B,), and mean r of those with empty S, shape (M,); NaN where no
+    site had a reliable test.
     """
-    total = sum(question.counts)
-    marginal = question.counts[0] if question.counts else 0
-    weighted, strengths, rows = np.split(sums, [total, total + marginal])
-    mean_p = np.divide(weighted, rows, out=np.full(total, np.nan), where=rows > 0)
-    own = rows[:marginal]
-    mean_r = np.divide(strengths, own, out=np.full(marginal, np.nan), where=own > 0)
-    return mean_p, mean_r
+    weighted, strengths, rows = segments(question.encodings, sums)
+    return mean_of(weighted, rows), mean_of(strengths, rows[: len(strengths)])

@@ -52,10 +52,9 @@ def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVe
 
 
 def marginal_thresholds(rows: FloatVector) -> FloatVector:
-    """The best thresholds without predictors, shape (c - 1,); infinite beyond the outermost rows.
+    """The best thresholds without predictors, shape (c - 1,), from the rows of each category.
 
-    Args:
-        rows: Of each category, shape (c,).
+    They are infinite beyond the outermost rows.
     """
     below, above = np.cumsum(rows)[:-1], np.cumsum(rows[::-1])[::-1][1:]
     if not rows.any():
@@ -81,12 +80,7 @@ def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:
 
 
 def largest_share(thresholds: FloatVector, move: FloatVector) -> float:
-    """How much of a move leaves thresholds that rise rising, at most 1.
-
-    Args:
-        thresholds: Shape (c - 1,); infinite ones do not move.
-        move: Of the thresholds, shape (c - 1,).
-    """
+    """How much of a move of thresholds, shape (c - 1,), leaves them rising; infinite ones stay."""
     finite = np.isfinite(thresholds)
     width, change = np.diff(thresholds[finite]), np.diff(move[finite])
     closer = change < 0.0

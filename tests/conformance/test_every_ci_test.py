@@ -16,8 +16,8 @@ from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import MixedTypesError, ParameterError
 from cipherdag.questions.ci_tests import CI_TESTS, ColumnTypes, offered_tests
 from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import CITestSpec
-from cipherdag.questions.weighted_evidence import pack_triplets
 from cipherdag.sites.answers.ci_test_makers import MAKERS
 from cipherdag.sites.answers.respondent import table_tests
 from cipherdag.sites.table.schema import Schema
@@ -123,7 +123,7 @@ def test_a_question_may_name_it_and_no_other(name):
     altered = msgspec.to_builtins(spec) | {"name": f"{name}-2"}
     with pytest.raises(msgspec.ValidationError, match="no test named"):
         msgspec.convert(altered, CITestSpec)
-    counts, members = pack_triplets([np.array([[0, 1]], dtype=np.uint16)])
+    counts, members = pack_blocks([np.array([[0, 1]], dtype=np.uint16)])
     question = {"n_variables": 3, "test": spec, "counts": counts, "members": members}
     if CI_TESTS[name].adds_up:
         assert CombinedEvidence(combination="statistic", **question).encodings

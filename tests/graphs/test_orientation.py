@@ -17,13 +17,14 @@ from enumeration import (
     relabelled,
     small_dag,
 )
+from extensions import code_extension, consistent_extension
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs import orientation
-from cipherdag.graphs.extension import acyclic_extension, code_extension, consistent_extension
+from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import (
     colliders_by_sepset,

@@ -17,7 +17,6 @@ from plain_pc import plain_pc, plain_skeleton
 
 from cipherdag import Federation, FedPC, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence import pooled_tables
 from cipherdag.algorithms.evidence import source as evidence_module
 from cipherdag.algorithms.fedpc import pcstable
 from cipherdag.errors import MixedTypesError, ParameterError, PolicyRefusedError
@@ -139,7 +138,6 @@ def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeyp
     one, questions = outcome_of(FedPC(evidence=kind), sites)
     monkeypatch.setattr(pcstable, "LAYER_TESTS", 20)
     monkeypatch.setattr(evidence_module, "ROUND_VALUES", 30)
-    monkeypatch.setattr(pooled_tables, "ROUND_VALUES", 30)
     other, more = outcome_of(FedPC(evidence=kind), sites)
     assert len(more) > len(questions)
     assert (one.arcs == other.arcs).all()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cipherdag.questions.encodings import unpack_integers
 from cipherdag.questions.question import (
     Bundle,
     CITestSpec,
@@ -19,7 +20,6 @@ from cipherdag.questions.question import (
     pack_integers,
     question_kinds,
     subsets,
-    unpack_integers,
 )
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes

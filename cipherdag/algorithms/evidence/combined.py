@@ -16,13 +16,8 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
-from cipherdag.questions.combined_evidence import (
-    SITE_ROWS_PER_CELL,
-    Combination,
-    CombinedEvidence,
-    combined_p,
-)
-from cipherdag.questions.weighted_evidence import pack_triplets
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, combined_p
+from cipherdag.questions.encodings import pack_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -43,27 +38,16 @@ class CombinedTests(RememberedTests):
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__()
-        spec = settings.spec
-        own = spec
-        if combination != "weighted_p":
-            least = min(SITE_ROWS_PER_CELL, spec.min_rows_per_cell)
-            own = msgspec.structs.replace(spec, min_rows_per_cell=least)
-        self._template = CombinedEvidence(
-            n_variables=settings.n_variables,
-            test=own,
-            combination=combination,
-            counts=(),
-            members=b"",
-            rows_per_cell=spec.min_rows_per_cell,
-            max_rows=settings.max_rows,
+        self._template = CombinedEvidence.over_sites(
+            settings.spec, combination, settings.n_variables, settings.max_rows
         )
 
     def _ask(self, tests: Tests) -> PValues:
         """One round, and one more per `ROUND_VALUES` values."""
         self.tally[self._template.combination] += sum(len(rows) for rows in tests)
         parts: list[list[FloatVector]] = [[] for _ in tests]
-        for piece in in_slices(tests, [3] * len(tests)):
-            counts, members = pack_triplets([rows.astype(np.uint16) for rows in piece])
+        for piece in in_slices(tests, [np.full(len(rows), 3.0) for rows in tests]):
+            counts, members = pack_blocks(piece)
             question = msgspec.structs.replace(self._template, counts=counts, members=members)
             found = combined_p(question, (yield question))
             ends = np.cumsum([len(rows) for rows in piece])[:-1]

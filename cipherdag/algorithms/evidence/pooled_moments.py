@@ -19,8 +19,6 @@ from cipherdag.questions.question import pack_integers
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    import torch
-
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.question import FloatVector, IndexArray, Question
@@ -112,25 +110,21 @@ class MomentTests(RememberedTests):
         return p_values
 
     def _pooled(self, rows: IndexArray) -> FloatVector:
+        import torch
+
         from cipherdag.statistics.partial_correlation import fisher_z, partial_correlation
 
         p_value = np.full(len(rows), np.nan)
         size = rows.shape[1] - 2
         order = np.column_stack([rows[:, 2:], rows[:, :2]])
         for start in range(0, len(rows), BATCH):
-            own = order[start : start + BATCH]
-            entries = self._entries(own)
+            places = order[start : start + BATCH].T
+            # the batch last, as partial_correlation wants it
+            entries = torch.from_numpy(self._correlations[places[:, None], places[None]])
             correlation = partial_correlation(entries).numpy()
-            counts = np.full(len(own), self._rows)
+            counts = np.full(len(correlation), self._rows)
             p_value[start : start + BATCH] = fisher_z(correlation, counts, size).p_value
         return p_value
-
-    def _entries(self, order: IndexArray) -> torch.Tensor:
-        """Correlation matrices of the tests' variables with the batch last, shape (k, k, B)."""
-        import torch
-
-        places = order.T
-        return torch.from_numpy(self._correlations[places[:, None], places[None]])
 
 
 def common_origins(kinds: ColumnKinds) -> FloatVector:

@@ -6,6 +6,7 @@ At the maximum nothing tells the fit from one on all rows in one place; `fitting
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,7 +24,6 @@ from cipherdag.questions.question import FloatVector, pack_integers
 from cipherdag.questions.regression_steps import (
     Regression,
     RegressionSteps,
-    coefficient_count,
     outputs,
     pack_models,
     step_length,
@@ -43,9 +43,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import IndexArray, Question
+    from cipherdag.questions.question import Question
 
     Fitting = Generator[Question, FloatVector, dict[Regression, Fit]]
+
+IN_ORDER = attrgetter("response", "predictors", "complete_in")
 
 
 class RegressionTests(RememberedTests):
@@ -86,19 +88,18 @@ class RegressionTests(RememberedTests):
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
         done = ~np.array([too_large(large, self._categories) for _, large in pairs], dtype=bool)
         pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
-        models = sorted({model for pair in pairs for model in pair}, key=_order)
+        models = sorted({model for pair in pairs for model in pair}, key=IN_ORDER)
         ends = np.cumsum([len(block) for block in tests])[:-1]
         kept = np.split(given, ends)
         left = [block[~own] for block, own in zip(tests, kept, strict=True)]
         fits, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
         assert isinstance(fits, dict), "fits come by model"
         self.tally["regression"] += len(pairs)
-        for way, count in (
-            ("withheld: statistic", int((~given).sum())),
-            ("too many coefficients: none", int((~done).sum())),
-        ):
-            if count:
-                self.tally[way] += count
+        not_done = {
+            "withheld: statistic": int((~given).sum()),
+            "too many coefficients: none": int((~done).sum()),
+        }
+        self.tally.update({way: count for way, count in not_done.items() if count})
         found = np.full(len(rows), np.nan)
         found[np.flatnonzero(given)[done]] = [
             self._p_value(fits[small], fits[large]) for small, large in pairs
@@ -114,11 +115,14 @@ class RegressionTests(RememberedTests):
             return np.ones(len(rows), dtype=bool)
         sets = [tuple(sorted(v for v in row if self._categories[v])) for row in rows]
         largest = max((len(own) for own in sets), default=0)
-        blocks: list[IndexArray] = []
-        for size in range(1, largest + 1):
-            chosen = [own for own in sets if len(own) == size]
-            blocks.append(np.array(chosen, dtype=np.int64).reshape(-1, size))
-        yield from self._tables.settle(blocks)
+        yield from self._tables.settle(
+            [
+                np.array([own for own in sets if len(own) == size], dtype=np.int64).reshape(
+                    -1, size
+                )
+                for size in range(1, largest + 1)
+            ]
+        )
         withheld = [len(own) > 0 and self._tables.withheld(np.array([own]))[0] for own in sets]
         return ~np.array(withheld, dtype=bool)
 
@@ -133,11 +137,11 @@ class RegressionTests(RememberedTests):
         return float(gammaincc(dof / 2.0, ratio / 2.0))
 
     def _fit(self, models: list[Regression]) -> Fitting:
-        counts = {model: coefficient_count(model, self._categories) for model in models}
         fits = {
             model: first_fit(model, self._categories, site_effect=self._site_effect)
             for model in models
         }
+        counts = {model: len(fit.coefficients) for model, fit in fits.items()}
         active = models
         while active:
             for part in _rounds(active, counts):
@@ -158,12 +162,10 @@ class RegressionTests(RememberedTests):
                 for model in part:
                     step = sums[start : start + step_length(counts[model])]
                     start += len(step)
-                    fits[model].hear(*step_parts(step, counts[model]), self._outputs(model))
+                    n_outputs = outputs(self._categories[model.response])
+                    fits[model].hear(*step_parts(step, counts[model]), n_outputs)
             active = [model for model in active if not fits[model].finished]
         return fits
-
-    def _outputs(self, model: Regression) -> int:
-        return outputs(self._categories[model.response])
 
 
 def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator[list[Regression]]:
@@ -178,10 +180,6 @@ def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator
         part.append(model)
     if part:
         yield part
-
-
-def _order(model: Regression) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-    return model.response, model.predictors, model.complete_in
 
 
 def open_regressions(

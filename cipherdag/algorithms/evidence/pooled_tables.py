@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
-from cipherdag.algorithms.evidence.source import (
-    ROUND_VALUES,
-    PValues,
-    RememberedTests,
-    Tests,
-)
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.pooled_data import SmallCells, Tables, pack_sets
+from cipherdag.questions.pooled_data import SmallCells, Tables
 from cipherdag.statistics.table_shapes import buckets
 
 if TYPE_CHECKING:
@@ -29,8 +25,13 @@ if TYPE_CHECKING:
 
     Asking = Generator[Question, FloatVector, None]
 
+Kind = TypeVar("Kind", SmallCells, Tables)
+
 FALLBACK: Combination = "statistic"
 BATCH_CELLS = 2**20
+FALLEN_BACK = ["too large: statistic", "withheld: statistic"]
+WAYS = ["too few rows: none", *FALLEN_BACK, "pooled"]
+"""How a test is done, as the tally says."""
 
 
 def open_tables(
@@ -43,7 +44,8 @@ def open_tables(
     """
     tables = PooledTables(kinds, max_rows=settings.max_rows)
     alone = np.arange(len(kinds.categories))[:, None]
-    yield from tables.learn([alone])
+    yield from tables.settle([alone])
+    yield from tables.ask([alone])
     levels = kinds.categories.copy()
     for variable in np.flatnonzero(tables.known(alone)).tolist():
         counts = tables.alone(variable)
@@ -124,42 +126,29 @@ class PooledTables:
         if not self.kinds.restricted:
             return
         new = [self._new(own) for own in sets]
-        for piece in _slices(new, [np.ones(len(own)) for own in new]):
-            counts, members = pack_sets(piece)
-            withheld = yield SmallCells(
-                categories=self._categories,
-                counts=counts,
-                members=members,
-                max_rows=self._max_rows,
-            )
-            start = 0
-            for own in piece:
-                refused = own[withheld[start : start + len(own)] > 0]
-                self._withheld.update(_keys(refused))
-                start += len(own)
-
-    def learn(self, sets: Sequence[IndexArray]) -> Asking:
-        """Settle, then ask for the tables of the sets that no site withholds."""
-        yield from self.settle(sets)
-        yield from self.ask(sets)
+        for piece in in_slices(new, [np.ones(len(own)) for own in new]):
+            withheld = yield self._about(SmallCells, piece)
+            ends = np.cumsum([len(own) for own in piece])[:-1]
+            for own, refused in zip(piece, np.split(withheld > 0, ends), strict=True):
+                self._withheld.update(_keys(own[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
         """Ask for the tables of settled sets; one round, and one more per `ROUND_VALUES` cells."""
         new = [self._new(own) for own in sets]
-        for piece in _slices(new, [self.cells(own) for own in new]):
-            counts, members = pack_sets(piece)
-            sums = yield Tables(
-                categories=self._categories,
-                counts=counts,
-                members=members,
-                max_rows=self._max_rows,
-            )
+        for piece in in_slices(new, [self.cells(own) for own in new]):
+            sums = yield self._about(Tables, piece)
             place = len(self._counts)
             self._counts = np.append(self._counts, sums.astype(np.int64))
             for own in piece:
                 for key, cells in zip(_keys(own), self.cells(own).tolist(), strict=True):
                     self._places[key] = place
                     place += int(cells)
+
+    def _about(self, kind: type[Kind], sets: Sequence[IndexArray]) -> Kind:
+        counts, members = pack_blocks(sets)
+        return kind(
+            categories=self._categories, counts=counts, members=members, max_rows=self._max_rows
+        )
 
     def _new(self, sets: IndexArray) -> IndexArray:
         """The distinct sets that are neither known nor withheld."""
@@ -213,45 +202,23 @@ class TableTests(RememberedTests):
         wanted = [own[ok & ~big] for own, ok, big in zip(sets, hopeful, large, strict=True)]
         by_size = [np.zeros((0, 1), dtype=np.int64), *wanted]
         yield from self._tables.settle(by_size)
-        withheld = [
-            ok & ~big & self._tables.withheld(own)
+        # of every test the first way that holds
+        ways = [
+            np.select([~ok, big, self._tables.withheld(own)], WAYS[:-1], WAYS[-1])
             for own, ok, big in zip(sets, hopeful, large, strict=True)
         ]
-        left = [
-            rows[(ok & big) | out]
-            for rows, ok, big, out in zip(tests, hopeful, large, withheld, strict=True)
-        ]
-        self._count(tests, hopeful, large, withheld)
+        left = [rows[np.isin(way, FALLEN_BACK)] for rows, way in zip(tests, ways, strict=True)]
+        self.tally["pooled"] += 0  # said even where there is none
+        self.tally.update(np.concatenate(ways).tolist())
         _, others = yield from lockstep([self._tables.ask(by_size), self._fallback.p_values(left)])
         assert others is not None, "the fallback returns p-values"
         p_values = []
-        for rows, ok, big, out, other in zip(tests, hopeful, large, withheld, others, strict=True):
+        for rows, way, other in zip(tests, ways, others, strict=True):
             own = np.full(len(rows), np.nan)
-            own[(ok & big) | out] = other
-            pooled = np.flatnonzero(ok & ~big & ~out)
-            own[pooled] = self._pooled(rows[pooled])
+            own[np.isin(way, FALLEN_BACK)] = other
+            own[way == "pooled"] = self._pooled(rows[way == "pooled"])
             p_values.append(own)
         return p_values
-
-    def _count(
-        self,
-        tests: Tests,
-        hopeful: list[BoolVector],
-        large: list[BoolVector],
-        withheld: list[BoolVector],
-    ) -> None:
-        too_large = sum(int((ok & big).sum()) for ok, big in zip(hopeful, large, strict=True))
-        refused = sum(int(out.sum()) for out in withheld)
-        hopeless = sum(int((~ok).sum()) for ok in hopeful)
-        total = sum(len(rows) for rows in tests)
-        self.tally["pooled"] += total - too_large - refused - hopeless
-        for way, count in (
-            ("too few rows: none", hopeless),
-            ("too large: statistic", too_large),
-            ("withheld: statistic", refused),
-        ):
-            if count:
-                self.tally[way] += count
 
     def _reliable(self, rows: IndexArray, counted: int | IndexArray) -> BoolVector:
         """Whether so many rows suffice, by the rule that the sites' own tests follow."""
@@ -307,19 +274,3 @@ def _keys(sets: IndexArray) -> list[bytes]:
     packed = np.ascontiguousarray(sets, dtype="<u2")
     keys: list[bytes] = packed.view(f"V{2 * packed.shape[1]}")[:, 0].tolist()
     return keys
-
-
-def _slices(
-    sets: Sequence[IndexArray], values: Sequence[FloatVector]
-) -> Generator[list[IndexArray], None, None]:
-    """Sets cut into rounds of about `ROUND_VALUES`; ``values`` of every set."""
-    ends = np.cumsum([0, *(len(own) for own in sets)])
-    if not ends[-1]:
-        return
-    before = np.cumsum(np.concatenate(values)) - np.concatenate(values)
-    number = (before // ROUND_VALUES).astype(np.int64)
-    for turn in np.unique(number).tolist():
-        yield [
-            own[number[first:last] == turn]
-            for own, first, last in zip(sets, ends[:-1], ends[1:], strict=True)
-        ]

@@ -14,14 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from cipherdag.questions.question import (
-    Bundle,
-    FloatVector,
-    IndexArray,
-    Question,
-    WeightedEvidence,
-)
-from cipherdag.questions.weighted_evidence import TripletRows, pack_triplets
+from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks
+from cipherdag.questions.lockstep import answered, parts_of
+from cipherdag.questions.question import FloatVector, IndexArray, Question, WeightedEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -47,18 +42,15 @@ def remember(
         than 2,000,000 new triplets is held in slices.
     """
     memories: dict[int, Memory] = {}
-    try:
-        question = next(asking)
-        while True:
-            parts = question.parts if isinstance(question, Bundle) else (question,)
-            triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
-            if len(triplets) != len(parts):
-                raise TypeError("only weighted evidence of triplets is remembered")
-            sums = yield from _complete(triplets, memories)
-            question = asking.send(sums)
-    except StopIteration as finished:
-        outcome: Outcome = finished.value
-        return outcome
+
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        parts = parts_of(question)
+        triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
+        if len(triplets) != len(parts):
+            raise TypeError("only weighted evidence of triplets is remembered")
+        return (yield from _complete(triplets, memories))
+
+    return answered(asking, answer)
 
 
 def _complete(
@@ -72,16 +64,9 @@ def _complete(
         for size in range(largest)
     ]
     yield from _learn(parts[0], keys, memories)
-    found = [memories[size].find(own)[0] if len(own) else None for size, own in enumerate(keys)]
-    starts = [0] * largest
+    found = [memories[size].find(own)[0] for size, own in enumerate(keys)]
     answers: list[FloatVector] = []
-    for part in parts:
-        own_sums = []
-        for size, count in enumerate(part.counts):
-            known = found[size]
-            if known is not None:
-                own_sums.append(known[starts[size] : starts[size] + count])
-            starts[size] += count
+    for part, own_sums in zip(parts, by_owner([p.counts for p in parts], found), strict=True):
         sums = np.concatenate([np.zeros((0, N_SUMS)), *own_sums])
         marginal = part.counts[0] if part.counts else 0
         answers += [sums[:, 0], sums[:marginal, 1], sums[:, 2]]
@@ -104,7 +89,7 @@ def _learn(
             own[max(start - first, 0) : max(min(stop, last) - first, 0)]
             for own, (first, last) in zip(unknown, pairwise(ends.tolist()), strict=True)
         ]
-        counts, members = pack_triplets([key_rows(own, size) for size, own in enumerate(part)])
+        counts, members = pack_blocks([key_rows(own, size) for size, own in enumerate(part)])
         question = msgspec.structs.replace(template, counts=counts, members=members)
         sums = yield question
         total, marginal = sum(counts), counts[0]
@@ -117,7 +102,7 @@ def _learn(
             done += len(own)
 
 
-def triplet_keys(rows: TripletRows | IndexArray) -> Keys:
+def triplet_keys(rows: PositionRows | IndexArray) -> Keys:
     """One byte string per triplet, the same whichever way round x and y or S stand."""
     pair = np.sort(rows[:, :2], axis=1)
     given = np.sort(rows[:, 2:], axis=1)
@@ -125,7 +110,7 @@ def triplet_keys(rows: TripletRows | IndexArray) -> Keys:
     return ordered.view(f"S{2 * rows.shape[1]}").ravel()
 
 
-def key_rows(keys: Keys, size: int) -> TripletRows:
+def key_rows(keys: Keys, size: int) -> PositionRows:
     """Inverse of `triplet_keys`, shape (B, 2 + size)."""
     return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, 2 + size)
 

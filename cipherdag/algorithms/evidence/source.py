@@ -13,7 +13,7 @@ from cipherdag.algorithms.evidence.remembering import Memory, triplet_keys
 from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
@@ -74,23 +74,16 @@ class RememberedTests(ABC):
         """The p-values of distinct tests not asked before, each x < y and S ascending."""
 
 
-def in_slices(tests: Tests, values: Sequence[int]) -> Generator[list[IndexArray], None, None]:
-    """Tests cut into rounds of about `ROUND_VALUES`, by size; ``values`` per test of each size."""
-    piece: list[IndexArray] = [rows[:0] for rows in tests]
-    room = ROUND_VALUES
-    for size, rows in enumerate(tests):
-        start = 0
-        while start < len(rows):
-            stop = min(len(rows), start + max(room // values[size], 1))
-            piece[size] = rows[start:stop]
-            room -= (stop - start) * values[size]
-            start = stop
-            if room < values[size]:
-                yield piece
-                piece = [own[:0] for own in tests]
-                room = ROUND_VALUES
-    if any(len(own) for own in piece):
-        yield piece
+def in_slices(
+    blocks: Sequence[IndexArray], values: Sequence[FloatVector]
+) -> Iterator[list[IndexArray]]:
+    """Blocks of rows cut into rounds of about `ROUND_VALUES`; ``values`` of every row."""
+    if not any(len(own) for own in blocks):
+        return
+    before = np.cumsum(np.concatenate(values)) - np.concatenate(values)
+    numbers = np.split(before // ROUND_VALUES, np.cumsum([len(own) for own in blocks])[:-1])
+    for turn in np.unique(np.concatenate(numbers)).tolist():
+        yield [own[number == turn] for own, number in zip(blocks, numbers, strict=True)]
 
 
 def _ordered(rows: IndexArray) -> IndexArray:

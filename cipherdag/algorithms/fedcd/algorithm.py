@@ -20,6 +20,7 @@ from cipherdag.algorithms.fedcd.report import concluded, reported
 from cipherdag.algorithms.parameters import require, within
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import LearntGraph, Report
+from cipherdag.questions.encodings import segments
 from cipherdag.questions.local_beliefs import (
     TRAINING_LIMITS,
     FloatMatrix,
@@ -214,15 +215,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             reference=self.reference,
             aggregation=self.aggregation,
             start=self.start,
-            training=Training(
-                epochs=self.epochs,
-                fit_steps=self.fit_steps,
-                graph_steps=self.graph_steps,
-                batch=self.batch,
-                graphs=self.graphs,
-                hidden=self.hidden,
-                sparsity=self.sparsity,
-            ),
+            training=Training(**{own: getattr(self, own) for own in Training.__struct_fields__}),
             prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
             sharpness=self.sharpness,
             full_mass=self.full_mass,
@@ -234,16 +227,11 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 def aggregate(question: LocalBeliefs, sums: FloatVector) -> tuple[FloatMatrix, float]:
     """The aggregated belief (Eq. 3 or 7) and the average edge entropy (appendix A.3).
 
-    Args:
-        question: What was asked.
-        sums: What came back, laid out as the question's encodings say.
-
     Returns:
         psi, or gamma and theta with theta made antisymmetric, shape (m, p, p); and the mean over
         all ordered pairs of the entropy of the sites' votes, in bits.
     """
-    ends = np.cumsum([encoding.length for encoding in question.encodings])
-    weighted, weights, votes, count = np.split(sums, ends[:-1])
+    weighted, weights, votes, count = segments(question.encodings, sums)
     per_pair = np.broadcast_to(weights, question.n_pairs)
     mean = weighted / np.tile(per_pair, question.n_matrices)
     matrices = from_off_diagonal(mean, question.n_variables)

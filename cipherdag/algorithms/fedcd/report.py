@@ -68,16 +68,14 @@ def belief_evidence(belief: Mapping[str, Mapping[str, float]], graph: CausalGrap
     """The aggregated beliefs, by tail and head, as the strengths of a graph's edges."""
     return GraphEvidence(
         measure="aggregated belief of the sites in the edge",
-        edges=tuple(
-            _believed(a, b, belief[a][b], belief[b][a])
-            for a, b in ((edge.source, edge.target) for edge in graph.edges)
-        ),
+        edges=tuple(_believed(belief, edge.source, edge.target) for edge in graph.edges),
     )
 
 
-def _believed(source: str, target: str, there: float, back: float) -> EdgeEvidence:
+def _believed(belief: Mapping[str, Mapping[str, float]], a: str, b: str) -> EdgeEvidence:
+    there, back = belief[a][b], belief[b][a]
     fact = f"Belief {there:.3g} in this direction, {back:.3g} in the other."
-    return EdgeEvidence(source, target, there, f"{there:.2f}", (fact,))
+    return EdgeEvidence(a, b, there, f"{there:.2f}", (fact,))
 
 
 def _beliefs(belief: Mapping[str, Mapping[str, float]]) -> Iterator[Panel]:

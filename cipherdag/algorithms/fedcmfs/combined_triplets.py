@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from cipherdag.questions.combined_evidence import (
-    SITE_ROWS_PER_CELL,
-    CombinedEvidence,
-    combined_p,
-    combined_strength,
-)
+from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p, combined_strength
+from cipherdag.questions.lockstep import answered
 from cipherdag.questions.question import WeightedEvidence
 
 if TYPE_CHECKING:
@@ -42,34 +38,19 @@ def by_combination(
         The outcome of ``asking``, which gets the p-value over all sites, the strength where S is
         empty, and 1 for every triplet; 0 three times where the sites together cannot test it.
     """
-    try:
-        question = next(asking)
-        while True:
-            if not isinstance(question, WeightedEvidence):
-                raise TypeError("only weighted evidence of triplets is combined")
-            combined = _combined(question, combination)
-            sums = yield combined
-            p_value = combined_p(combined, sums)
-            done = ~np.isnan(p_value)
-            marginal = question.counts[0] if question.counts else 0
-            strength = np.where(done, combined_strength(combined, sums), 0.0)[:marginal]
-            question = asking.send(
-                np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
-            )
-    except StopIteration as finished:
-        outcome: Outcome = finished.value
-        return outcome
 
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        if not isinstance(question, WeightedEvidence):
+            raise TypeError("only weighted evidence of triplets is combined")
+        combined = CombinedEvidence.over_sites(
+            question.test, combination, question.n_variables, question.max_rows
+        )
+        combined = replace(combined, counts=question.counts, members=question.members)
+        sums = yield combined
+        p_value = combined_p(combined, sums)
+        done = ~np.isnan(p_value)
+        marginal = question.counts[0] if question.counts else 0
+        strength = np.where(done, combined_strength(combined, sums), 0.0)[:marginal]
+        return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
 
-def _combined(question: WeightedEvidence, combination: Combination) -> CombinedEvidence:
-    needed = question.test.min_rows_per_cell
-    own = min(SITE_ROWS_PER_CELL, needed)
-    return CombinedEvidence(
-        n_variables=question.n_variables,
-        test=msgspec.structs.replace(question.test, min_rows_per_cell=own),
-        combination=combination,
-        counts=question.counts,
-        members=question.members,
-        rows_per_cell=needed,
-        max_rows=question.max_rows,
-    )
+    return answered(asking, answer)

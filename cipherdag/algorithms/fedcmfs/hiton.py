@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.questions.encodings import FloatVector, IndexArray, subsets
+from cipherdag.questions.encodings import (
+    FloatVector,
+    IndexArray,
+    by_owner,
+    pack_blocks,
+    rows_of,
+    subsets,
+)
 from cipherdag.questions.question import Question, WeightedEvidence
-from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
+from cipherdag.questions.weighted_evidence import weighted_means
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -44,8 +51,7 @@ class Marginals:
 
     def dependent(self, alpha: float, among: Iterable[int]) -> list[int]:
         """Those with p < alpha, the strongest first, equally strong ones by position."""
-        kept = [v for v in among if self.p_value[v] < alpha]
-        return self.by_strength(kept)
+        return self.by_strength(v for v in among if self.p_value[v] < alpha)
 
     def by_strength(self, variables: Iterable[int]) -> list[int]:
         """The strongest first, equally strong ones by position."""
@@ -101,24 +107,13 @@ class Triplets:
             For every family its p-values by size of the set, shape (K_l,) each; NaN where no site
             had a reliable test.
         """
-        largest = max((len(sets) for _, _, sets in families), default=0)
-        blocks = [
-            _rows([(x, y, own[size]) for x, y, own in families if size < len(own)])
-            for size in range(largest)
-        ]
-        if not any(len(block) for block in blocks):
-            return [[np.zeros(0) for _ in sets] for _, _, sets in families]
-        question = self._question(blocks)
-        p_value, _ = weighted_means(question, (yield question))
-        starts = np.cumsum([0, *(len(block) for block in blocks)]).tolist()
-        found: list[list[FloatVector]] = []
-        for _, _, sets in families:
-            own = []
-            for size, members in enumerate(sets):
-                own.append(p_value[starts[size] : starts[size] + len(members)])
-                starts[size] += len(members)
-            found.append(own)
-        return found
+        blocks = rows_of(families)
+        p_value = np.zeros(0)
+        if any(len(block) for block in blocks):
+            question = self._question(blocks)
+            p_value, _ = weighted_means(question, (yield question))
+        by_size = np.split(p_value, np.cumsum([len(block) for block in blocks]))
+        return by_owner([[len(own) for own in sets] for _, _, sets in families], by_size)
 
     def sizes(self, pool: int) -> range:
         """Sizes of sets that may be drawn from a pool of so many variables."""
@@ -126,7 +121,7 @@ class Triplets:
         return range(limit + 1)
 
     def _question(self, blocks: Sequence[IndexArray]) -> WeightedEvidence:
-        counts, members = pack_triplets([block.astype(np.uint16) for block in blocks])
+        counts, members = pack_blocks(blocks)
         return WeightedEvidence(
             n_variables=self.n_variables,
             test=self.test,
@@ -252,15 +247,3 @@ class _Search:
                 sets.append(pool[chosen[new[chosen].any(axis=1)]])
             shared[known] = sets
         return shared[known]
-
-
-def _rows(families: Sequence[tuple[int, int, IndexArray]]) -> IndexArray:
-    """Rows (x, y, s1, ..., sl) of all families, whose sets have one size."""
-    width = families[0][2].shape[1]
-    rows = np.empty((sum(len(sets) for _, _, sets in families), 2 + width), dtype=np.int64)
-    start = 0
-    for x, y, sets in families:
-        own = rows[start : start + len(sets)]
-        own[:, 0], own[:, 1], own[:, 2:] = x, y, sets
-        start += len(sets)
-    return rows

@@ -24,7 +24,11 @@ from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, judge_triples
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, LayerVotes
-from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.fedpc.pcstable import (
+    layer_possible,
+    stable_skeleton,
+    strongest_separators,
+)
 from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
 from cipherdag.algorithms.fedpc.separating_sets import by_maximum, by_scores
 from cipherdag.algorithms.parameters import one_of, require, within
@@ -47,7 +51,6 @@ from cipherdag.questions.ci_tests import (
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
-    MAX_GRID_BITS,
     MAX_REPLICATES,
     CITestSpec,
     FloatVector,
@@ -56,6 +59,7 @@ from cipherdag.questions.question import (
     Skeleton,
     pack_integers,
 )
+from cipherdag.questions.separators import MAX_GRID_BITS
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
@@ -302,7 +306,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             "stable" if self.reference == "paper" else "sequential"
         )
         layer = 0
-        while self._layer_possible(kept, layer):
+        while layer_possible(kept, layer, self.max_cond_size):
             packed = Skeleton.from_matrix(kept)
             votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
             edges = packed.edges()
@@ -314,10 +318,6 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             edges_left.append(packed.n_edges - len(dropped))
             layer += 1
         return kept, tuple(edges_left), tuple(cast)
-
-    def _layer_possible(self, kept: BoolMatrix, layer: int) -> bool:
-        limit = math.inf if self.max_cond_size is None else self.max_cond_size
-        return layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer
 
     def _votes_needed(self, n_sites: int) -> int:
         """Least votes that keep an edge, at least 1: strictly more than, or half-up rounding."""

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from cipherdag.questions.question import Bundle, Question, Resampled, SingleQuestion
+from cipherdag.questions.lockstep import answered, parts_of
+from cipherdag.questions.question import Bundle, Question, Resampled
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -25,27 +26,13 @@ Outcome = TypeVar("Outcome")
 def resampled(
     asking: Generator[Question, FloatVector, Outcome], *, replicate: int, seed: int
 ) -> Generator[Question, FloatVector, Outcome]:
-    """The same search over rows that the sites draw.
+    """The same search in as many rounds, over rows that the sites draw; see `Resampled`."""
 
-    Args:
-        asking: Yields questions that `Resampled` takes.
-        replicate: 1 for the first.
-        seed: Seed of the run.
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        drawn = tuple(
+            Resampled(question=part, replicate=replicate, seed=seed)  # type: ignore[arg-type]
+            for part in parts_of(question)
+        )
+        return (yield Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0])
 
-    Returns:
-        The outcome of ``asking``, in as many rounds.
-    """
-    try:
-        question = next(asking)
-        while True:
-            parts = question.parts if isinstance(question, Bundle) else (question,)
-            drawn = tuple(_drawn(part, replicate, seed) for part in parts)
-            asked = Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0]
-            question = asking.send((yield asked))
-    except StopIteration as finished:
-        outcome: Outcome = finished.value
-        return outcome
-
-
-def _drawn(question: SingleQuestion, replicate: int, seed: int) -> Resampled:
-    return Resampled(question=question, replicate=replicate, seed=seed)  # type: ignore[arg-type]
+    return answered(asking, answer)

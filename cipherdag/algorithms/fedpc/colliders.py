@@ -47,16 +47,9 @@ class JudgedTriples:
 def judge_triples(
     source: EvidenceSource, search: SeparatorSearch, rule: Literal["conservative", "majority"]
 ) -> Generator[Question, FloatVector, JudgedTriples]:
-    """Judge every unshielded triple of the skeleton of a search.
+    """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Args:
-        source: Tests.
-        search: All unshielded pairs and their candidate sets.
-        rule: How many of the separating sets must agree.
-
-    Returns:
-        The triples. Rounds: one batch of tests, and one more per 100,000 tests; none where the
-        candidates were tested before.
+    Rounds: as `candidate_tests`; none where the candidates were tested before.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()

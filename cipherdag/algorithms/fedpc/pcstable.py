@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.encodings import BoolMatrix, subsets
+from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.graphs.knowledge import Constraints
@@ -81,12 +81,17 @@ def stable_skeleton(
     separations = Separations()
     layers: list[int] = []
     layer = 0
-    limit = math.inf if max_cond_size is None else max_cond_size
-    while layer <= limit and int(kept.sum(axis=0).max(initial=0)) > layer:
+    while layer_possible(kept, layer, max_cond_size):
         yield from _layer(source, kept, separations, constraints, layer, alpha)
         layers.append(int(kept.sum()) // 2)
         layer += 1
     return StableSkeleton(kept, separations, tuple(layers))
+
+
+def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
+    """Whether sets of this size may be conditioned on, and some variable has enough neighbours."""
+    allowed = max_cond_size is None or layer <= max_cond_size
+    return allowed and int(kept.sum(axis=0).max(initial=0)) > layer
 
 
 def _layer(
@@ -154,16 +159,14 @@ class _Pools:
         """Sets number ``start`` to ``stop`` of every pair as rows (x, y, s1, ..., sl)."""
         if self._layer == 0:
             return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return np.concatenate(list(self._rows(pairs, start, stop)))
-
-    def _rows(self, pairs: list[Pair], start: int, stop: int) -> Iterator[IndexArray]:
+        families = []
         for x, y in pairs:
             own = self._parents[x]
             pool = own[own != y]
             if len(pool) not in self._chosen:
                 self._chosen[len(pool)] = subsets(len(pool), self._layer)
-            given = pool[self._chosen[len(pool)][start:stop]]
-            yield np.column_stack([np.broadcast_to([x, y], (len(given), 2)), given])
+            families.append((x, y, [pool[self._chosen[len(pool)][start:stop]]]))
+        return rows_of(families)[0]
 
 
 def strongest_separators(
@@ -172,15 +175,8 @@ def strongest_separators(
     """Of every pair the candidate set of largest p, if any is above alpha.
 
     p-values are compared on the grid of the search and the first candidate wins a tie, as in
-    FedPC's secure maximum, so that one site's votes and its evidence orient alike.
-
-    Args:
-        source: Tests.
-        search: Pairs and their candidate sets.
-
-    Returns:
-        The sets, with p-values rounded down to the grid. Rounds: one batch of tests, and one more
-        per 100,000 tests.
+    FedPC's secure maximum, so that one site's votes and its evidence orient alike; they come back
+    rounded down to it. Rounds: as `candidate_tests`.
     """
     best = Separations()
 
@@ -204,46 +200,19 @@ def candidate_tests(
 ) -> Generator[Question, FloatVector, None]:
     """Test all candidate sets of every pair of a search.
 
-    Args:
-        source: Tests.
-        search: Pairs and their candidate sets.
-        hear: Called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
-
-    Returns:
-        Nothing. Rounds: one batch of tests, and one more per 100,000 tests.
+    ``hear`` is called once per pair, with its sets by size, shapes (C_l, l), and their p-values.
+    Rounds: one batch of tests, and one more per 100,000 tests.
     """
     candidates = search.candidates()
-    waiting: list[tuple[Pair, list[IndexArray]]] = []
+    waiting: list[tuple[int, int, list[IndexArray]]] = []
     total = 0
     for group, (x, z) in enumerate(search.pair_array().tolist()):
         sets = [candidates.sets(group, size) for size in candidates.sizes(group)]
-        waiting.append(((x, z), sets))
+        waiting.append((x, z, sets))
         total += sum(len(given) for given in sets)
         if total > LAYER_TESTS or group == search.n_groups - 1:
-            yield from _weigh(source, waiting, hear)
+            p_values = yield from source.p_values(rows_of(waiting))
+            counts = [[len(given) for given in own] for _, _, own in waiting]
+            for (a, b, own), found in zip(waiting, by_owner(counts, p_values), strict=True):
+                hear((a, b), own, found)
             waiting, total = [], 0
-
-
-def _weigh(
-    source: EvidenceSource,
-    waiting: list[tuple[Pair, list[IndexArray]]],
-    hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
-) -> Generator[Question, FloatVector, None]:
-    """Test the candidates of some pairs in one batch."""
-    sizes = max((len(sets) for _, sets in waiting), default=0)
-    rows = [np.zeros((0, 2 + size), dtype=np.int64) for size in range(sizes)]
-    for size in range(sizes):
-        own = [
-            np.column_stack([np.broadcast_to(pair, (len(sets[size]), 2)), sets[size]])
-            for pair, sets in waiting
-            if len(sets) > size
-        ]
-        rows[size] = np.concatenate([rows[size], *own])
-    p_values = yield from source.p_values(rows)
-    starts = [0] * sizes
-    for pair, sets in waiting:
-        found = []
-        for size, given in enumerate(sets):
-            found.append(p_values[size][starts[size] : starts[size] + len(given)])
-            starts[size] += len(given)
-        hear(pair, sets, found)

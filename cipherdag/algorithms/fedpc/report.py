@@ -15,6 +15,7 @@ from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
+from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ SUPPORTS = {
     "vote": "sites that found the two independent given the set",
 }
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
+UNDIRECTED = "Both directions imply the same independences, so the data cannot tell them apart."
 DRAWN_TWICE = (
     "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
     "twice look like evidence to a test, so a weak edge comes back more often than it would with "
@@ -47,13 +49,7 @@ def once_more(replicates: int) -> str:
 
 
 def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
-    """The graph by name with its evidence, and what `reported` makes a report of.
-
-    Args:
-        algorithm: FedPC's parameters.
-        outcome: What FedPC concluded, by position.
-        facts: The names, and the number of sites that votes are counted against.
-    """
+    """The graph by name with its evidence, and what `reported` makes a report of."""
     names = facts.names
     details: dict[str, Any] = {}
     if outcome.tests:
@@ -78,8 +74,11 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
-        evidence = Confidences(details["bootstrap"]).evidence(evidence, outcome.arcs, names)
-    return LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+    found = LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+    if outcome.bootstrap is None:
+        return found
+    drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
+    return replace(found, evidence=drawn_anew)
 
 
 def reported(found: LearntGraph) -> Report:
@@ -109,15 +108,8 @@ def votes_evidence(
 ) -> GraphEvidence:
     """The evidence of every edge, the separating sets, and how many votes were unanimous.
 
-    Args:
-        outcome: What FedPC concluded, by position.
-        names: The variables in the order of their positions.
-        n_sites: Size of the cohort, which the votes are counted against.
-        sepset: FedPC's parameter of that name.
-        reference: FedPC's parameter of that name.
-
-    Returns:
-        Strengths are the least share of sites that kept the edge in any layer.
+    Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer;
+    ``sepset`` and ``reference`` are FedPC's parameters.
     """
     code = reference == "code"
     reader = _Reader(outcome, names, n_sites, code=code)
@@ -131,12 +123,7 @@ def votes_evidence(
 
 
 def joint_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
-    """The separating sets of a graph from tests over all sites, what they direct, and how many.
-
-    Args:
-        outcome: What FedPC concluded with other evidence than votes, by position.
-        names: The variables in the order of their positions.
-    """
+    """The separating sets of a graph from tests over all sites, what they direct, and how many."""
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
     reader = _Reader(outcome, names, n_sites=1, code=False)
     return GraphEvidence(
@@ -172,25 +159,23 @@ class _Reader:
                 self._votes.setdefault((x, z), []).append(votes)
 
     def edges(self) -> tuple[EdgeEvidence, ...]:
+        place = {name: position for position, name in enumerate(self._names)}
         found = []
-        for x, z in np.argwhere(np.triu(self._skeleton)).tolist():
-            votes = self._votes.get((x, z), [])
+        for edge in CausalGraph.from_arcs(self._names, self._outcome.arcs).edges:
+            a, b = place[edge.source], place[edge.target]
+            votes = self._votes.get((min(a, b), max(a, b)), [])
             least = min(votes, default=self._n_sites)
-            down, up = self._outcome.arcs[x, z], self._outcome.arcs[z, x]
-            a, b = (x, z) if down else (z, x)
-            direction = self._undirected() if down and up else self._direction(a, b)
-            if down and up:
-                a, b = sorted((x, z), key=lambda v: self._names[v])
+            direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             found.append(
                 EdgeEvidence(
-                    source=self._names[a],
-                    target=self._names[b],
+                    source=edge.source,
+                    target=edge.target,
                     strength=least / self._n_sites,
                     shown=f"{least}/{self._n_sites}" if votes else "",
                     facts=(*self._layers(votes), *direction),
                 )
             )
-        return tuple(sorted(found, key=lambda edge: (edge.source, edge.target)))
+        return tuple(found)
 
     def separations(self) -> tuple[Separation, ...]:
         return tuple(
@@ -219,9 +204,6 @@ class _Reader:
             for layer, count in enumerate(votes)
         ]
         return [f"Kept by {', '.join(counts)}."] if counts else []
-
-    def _undirected(self) -> list[str]:
-        return ["Both directions imply the same independences, so the data cannot tell them apart."]
 
     def _direction(self, a: int, b: int) -> list[str]:
         """Why a --> b: the colliders at b that a is part of, or Meek's rules."""

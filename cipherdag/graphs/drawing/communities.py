@@ -44,12 +44,7 @@ class Overview:
 
 
 def overview(graph: Graph, *, most: int = MOST_VARIABLES) -> Overview:
-    """The graph itself if it has at most ``most`` variables, else its communities.
-
-    Args:
-        graph: A graph with or without cycles.
-        most: Largest number of variables that are drawn one by one.
-    """
+    """The graph itself if it has at most ``most`` variables, else its communities."""
     groups = [[i] for i in range(len(graph.nodes))]
     if len(graph.nodes) > most:
         groups = _communities(graph)

@@ -76,14 +76,7 @@ def drawn(graph: Graph, kind: str, *, most: int = MOST_VARIABLES) -> bytes:
 
 
 def plot(graph: Graph, *, most: int = MOST_VARIABLES) -> Figure:
-    """The drawing as a matplotlib figure, to show in a notebook or to save.
-
-    Args:
-        graph: The graph.
-        most: With more variables than this, communities are drawn in place of variables.
-
-    Returns:
-        A figure that no window shows; its size fits the graph.
+    """The drawing as a matplotlib figure of its size, which no window shows; ``most`` as in `draw`.
 
     Raises:
         OutputError: matplotlib is not installed.

@@ -95,18 +95,10 @@ def arrow(
 
 def _components(dag: BoolMatrix) -> list[list[int]]:
     """Connected components, each ascending, ordered by their first variable."""
-    adjacent = dag | dag.T
-    left = set(range(len(dag)))
-    found = []
-    while left:
-        reached = frontier = {min(left)}
-        while frontier:
-            rows = adjacent[sorted(frontier)].any(axis=0)
-            frontier = set(np.flatnonzero(rows).tolist()) - reached
-            reached = reached | frontier
-        found.append(sorted(reached))
-        left -= reached
-    return found
+    from scipy.sparse.csgraph import connected_components
+
+    count, component = connected_components(dag, directed=False)
+    return sorted(np.flatnonzero(component == own).tolist() for own in range(count))
 
 
 def _shelf_width(parts: Sequence[_Component]) -> float:

@@ -78,11 +78,9 @@ class Picture:
 def graph_picture(
     graph: Graph, evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None
 ) -> Picture:
-    """Every variable and edge; the n-th line belongs to the n-th of the graph's edges.
+    """Every variable and edge, with strengths by source and target as in the graph's edges.
 
-    Args:
-        graph: The graph.
-        evidence: Strengths to draw, by source and target as in `CausalGraph.edges`.
+    The n-th line belongs to the n-th edge.
     """
     known = evidence or {}
     rows = {edge: number for number, edge in enumerate(graph.edges, start=1)}

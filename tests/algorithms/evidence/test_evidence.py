@@ -17,7 +17,8 @@ from cipherdag import Federation, Policy
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables, pack_sets
+from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.question import Bundle, CITestSpec, Question, pack_integers
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -169,7 +170,7 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_statistics():
 def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
     rng = np.random.default_rng(8)
     site = discrete_site(discrete_codes(rng, 100, [2, 4, 4]), (2, 4, 4), min_cell_size=11)
-    counts, members = pack_sets([np.zeros((0, 1)), np.zeros((0, 2)), np.array([[0, 1, 2]])])
+    counts, members = pack_blocks([np.zeros((0, 1)), np.zeros((0, 2)), np.array([[0, 1, 2]])])
     question = SmallCells(categories=(2, 4, 4), counts=counts, members=members)
     assert site.answer(question).tolist() == [1.0]
     with pytest.raises(PolicyRefusedError, match="min_cell_size"):

@@ -31,8 +31,9 @@ from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedcmfs.hiton import Triplets, parents_and_children
 from cipherdag.errors import ParameterError, SchemaError
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Bundle, Question, WeightedEvidence
-from cipherdag.questions.weighted_evidence import pack_triplets, weighted_means
+from cipherdag.questions.weighted_evidence import weighted_means
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.weighted_summands import weighted_evidence
@@ -265,7 +266,7 @@ def random_bundle(rng, n):
 
 
 def evidence(n, blocks, **changes):
-    counts, members = pack_triplets([np.asarray(block, dtype=np.uint16) for block in blocks])
+    counts, members = pack_blocks([np.asarray(block, dtype=np.uint16) for block in blocks])
     fields = {"n_variables": n, "test": SPEC, "counts": counts, "members": members}
     return WeightedEvidence(**(fields | changes))
 

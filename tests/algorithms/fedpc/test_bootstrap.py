@@ -15,8 +15,9 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MalformedMessageError, ParameterError, PolicyRefusedError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.networks import asia
+from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.pooled_data import SmallCells, Tables, pack_sets
+from cipherdag.questions.pooled_data import SmallCells, Tables
 from cipherdag.questions.question import Bundle, CITestSpec, Resampled, Skeleton, question_kinds
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.answers.resampling import Resamples
@@ -192,7 +193,7 @@ def test_what_is_withheld_of_a_site_s_rows_is_withheld_of_drawn_ones():
     rows = pd.DataFrame({"x": [0, 1] * 40 + [0], "y": [0] * 80 + [1]}).astype(str)
     table = Federation.simulate({"s": rows}).sites[0].table
     site = table_respondent(table, min_cell_size=11, device="cpu")
-    counts, members = pack_sets([np.array([[0], [1]]), np.array([[0, 1]])])
+    counts, members = pack_blocks([np.array([[0], [1]]), np.array([[0, 1]])])
     ask = {"categories": (2, 2), "counts": counts, "members": members}
     small = SmallCells(**ask)
     tables = Tables(**ask)

@@ -15,7 +15,7 @@ from cipherdag.errors import MixedTypesError, NotNumericError, ParameterError
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.weighted_evidence import pack_triplets
+from cipherdag.questions.encodings import pack_blocks
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
 from cipherdag.sites.compute.ci_tests.kernel_factors import Recent
 from cipherdag.sites.compute.ci_tests.kernel_regression import (
@@ -344,7 +344,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
         FedPC(test="kci", kernel_rows=5)
     with pytest.raises(ValueError, match="kernel_rows"):
         CITestSpec(alpha=0.01, name="kci", kernel_rows=10**6)
-    counts, members = pack_triplets([np.array([[0, 1]], dtype=np.uint16)])
+    counts, members = pack_blocks([np.array([[0, 1]], dtype=np.uint16)])
     with pytest.raises(ValueError, match="do not add up"):
         CombinedEvidence(
             n_variables=3,

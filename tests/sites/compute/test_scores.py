@@ -262,7 +262,7 @@ def test_ges_ends_where_causal_learn_ends_or_better(seed):
     ours = gaussian([values])[0]
     graph = ges(values, parameters={"lambda_value": 0.5})["G"].graph
     arcs = (graph.T == 1) | ((graph == -1) & (graph.T == -1))
-    from cipherdag.graphs.extension import consistent_extension
+    from extensions import consistent_extension
 
     theirs = consistent_extension(arcs)
     assert ours.total(best_graph(ours, "ges")) <= ours.total(dag_of(theirs)) + 1e-6
