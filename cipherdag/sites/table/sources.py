@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import UnreadableDataError
+from cipherdag.sites.table.csv_file import open_csv
+from cipherdag.sites.table.database import DatabaseSource
+from cipherdag.sites.table.duckdb_file import open_duckdb
+from cipherdag.sites.table.parquet_file import open_parquet
+from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,46 +46,20 @@ class Source:
     place: int = 0
 
 
-def _csv(path: Path) -> Opened:
-    from cipherdag.sites.table.csv_file import open_csv
-
-    return open_csv(path)
-
-
-def _parquet(path: Path) -> Opened:
-    from cipherdag.sites.table.parquet_file import open_parquet
-
-    return open_parquet(path)
-
-
-def _duckdb(path: Path) -> Opened:
-    from cipherdag.sites.table.duckdb_file import open_duckdb
-
-    return open_duckdb(path, file=str(path))
-
-
 def _described(path: Path) -> Opened:
-    from cipherdag.sites.table.database import DatabaseSource
-    from cipherdag.sites.table.duckdb_file import open_duckdb
-    from cipherdag.sites.table.sql import open_sql
-
     source = DatabaseSource.load(path)
     if source.dialect != "duckdb":
         return open_sql(source)
     return open_duckdb(
-        source.database_file,
-        file=source.file,
-        table=source.table,
-        columns=source.columns,
-        query=source.query,
+        source.database_file, table=source.table, columns=source.columns, query=source.query
     )
 
 
-_CSV = Source("CSV", _csv)
+_CSV = Source("CSV", open_csv)
 SOURCES = (
     _CSV,
-    Source("Parquet", _parquet, magic=b"PAR1"),
-    Source("DuckDB", _duckdb, magic=b"DUCK", place=8),
+    Source("Parquet", open_parquet, magic=b"PAR1"),
+    Source("DuckDB", open_duckdb, magic=b"DUCK", place=8),
     Source("a .toml that names a database", _described, suffix=".toml"),
 )
 READABLE = ", ".join(own.words for own in SOURCES[:-1]) + f", or {SOURCES[-1].words}"
@@ -114,6 +93,6 @@ def source_of(path: Path) -> Source:
             head = opened.read(_HEAD_BYTES)
     for magic, (what, remedy) in _NO_TABLES.items():
         if head.startswith(magic):
-            raise UnreadableDataError(what, file=str(path), remedy=remedy.format(name=path.name))
+            raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
     return next(told, _CSV)
