@@ -59,8 +59,7 @@ def table_beliefs(
             spend(training.epochs * (training.fit_steps + training.graph_steps))
         if not prepared:
             regimes = Regimes.of(
-                table.codes,
-                table.values,
+                table.numbers(),
                 table.cardinalities,
                 table.interventions,
                 device=resolve_device(device),
