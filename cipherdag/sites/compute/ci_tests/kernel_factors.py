@@ -53,8 +53,8 @@ class FactoredKernels:
         matrices = (memory_bytes - kept) // (8 * max(self._n_rows, 1) ** 2)
         self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
 
-    def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Statistics, means and variances of tests (x, y, z1, ..., zl), shape (B, 2 + l)."""
+    def moments(self, order: IndexArray) -> FloatMatrix:
+        """See `KernelMoments.moments`."""
         moments = np.empty((3, len(order)))
         sets, of_set = np.unique(order[:, 2:], axis=0, return_inverse=True)
         by_set = np.argsort(of_set.ravel(), kind="stable")
@@ -62,7 +62,7 @@ class FactoredKernels:
         for members, tests in zip(sets, np.split(by_set, ends), strict=True):
             pairs = order[tests, :2]
             moments[:, tests] = self._given(pairs, members) if members.size else self._alone(pairs)
-        return moments[0], moments[1], moments[2]
+        return moments
 
     def _alone(self, pairs: IndexArray) -> FloatMatrix:
         """Moments of pairs (x, y) without Z, shape (3, B)."""

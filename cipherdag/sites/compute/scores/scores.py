@@ -211,11 +211,7 @@ def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, Index
 
 
 def _last_variance(entries: torch.Tensor) -> torch.Tensor:
-    """Residual variance of the last variable given the others, shape (B,).
-
-    Args:
-        entries: Correlation matrices with the batch last, shape (k, k, B).
-    """
+    """Residual variance of the last variable given the others, from correlations (k, k, B)."""
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]
         # a parent that the others determine explains nothing more
