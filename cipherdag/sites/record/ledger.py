@@ -116,7 +116,9 @@ class Ledger:
     @property
     def head(self) -> LedgerHead:
         """Where the ledger ends."""
-        last = _hash_of(self._lines[-1]) if self._lines else GENESIS
+        last = GENESIS
+        if self._lines:
+            last = msgspec.json.decode(self._lines[-1], type=SignedRelease).hash
         return LedgerHead(len(self._lines), last, self._site, self._identity.public.hex())
 
     def append(
@@ -185,12 +187,8 @@ def verify_ledger(lines: Iterable[str], *, identity: str | None = None) -> Ledge
         if _hash(release) != signed.hash:
             raise LedgerError(f"line {number} does not match its hash", line=number)
         try:
-            verify(
-                bytes.fromhex(identity),
-                bytes.fromhex(signed.signature),
-                DOMAIN,
-                bytes.fromhex(signed.hash),
-            )
+            key, signature, hashed = map(bytes.fromhex, (identity, signed.signature, signed.hash))
+            verify(key, signature, DOMAIN, hashed)
         except (CipherdagError, ValueError):
             raise LedgerError(f"line {number} is not signed by the site", line=number) from None
         previous, count = signed.hash, number
@@ -224,7 +222,3 @@ def _canonical(record: msgspec.Struct) -> str:
 
 def _hash(release: Release) -> str:
     return hashlib.sha256(_canonical(release).encode()).hexdigest()
-
-
-def _hash_of(line: str) -> str:
-    return msgspec.json.decode(line, type=SignedRelease).hash
