@@ -28,21 +28,20 @@ DOMAIN = b"cipherdag ledger"
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The record of one thing that left a site; numbers of values and bytes, never the values.
 
+    Session, key, digests and hashes are in hexadecimal.
+
     Attributes:
         line: 1-based number of the record.
         time: When, in UTC.
-        site: Name of the site.
-        identity: Its Ed25519 public key in hexadecimal.
-        session: The session, in hexadecimal.
+        identity: The site's Ed25519 public key.
         round: Round of the session; 0 for the set-up.
-        algorithm: Algorithm of the session.
         kind: What was asked, such as ``edge-votes``; ``schema-digest``; ``opened-sum``.
         values: Number of values in the answer.
         bytes: Length of what left.
         protection: ``masking``, ``bfv`` or ``none``.
         sites: Size of the cohort whose sum is all that becomes visible.
-        digest: The question's digest, in hexadecimal.
-        content: SHA-256 of what left, in hexadecimal.
+        digest: The question's digest.
+        content: SHA-256 of what left.
         previous: Hash of the record before.
     """
 

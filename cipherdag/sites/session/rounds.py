@@ -72,15 +72,10 @@ class Rounds:
     """Answers the rounds of one session.
 
     Attributes:
-        session: The session's identifier.
-        invite: What it was opened with.
         index: This site's position in the cohort.
-        invite_digest: Digest of the invite.
         transcript: Digest of the key agreement.
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
-        respondent: Computes answers.
-        policy: This site's limits.
         record: `Ledger.append` for this session.
         sums: What was opened before, in this and in other runs.
     """
