@@ -9,11 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import UnreadableDataError
-from cipherdag.sites.table.csv_file import open_csv
-from cipherdag.sites.table.database import DatabaseSource
-from cipherdag.sites.table.duckdb_file import open_duckdb
-from cipherdag.sites.table.parquet_file import open_parquet
-from cipherdag.sites.table.sql import open_sql
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +41,29 @@ class Source:
     place: int = 0
 
 
+def _csv(path: Path) -> Opened:
+    from cipherdag.sites.table.csv_file import open_csv
+
+    return open_csv(path)
+
+
+def _parquet(path: Path) -> Opened:
+    from cipherdag.sites.table.parquet_file import open_parquet
+
+    return open_parquet(path)
+
+
+def _duckdb(path: Path) -> Opened:
+    from cipherdag.sites.table.duckdb_file import open_duckdb
+
+    return open_duckdb(path)
+
+
 def _described(path: Path) -> Opened:
+    from cipherdag.sites.table.database import DatabaseSource
+    from cipherdag.sites.table.duckdb_file import open_duckdb
+    from cipherdag.sites.table.sql import open_sql
+
     source = DatabaseSource.load(path)
     if source.dialect != "duckdb":
         return open_sql(source)
@@ -55,11 +72,11 @@ def _described(path: Path) -> Opened:
     )
 
 
-_CSV = Source("CSV", open_csv)
+_CSV = Source("CSV", _csv)
 SOURCES = (
     _CSV,
-    Source("Parquet", open_parquet, magic=b"PAR1"),
-    Source("DuckDB", open_duckdb, magic=b"DUCK", place=8),
+    Source("Parquet", _parquet, magic=b"PAR1"),
+    Source("DuckDB", _duckdb, magic=b"DUCK", place=8),
     Source("a .toml that names a database", _described, suffix=".toml"),
 )
 READABLE = ", ".join(own.words for own in SOURCES[:-1]) + f", or {SOURCES[-1].words}"
