@@ -43,8 +43,7 @@ def measure(seed: int, options) -> dict:
     model = random_model(options.structure, options.d, rng)
     frame = model.frame(5000, 200, rng)
     regimes = Regimes.of(
-        frame[list(model.names)].to_numpy().astype(np.int32),
-        None,
+        frame[list(model.names)].to_numpy().astype(np.float64),
         (model.categories,) * options.d,
         frame[INTERVENED].to_numpy()[:, None] == np.array(model.names),
         device=torch.device("cpu"),

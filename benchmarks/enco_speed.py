@@ -29,8 +29,7 @@ def main() -> None:
     model = random_model("er-2", options.d, rng)
     frame = model.frame(5000, 200, rng)
     regimes = Regimes.of(
-        frame[list(model.names)].to_numpy().astype(np.int32),
-        None,
+        frame[list(model.names)].to_numpy().astype(np.float64),
         (model.categories,) * options.d,
         frame[INTERVENED].to_numpy()[:, None] == np.array(model.names),
         device=resolve_device(options.device),

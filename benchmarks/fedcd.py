@@ -148,8 +148,7 @@ class Trainer:
         self.table = table
         self.key = (case["structure"], case["seed"], case["sites"], number)
         self.regimes = Regimes.of(
-            table.codes,
-            table.values,
+            table.numbers(),
             table.cardinalities,
             table.interventions,
             device=resolve_device(options.device),

@@ -15,7 +15,7 @@ from cipherdag.protocol.messages import Member
 from cipherdag.protocol.session import Session
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
-from cipherdag.sites.session.serving import open_site, site_handler
+from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study, write_file
 from cipherdag.sites.table.schema import Schema
@@ -51,7 +51,7 @@ class Hospitals:
 
     def handler(self, name):
         """What FLARE's executor calls."""
-        handler = site_handler(self.folders[name].path, lock_wait_s=0.0)
+        handler = KeptSite(self.folders[name].path, lock_wait_s=0.0).handle
         self.held.append(handler.__self__.held)
         return handler
 

@@ -11,6 +11,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,26 +49,21 @@ def table_beliefs(
         A function from the question to the answer, whose layout `LocalBeliefs.encodings` has; it
         raises TooFewRowsError where too few observational rows are whole.
     """
-    prepared: list[Regimes] = []
 
-    def answer(question: LocalBeliefs) -> FloatVector:
+    @cache
+    def regimes() -> Regimes:
         from cipherdag.sites.compute.beliefs.regimes import Regimes
         from cipherdag.sites.compute.device import resolve_device
 
+        marks, own = table.interventions, resolve_device(device)
+        return Regimes.of(table.numbers(), table.cardinalities, marks, device=own)
+
+    def answer(question: LocalBeliefs) -> FloatVector:
         training = question.training
         if spend is not None:
             spend(training.epochs * (training.fit_steps + training.graph_steps))
-        if not prepared:
-            regimes = Regimes.of(
-                table.codes,
-                table.values,
-                table.cardinalities,
-                table.interventions,
-                device=resolve_device(device),
-            )
-            prepared.append(regimes)
-        learnt = learn(question, prepared[0], site_generator(question, table))
-        return weighted_answer(question, learnt, prepared[0].counts().numpy(), table.rows)
+        learnt = learn(question, regimes(), site_generator(question, table))
+        return weighted_answer(question, learnt, regimes().counts().numpy(), table.rows)
 
     return answer
 

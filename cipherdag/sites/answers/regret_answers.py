@@ -141,6 +141,9 @@ def table_scores(
 
 
 def _family_score(table: SiteTable, spec: ScoreSpec, device: str) -> FamilyScore:
+    from cipherdag.sites.compute.scores.scores import DiscreteBic, GaussianBic
+    from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
+
     if table.kind == "mixed":
         raise MixedTypesError(
             f"the score '{spec.score}' takes columns of one kind",
@@ -149,15 +152,8 @@ def _family_score(table: SiteTable, spec: ScoreSpec, device: str) -> FamilyScore
     if table.codes is not None:
         if spec.score == "mdl":
             raise MixedTypesError("the score 'mdl' takes continuous columns only")
-        from cipherdag.sites.compute.scores.scores import DiscreteBic
-
         return DiscreteBic(table.codes, table.cardinalities, device=device)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"
-    if spec.score == "mdl":
-        from cipherdag.sites.compute.scores.spline_mdl import SplineMdl
-
-        return SplineMdl(values, device=device)
-    from cipherdag.sites.compute.scores.scores import GaussianBic
-
-    return GaussianBic(values, device=device)
+    score = SplineMdl if spec.score == "mdl" else GaussianBic
+    return score(values, device=device)

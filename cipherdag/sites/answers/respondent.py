@@ -27,7 +27,6 @@ from cipherdag.questions.question import (
     RegressionSteps,
     Resampled,
     SeparatorSearch,
-    SingleQuestion,
     WeightedEvidence,
 )
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
@@ -88,6 +87,9 @@ class Respondent:
             **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
+            **dict.fromkeys(
+                (CandidateScores, BestScoreExceeds, BestIndexPrecedes), self._separators
+            ),
             **dict.fromkeys((GraphRegretExceeds, FamilyRegretExceeds, FamilyRegrets), self._regret),
         }
 
@@ -99,10 +101,7 @@ class Respondent:
             MixedTypesError: The test does not fit the columns' types.
         """
         parts = question.parts if isinstance(question, Bundle) else (question,)
-        return np.concatenate([self._single(part) for part in parts])
-
-    def _single(self, question: SingleQuestion) -> FloatVector:
-        return self._answers.get(type(question), self._separators)(question)
+        return np.concatenate([self._answers[type(part)](part) for part in parts])
 
     def _separators(self, question: _SeparatorQuestion) -> FloatVector:
         from cipherdag.sites.compute.ci_tests.separator_scores import candidate_scores
@@ -141,8 +140,8 @@ class Respondent:
         test = self._test(question.test)
         if isinstance(question, WeightedEvidence):
             return weighted_evidence(test, question)
-        tables = self._pool is not None and self._pool.discrete
-        levels = self._pool.levels if self._pool is not None and tables else None
+        pool = self._pool
+        levels = pool.levels if pool is not None and pool.discrete else None
         return combined_evidence(test, question, levels)
 
     def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:

@@ -75,10 +75,8 @@ class Policy:
         min_rows: Fewest rows the site must hold.
         max_rounds: Most rounds of a run.
         max_tests: Most conditional-independence tests computed in a run.
-        max_values: Most values released in a run.
-        max_rounds_per_day: Most rounds on one UTC day, over all runs.
-        max_tests_per_day: Most tests on one UTC day, over all runs.
-        max_values_per_day: Most values released on one UTC day, over all runs.
+        max_values: Most values released in a run; ``max_rounds_per_day`` and so on are the same
+            limits for one UTC day, over all runs.
         min_cell_size: Smallest count that a pooled count may come from.
         approve_runs: Whether a person of the site approves each run (``manual``).
         allow_dropouts: Whether a round may end without a site that left; else all or nothing.

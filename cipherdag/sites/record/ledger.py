@@ -28,21 +28,20 @@ DOMAIN = b"cipherdag ledger"
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The record of one thing that left a site; numbers of values and bytes, never the values.
 
+    Session, key, digests and hashes are in hexadecimal.
+
     Attributes:
         line: 1-based number of the record.
         time: When, in UTC.
-        site: Name of the site.
-        identity: Its Ed25519 public key in hexadecimal.
-        session: The session, in hexadecimal.
+        identity: The site's Ed25519 public key.
         round: Round of the session; 0 for the set-up.
-        algorithm: Algorithm of the session.
         kind: What was asked, such as ``edge-votes``; ``schema-digest``; ``opened-sum``.
         values: Number of values in the answer.
         bytes: Length of what left.
         protection: ``masking``, ``bfv`` or ``none``.
         sites: Size of the cohort whose sum is all that becomes visible.
-        digest: The question's digest, in hexadecimal.
-        content: SHA-256 of what left, in hexadecimal.
+        digest: The question's digest.
+        content: SHA-256 of what left.
         previous: Hash of the record before.
     """
 
@@ -116,7 +115,9 @@ class Ledger:
     @property
     def head(self) -> LedgerHead:
         """Where the ledger ends."""
-        last = _hash_of(self._lines[-1]) if self._lines else GENESIS
+        last = GENESIS
+        if self._lines:
+            last = msgspec.json.decode(self._lines[-1], type=SignedRelease).hash
         return LedgerHead(len(self._lines), last, self._site, self._identity.public.hex())
 
     def append(
@@ -185,12 +186,8 @@ def verify_ledger(lines: Iterable[str], *, identity: str | None = None) -> Ledge
         if _hash(release) != signed.hash:
             raise LedgerError(f"line {number} does not match its hash", line=number)
         try:
-            verify(
-                bytes.fromhex(identity),
-                bytes.fromhex(signed.signature),
-                DOMAIN,
-                bytes.fromhex(signed.hash),
-            )
+            key, signature, hashed = map(bytes.fromhex, (identity, signed.signature, signed.hash))
+            verify(key, signature, DOMAIN, hashed)
         except (CipherdagError, ValueError):
             raise LedgerError(f"line {number} is not signed by the site", line=number) from None
         previous, count = signed.hash, number
@@ -224,7 +221,3 @@ def _canonical(record: msgspec.Struct) -> str:
 
 def _hash(release: Release) -> str:
     return hashlib.sha256(_canonical(release).encode()).hexdigest()
-
-
-def _hash_of(line: str) -> str:
-    return msgspec.json.decode(line, type=SignedRelease).hash

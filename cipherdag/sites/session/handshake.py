@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -57,6 +57,8 @@ CONTENT_PURPOSE = b"shared content"
 
 log = logging.getLogger("cipherdag.site")
 
+Kind = TypeVar("Kind", Offer, Seals)
+
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
@@ -83,7 +85,6 @@ class Handshake:
     def __init__(self, profile: SiteProfile, session: bytes, invite: Invite) -> None:
         self._names = [member.name for member in invite.cohort]
         _check_cohort(invite, profile.name, profile.pinned)
-        self._identities = [member.identity for member in invite.cohort]
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
         self._session = session
@@ -161,11 +162,7 @@ class Handshake:
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
     def _opened_offers(self, offers: Offers) -> list[Offer]:
-        self._check_count(len(offers.envelopes))
-        opened = [
-            decode(self._verified(envelope, position, "offer"), Offer)
-            for position, envelope in enumerate(offers.envelopes)
-        ]
+        opened = self._opened(offers.envelopes, "offer", Offer)
         if any(offer.invite_digest != self.invite_digest for offer in opened):
             raise KeyAgreementError("a site answered another invite than this one")
         if opened[self.index] != self.offer():
@@ -178,11 +175,7 @@ class Handshake:
     def _opened_seals(self, sealed: Sealed) -> list[Seals]:
         if not self._transcript:
             raise KeyAgreementError("the seals came before the offers")
-        self._check_count(len(sealed.envelopes))
-        opened = [
-            decode(self._verified(envelope, position, "seals"), Seals)
-            for position, envelope in enumerate(sealed.envelopes)
-        ]
+        opened = self._opened(sealed.envelopes, "seals", Seals)
         for position, seals in enumerate(opened):
             if seals.transcript != self._transcript:
                 raise KeyAgreementError("the sites were not shown the same offers")
@@ -192,18 +185,22 @@ class Handshake:
             raise KeyAgreementError("the first site's sealed secrets are not complete")
         return opened
 
-    def _verified(self, envelope: bytes, position: int, topic: str) -> bytes:
-        return open_envelope(
-            read_envelope(envelope),
-            identity=self._identities[position],
-            session=self._session,
-            sender=self._names[position],
-            topic=topic,
+    def _opened(self, envelopes: tuple[bytes, ...], topic: str, kind: type[Kind]) -> list[Kind]:
+        """The messages of all sites, one each, in the order of the cohort."""
+        count, cohort = len(envelopes), self.invite.cohort
+        if count != len(cohort):
+            raise KeyAgreementError(f"{count} messages were relayed for {len(cohort)} sites")
+        bodies = (
+            open_envelope(
+                read_envelope(envelope),
+                identity=member.identity,
+                session=self._session,
+                sender=member.name,
+                topic=topic,
+            )
+            for envelope, member in zip(envelopes, cohort, strict=True)
         )
-
-    def _check_count(self, count: int) -> None:
-        if count != len(self._names):
-            raise KeyAgreementError(f"{count} messages were relayed for {len(self._names)} sites")
+        return [decode(body, kind) for body in bodies]
 
     def _with_secrets(self, seals: Seals) -> Seals:
         """Add what the first site makes for all: small keys for each, the large context once."""

@@ -46,13 +46,15 @@ from cipherdag.protocol.messages import (
 from cipherdag.questions.question import question_kinds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cipherdag.privacy.aggregation import Declaration, FloatVector
     from cipherdag.privacy.agreement import AgreementKeys
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.sites.answers.respondent import Respondent
     from cipherdag.sites.policy.policy import Policy
+    from cipherdag.sites.record.ledger import Release
     from cipherdag.sites.record.opened_sums import OpenedSums
-    from cipherdag.sites.record.recorder import Recorder
 
 
 @dataclass(slots=True)
@@ -70,16 +72,11 @@ class Rounds:
     """Answers the rounds of one session.
 
     Attributes:
-        session: The session's identifier.
-        invite: What it was opened with.
         index: This site's position in the cohort.
-        invite_digest: Digest of the invite.
         transcript: Digest of the key agreement.
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
-        respondent: Computes answers.
-        policy: This site's limits.
-        recorder: Writes the ledger.
+        record: `Ledger.append` for this session.
         sums: What was opened before, in this and in other runs.
     """
 
@@ -92,7 +89,7 @@ class Rounds:
     agreement: AgreementKeys = field(repr=False)
     respondent: Respondent
     policy: Policy
-    recorder: Recorder
+    record: Callable[..., Release]
     sums: OpenedSums = field(repr=False)
     _number: int = 0
     _values: int = 0
@@ -137,7 +134,7 @@ class Rounds:
         self._number = ask.number
         self._values += declared.length
         self._current = _Round(ask, declared, content)
-        self.recorder.write(
+        self.record(
             round_number=ask.number,
             kind=question_kinds(ask.question),
             values=declared.length,
@@ -243,7 +240,7 @@ class Rounds:
                 )
 
     def _record_opening(self, current: _Round, kind: str, content: bytes) -> None:
-        self.recorder.write(
+        self.record(
             round_number=current.ask.number,
             kind=kind,
             values=current.declared.length if kind == "opened-sum" else 0,

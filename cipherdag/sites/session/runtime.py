@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -40,7 +41,6 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.record.recorder import Recorder
 from cipherdag.sites.session.admission import Admission, HeldSession
 from cipherdag.sites.session.handshake import Handshake
 from cipherdag.sites.session.incoming import Incoming, open_message
@@ -183,7 +183,12 @@ class SiteRuntime:
         handshake = current.setting_up()
         invite = handshake.invite
         keyring, ready = handshake.finish(sealed)
-        recorder = Recorder(self._ledger, current.session, invite)
+        record = partial(
+            self._ledger.append,
+            session=current.session,
+            algorithm=invite.algorithm,
+            protection=invite.protection,
+        )
         current.rounds = Rounds(
             session=current.session,
             invite=invite,
@@ -194,7 +199,7 @@ class SiteRuntime:
             agreement=keyring.agreement,
             respondent=self._respondent,
             policy=self._policy,
-            recorder=recorder,
+            record=record,
             sums=self._sums,
         )
         labels = self._profile.labels if reads_labels(invite.algorithm) else ()
@@ -202,7 +207,7 @@ class SiteRuntime:
         if labels:
             told.append(("label-positions", len(labels), msgspec.msgpack.encode(labels)))
         for kind, values, content in told:
-            recorder.write(
+            record(
                 round_number=0,
                 kind=kind,
                 values=values,

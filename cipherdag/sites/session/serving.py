@@ -32,20 +32,12 @@ from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from cipherdag.privacy.identity import SigningIdentity
     from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.site")
-
-
-def site_handler(
-    folder: Path, *, lock_wait_s: float = LOCK_WAIT_S
-) -> Callable[[str, bytes], bytes]:
-    """The handler of the site whose files lie in ``folder``; see `KeptSite`."""
-    return KeptSite(folder, lock_wait_s=lock_wait_s).handle
 
 
 def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> SiteRuntime:

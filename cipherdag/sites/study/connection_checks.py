@@ -19,15 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    Causes = tuple[tuple[str, str, str], ...]
+
 TIMEOUT_S = 5.0
 MIN_DAYS = 30
 TLS_CAUSES = (
-    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not of the study's root", "wrong root"),
     ("WRONG_VERSION_NUMBER", "what answers does not speak TLS", "proxy"),
     ("HTTP_REQUEST", "what answers does not speak TLS", "proxy"),
     ("UNEXPECTED_EOF", "the connection was cut during the handshake", "cut"),
 )
+OTHER_NAME = "the server's certificate is for another host name"
+CERTIFICATE_CAUSES = (
+    ("expired", "the server's certificate has expired", "expired"),
+    ("not yet valid", "the server's certificate is not valid yet", "early"),
+    ("hostname", OTHER_NAME, "name"),
+    ("ip address", OTHER_NAME, "name"),
+)
 FIXES = {
+    "expired": "Tell the coordinator.",
+    "early": "Check this clock.",
+    "name": "Use the host name that the coordinator gave to `coordinator new`.",
     "wrong root": "A proxy that opens TLS, or another server, answers in its place. Ask your "
     "network's people to let this connection through unopened.",
     "proxy": "A proxy or another service answers on this port. Ask the coordinator for the port, "
@@ -113,37 +124,22 @@ def _tls(raw: socket.socket, host: str, startup: Path) -> Finding:
             tls.settimeout(TIMEOUT_S)
             return Finding("TLS", "ok", f"{tls.version()}, the study's own certificate authority")
     except ssl.SSLCertVerificationError as error:
-        return _verification(error)
+        said, unknown = error.verify_message.lower(), "its certificate is not of the study's root"
+        return _fault(CERTIFICATE_CAUSES, said, unknown, "wrong root")
     except ssl.SSLError as error:
         reason = error.reason or ""
-        for word, finding, cause in TLS_CAUSES:
-            if word in reason:
-                return Finding("TLS", "fail", finding, FIXES[cause])
-        return Finding("TLS", "fail", f"the handshake failed ({reason.lower()})", FIXES["cut"])
+        return _fault(TLS_CAUSES, reason, f"the handshake failed ({reason.lower()})", "cut")
     except TimeoutError:
         return Finding("TLS", "fail", "what answers does not speak TLS", FIXES["proxy"])
     except OSError:
         return Finding("TLS", "fail", "the connection was cut during the handshake", FIXES["cut"])
 
 
-def _verification(error: ssl.SSLCertVerificationError) -> Finding:
-    text = error.verify_message.lower()
-    if "expired" in text:
-        return Finding(
-            "TLS", "fail", "the server's certificate has expired", "Tell the coordinator."
-        )
-    if "not yet valid" in text:
-        return Finding(
-            "TLS", "fail", "the server's certificate is not valid yet", "Check this clock."
-        )
-    if "hostname" in text or "ip address" in text:
-        return Finding(
-            "TLS",
-            "fail",
-            "the server's certificate is for another host name",
-            "Use the host name that the coordinator gave to `coordinator new`.",
-        )
-    return Finding("TLS", "fail", "its certificate is not of the study's root", FIXES["wrong root"])
+def _fault(causes: Causes, said: str, finding: str, cause: str) -> Finding:
+    """The first of the causes that speaks of what was said, or another one."""
+    named = ((what, why) for word, what, why in causes if word in said)
+    finding, cause = next(named, (finding, cause))
+    return Finding("TLS", "fail", finding, FIXES[cause])
 
 
 def utc_now() -> datetime:

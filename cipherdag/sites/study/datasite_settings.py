@@ -9,8 +9,7 @@ import msgspec
 
 from cipherdag.errors import ParameterError
 from cipherdag.protocol.addresses import check_datasite_url
-
-_MOST_PORTS = 65535
+from cipherdag.sites.study.study_names import check_port
 
 
 class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,8 +28,7 @@ class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def __post_init__(self) -> None:
         check_datasite_url(self.url)
-        if not 0 < self.port <= _MOST_PORTS:
-            raise ParameterError(f"{self.port} is not a port")
+        check_port(self.port)
         parts = urlsplit(self.url)
         if parts.scheme == "http" and parts.port != self.port:
             raise ParameterError(
@@ -42,8 +40,7 @@ class DatasiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     def dumps(self) -> str:
         """The settings as a commented TOML table."""
-        lines = ["", "# This site's PySyft Datasite: the coordinator connects to it."]
-        lines.append("[datasite]")
+        lines = ["", "# This site's PySyft Datasite: the coordinator connects to it.", "[datasite]"]
         for key, comment in _COMMENTS.items():
             lines += [f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
         return "\n".join(lines) + "\n"

@@ -25,7 +25,6 @@ from cipherdag.sites.study.connection_checks import (
     utc_now,
 )
 from cipherdag.sites.study.finding import Finding
-from cipherdag.sites.table.cells import TextCells
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
     from cipherdag.sites.study.study import Study
+    from cipherdag.sites.table.cells import TextCells
     from cipherdag.sites.table.site_table import SiteTable
 
     Rehearsal = Callable[[Protection], None]
@@ -237,8 +237,7 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
         chunk = next(table.chunks, None)
         if chunk is not None:
             for name, cells in zip(table.names, chunk, strict=True):
-                texts = cells if isinstance(cells, TextCells) else cells.as_text()
-                if name in ignored and _looks_plain(texts):
+                if name in ignored and _looks_plain(cells.as_text()):
                     plain.append(name)
     if plain:
         columns = ", ".join(f"'{name}'" for name in plain[:5])
@@ -253,8 +252,7 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
 
 
 def _looks_plain(cells: TextCells) -> bool:
-    index = range(len(cells.texts)) if cells.index is None else cells.index[:LOOKED_AT]
-    texts = [cells.texts[int(position)] for position in index][:LOOKED_AT]
+    texts = [cells.at(row) for row in range(min(len(cells), LOOKED_AT))]
     if len(texts) < 2 or len(set(texts)) < MOSTLY_DISTINCT * len(texts):  # noqa: PLR2004
         return False
     hashed = sum(bool(_HASH.fullmatch(text)) for text in texts)

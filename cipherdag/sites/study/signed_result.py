@@ -14,7 +14,7 @@ import msgspec
 
 from cipherdag.errors import MalformedMessageError, SchemaMismatchError, SignatureError
 from cipherdag.privacy.identity import SigningIdentity, verify
-from cipherdag.sites.study.study import read_limited
+from cipherdag.sites.study.study import encoded, read_limited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,19 +44,10 @@ class ResultFeature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, arr
 
 
 class SharedResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a run found.
+    """What a run found: the edges of a CPDAG, or the features of every label, strongest first.
 
-    Attributes:
-        study: Name of the study.
-        version: Its version.
-        finished: When, in UTC (ISO 8601).
-        algorithm: Name of the algorithm.
-        protection: How answers were protected.
-        sites: Names of the sites.
-        rounds: Number of rounds.
-        variables: Number of variables.
-        edges: The edges of the CPDAG.
-        features: The features of every label, the strongest first.
+    ``version`` is the study's; ``rounds`` and ``variables`` are numbers of them, and ``finished``
+    is in UTC (ISO 8601).
     """
 
     study: str
@@ -102,7 +93,7 @@ def sign_result(
         edges=edges,
         features=features,
     )
-    return SignedResult(result=result, signature=identity.sign(RESULT_DOMAIN, _encoded(result)))
+    return SignedResult(result=result, signature=identity.sign(RESULT_DOMAIN, encoded(result)))
 
 
 def read_result(path: Path, study: Study) -> SharedResult:
@@ -117,7 +108,7 @@ def read_result(path: Path, study: Study) -> SharedResult:
         signed = msgspec.json.decode(content, type=SignedResult)
     except (msgspec.DecodeError, ValueError, RecursionError):
         raise MalformedMessageError(f"{path} is not a signed result") from None
-    verify(study.coordinator, signed.signature, RESULT_DOMAIN, _encoded(signed.result))
+    verify(study.coordinator, signed.signature, RESULT_DOMAIN, encoded(signed.result))
     if signed.result.study != study.name:
         raise SignatureError(f"the result is of the study '{signed.result.study}'")
     return signed.result
@@ -154,7 +145,3 @@ def _check_identifiers(
         )
     if not all(0 < identifier <= len(names) for pair in pairs for identifier in pair):
         raise MalformedMessageError("the result names a variable that there is not")
-
-
-def _encoded(result: SharedResult) -> bytes:
-    return msgspec.json.encode(result, order="deterministic")

@@ -173,7 +173,7 @@ def new_request(
         proof=b"",
         datasite=datasite,
     )
-    proof = identity.sign(REQUEST_DOMAIN, _encoded(request))
+    proof = identity.sign(REQUEST_DOMAIN, encoded(request))
     return msgspec.structs.replace(request, proof=proof)
 
 
@@ -191,7 +191,7 @@ def check_request(request: Request) -> None:
         check_datasite_url(request.datasite)
     unproven = msgspec.structs.replace(request, proof=b"")
     try:
-        verify(request.identity, request.proof, REQUEST_DOMAIN, _encoded(unproven))
+        verify(request.identity, request.proof, REQUEST_DOMAIN, encoded(unproven))
     except SignatureError:
         raise SignatureError(
             "the request is not signed by the identity key it names", site=request.name
@@ -200,7 +200,7 @@ def check_request(request: Request) -> None:
 
 def sign_study(identity: SigningIdentity, study: Study) -> SignedStudy:
     """The study with the coordinator's signature."""
-    return SignedStudy(study=study, signature=identity.sign(STUDY_DOMAIN, _encoded(study)))
+    return SignedStudy(study=study, signature=identity.sign(STUDY_DOMAIN, encoded(study)))
 
 
 def check_study(signed: SignedStudy) -> Study:
@@ -213,7 +213,7 @@ def check_study(signed: SignedStudy) -> Study:
             used.
     """
     study = signed.study
-    verify(study.coordinator, signed.signature, STUDY_DOMAIN, _encoded(study))
+    verify(study.coordinator, signed.signature, STUDY_DOMAIN, encoded(study))
     check_study_name(study.name)
     if study.engine == "flare":
         check_address(study.host, study.port)
@@ -253,7 +253,7 @@ def approve(
     approval = Approval(
         format=FORMAT, site=site, signed=signed, certificate=certificate, signature=b""
     )
-    signature = identity.sign(APPROVAL_DOMAIN, _encoded(approval))
+    signature = identity.sign(APPROVAL_DOMAIN, encoded(approval))
     return msgspec.structs.replace(approval, signature=signature)
 
 
@@ -283,7 +283,7 @@ def check_approval(
             "if it still differs, someone altered the file on its way.",
         )
     unsigned = msgspec.structs.replace(approval, signature=b"")
-    verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, _encoded(unsigned))
+    verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, encoded(unsigned))
     known = check_study(approval.signed)
     if approval.site != site:
         raise SignatureError(f"the approval is for '{approval.site}', not for '{site}'")
@@ -311,7 +311,7 @@ def coordinator_fingerprint(identity: bytes, root: str) -> str:
 
 def study_fingerprint(study: Study) -> str:
     """A fingerprint of everything in a study; two sites that compare it have the same one."""
-    return _pairs(STUDY_DOMAIN, _encoded(study))
+    return _pairs(STUDY_DOMAIN, encoded(study))
 
 
 def same_fingerprint(first: str, second: str) -> bool:
@@ -350,7 +350,8 @@ def read_file(path: Path, kind: type[FileType]) -> FileType:
     return decoded
 
 
-def _encoded(content: msgspec.Struct) -> bytes:
+def encoded(content: msgspec.Struct) -> bytes:
+    """The bytes that a signature covers."""
     return msgspec.json.encode(content, order="deterministic")
 
 

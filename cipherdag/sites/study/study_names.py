@@ -53,5 +53,14 @@ def check_address(host: str, port: int) -> None:
     """
     if not _HOST.fullmatch(host):
         raise ParameterError(f"{host[:80]!r} is not a host name")
+    check_port(port)
+
+
+def check_port(port: int) -> None:
+    """Refuse what is no port.
+
+    Raises:
+        ParameterError: It is none.
+    """
     if not 0 < port <= _MOST_PORTS:
         raise ParameterError(f"{port} is not a port")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 CHUNK_ROWS = 4096
 
 
@@ -34,6 +33,14 @@ class TextCells:
 
     def __len__(self) -> int:
         return len(self.texts if self.index is None else self.index)
+
+    def at(self, row: int) -> str:
+        """The cell of one row."""
+        return self.texts[row if self.index is None else self.index[row]]
+
+    def as_text(self) -> TextCells:
+        """The cells themselves."""
+        return self
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -60,17 +67,17 @@ class RawTable:
     """A table whose header has been checked and whose rows are still to be read, once.
 
     Attributes:
-        file: What errors call the table.
         names: Normalised column names, in file order.
         chunks: Consecutive blocks of rows, each a list with the cells of every column.
         types: What a database or DataFrame declares of every column, None where it does not say;
             empty for a source that declares nothing.
+        file: What errors call the table, once it is opened.
     """
 
-    file: str
     names: tuple[str, ...]
     chunks: Iterator[list[Cells]] = field(repr=False)
     types: tuple[ColumnType | None, ...] = ()
+    file: str = ""
 
     def count_rows(self) -> int:
         """Read the remaining rows only to count them."""

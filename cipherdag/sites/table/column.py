@@ -19,13 +19,8 @@ from cipherdag.sites.table.names import (
 
 ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "ignore"]
 
-
 NO_VARIABLE = ("intervention", "ignore")
-
-
 _MARKS = ("ordered", "allow_constant", "label")
-
-
 _KIND_NAMES = ", ".join(get_args(ColumnKind))
 
 

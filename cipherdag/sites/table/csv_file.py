@@ -33,26 +33,23 @@ def open_csv(path: Path) -> Iterator[RawTable]:
         UnreadableDataError: It is no such text.
         EmptyDataError: It has no header.
     """
-    file = str(path)
     with path.open("rb") as opened:
         zipped = opened.peek(len(_GZIP_MAGIC)).startswith(_GZIP_MAGIC)
         # TextIOWrapper reads a GzipFile well; its type only asks for the larger interface
         raw = cast("BinaryIO", gzip.GzipFile(fileobj=opened) if zipped else opened)
         with io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as text:
-            rows = _rows(text, file)
-            names = _names(next(rows, None), file)
-            yield RawTable(file, names, _chunks(rows))
+            rows = _rows(text)
+            yield RawTable(_names(next(rows, None)), _chunks(rows))
 
 
-def _names(header: list[str] | None, file: str) -> tuple[str, ...]:
+def _names(header: list[str] | None) -> tuple[str, ...]:
     if header is None:
-        raise EmptyDataError("the file is empty", file=file, rows=0)
+        raise EmptyDataError("the file is empty", rows=0)
     if any("\0" in name for name in header):
-        raise UnreadableDataError("this is a binary file or UTF-16, not UTF-8 text", file=file)
+        raise UnreadableDataError("this is a binary file or UTF-16, not UTF-8 text")
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         raise UnreadableDataError(
             "the columns are not separated by commas",
-            file=file,
             remedy="Export with commas between columns and points in decimal numbers.",
         )
     return tuple(map(normalise_name, header))
@@ -63,7 +60,7 @@ def _chunks(rows: Iterator[list[str]]) -> Iterator[list[Cells]]:
         yield [TextCells(column) for column in zip(*block, strict=True)]
 
 
-def _rows(text: io.TextIOWrapper, file: str) -> Iterator[list[str]]:
+def _rows(text: io.TextIOWrapper) -> Iterator[list[str]]:
     """Every non-blank line as fields, the header first, all of the header's length."""
     reader = csv.reader(text, strict=True)
     width = 0
@@ -75,18 +72,14 @@ def _rows(text: io.TextIOWrapper, file: str) -> Iterator[list[str]]:
             if len(row) != width:
                 raise UnreadableDataError(
                     f"line {reader.line_num} has {len(row)} fields but the header has {width}",
-                    file=file,
                     remedy='Give every line the same number of fields; quote "a,b" if it has one.',
                 )
             yield row
     except UnicodeDecodeError as error:
-        raise UnreadableDataError(
-            f"the text after line {reader.line_num} is not UTF-8", file=file
-        ) from error
+        raise UnreadableDataError(f"the text after line {reader.line_num} is not UTF-8") from error
     except csv.Error as error:
-        raise UnreadableDataError(f"line {reader.line_num}: {error}", file=file) from error
+        raise UnreadableDataError(f"line {reader.line_num}: {error}") from error
     except (EOFError, OSError, zlib.error) as error:
         raise UnreadableDataError(
-            f"reading stops after line {reader.line_num}: the file is cut short or damaged",
-            file=file,
+            f"reading stops after line {reader.line_num}: the file is cut short or damaged"
         ) from error

@@ -8,18 +8,16 @@ import numpy as np
 
 from cipherdag.errors import EmptyDataError, UnreadableDataError
 from cipherdag.sites.table.cells import NumberCells, RawTable, TextCells
-from cipherdag.sites.table.names import normalise_name, number_text
+from cipherdag.sites.table.names import LARGEST_EXACT, normalise_name, number_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from cipherdag.sites.table.cells import Cells, ColumnType
 
-_LARGEST_EXACT = 2**53
 
-
-def frame_table(frame: object, file: str) -> RawTable:
-    """A DataFrame's table, without its index; ``file`` is what errors call it.
+def frame_table(frame: object) -> RawTable:
+    """A DataFrame's table, without its index.
 
     Raises:
         UnreadableDataError: It is no DataFrame, or its columns have more than one level.
@@ -29,15 +27,15 @@ def frame_table(frame: object, file: str) -> RawTable:
 
     if not isinstance(frame, pd.DataFrame):
         kind = type(frame).__name__
-        raise UnreadableDataError(f"{kind} is neither a path nor a pandas DataFrame", file=file)
+        raise UnreadableDataError(f"{kind} is neither a path nor a pandas DataFrame")
     if isinstance(frame.columns, pd.MultiIndex):
-        raise UnreadableDataError("the columns have more than one level", file=file)
+        raise UnreadableDataError("the columns have more than one level")
     if frame.shape[1] == 0:
-        raise EmptyDataError("there are no columns", file=file, rows=len(frame))
+        raise EmptyDataError("there are no columns", rows=len(frame))
     names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
-    chunks = ([_series_cells(column, file) for _, column in frame.items()] for _ in range(1))
+    chunks = ([_series_cells(column) for _, column in frame.items()] for _ in range(1))
     types = tuple(_declared_order(column) for _, column in frame.items())
-    return RawTable(file, tuple(map(normalise_name, names)), chunks, types=types)
+    return RawTable(tuple(map(normalise_name, names)), chunks, types=types)
 
 
 def _declared_order(series: pd.Series) -> ColumnType | None:
@@ -51,7 +49,7 @@ def _declared_order(series: pd.Series) -> ColumnType | None:
     return ColumnType("enum", "Ordered categorical", values, ordered=True)
 
 
-def _series_cells(series: pd.Series, file: str) -> Cells:
+def _series_cells(series: pd.Series) -> Cells:
     import pandas as pd
 
     kinds = pd.api.types
@@ -59,14 +57,13 @@ def _series_cells(series: pd.Series, file: str) -> Cells:
     if numeric and not kinds.is_complex_dtype(series):
         values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         # larger integers are no longer distinct as floats
-        if not (kinds.is_integer_dtype(series) and (np.abs(values) >= _LARGEST_EXACT).any()):
+        if not (kinds.is_integer_dtype(series) and (np.abs(values) >= LARGEST_EXACT).any()):
             return NumberCells(values)
     try:
         index, distinct = pd.factorize(series)
     except TypeError as error:
         raise UnreadableDataError(
             "a cell holds a list or another structure",
-            file=file,
             column=str(series.name),
             rows=len(series),
             remedy="Give one number or text per cell.",

@@ -118,11 +118,6 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise DatabaseAddressError(fault, file=str(self.path))
 
     @property
-    def file(self) -> str:
-        """What errors call the source."""
-        return str(self.path)
-
-    @property
     def dialect(self) -> str:
         """The kind of database, such as "postgresql"."""
         return self.address.partition(":")[0].partition("+")[0].lower()
@@ -141,7 +136,7 @@ class DatabaseSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """
         if self.credentials is None:
             return None
-        return Credentials.load(self.credentials, file=self.file)
+        return Credentials.load(self.credentials, file=str(self.path))
 
     @classmethod
     def load(cls, path: Path) -> Self:

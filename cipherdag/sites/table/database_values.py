@@ -11,16 +11,14 @@ from uuid import UUID
 import numpy as np
 
 from cipherdag.sites.table.cells import NumberCells, TextCells
-from cipherdag.sites.table.names import number_text
+from cipherdag.sites.table.names import LARGEST_EXACT, number_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from cipherdag.sites.table.cells import Cells
 
-
 NO_SINGLE_VALUE = "(no single value)"
-_LARGEST_EXACT = 2**53
 _NUMBERS = (int, float, Decimal)
 _Plain = dt.date | dt.time | dt.timedelta | UUID
 
@@ -40,7 +38,7 @@ def value_cells(values: Sequence[object]) -> Cells:
     kinds = {type(value) for value in values if value is not None}
     if kinds and kinds <= set(_NUMBERS):
         numbers = _numbers(values)
-        if kinds == {float} or bool((np.abs(numbers[~np.isnan(numbers)]) < _LARGEST_EXACT).all()):
+        if kinds == {float} or bool((np.abs(numbers[~np.isnan(numbers)]) < LARGEST_EXACT).all()):
             return NumberCells(numbers)
     return TextCells([_text(value) for value in values], boolean=kinds == {bool})
 

@@ -42,13 +42,12 @@ _KINDS |= dict.fromkeys(_NUMBERS, "number")
 
 @contextmanager
 def open_duckdb(
-    path: Path, *, file: str, table: str = "", columns: Sequence[str] = (), query: str = ""
+    path: Path, *, table: str = "", columns: Sequence[str] = (), query: str = ""
 ) -> Iterator[RawTable]:
     """Open a table of a DuckDB file; the rows are read in blocks while the context lasts.
 
     Args:
         path: The DuckDB file.
-        file: What errors call the source.
         table: Name of a table or view; may be absent where the file has one only.
         columns: Its columns to read; all of them if empty.
         query: SQL that gives the table, in place of ``table``.
@@ -65,7 +64,6 @@ def open_duckdb(
     except ImportError:
         raise DatabaseDriverError(
             "DuckDB files need duckdb, which is not installed",
-            file=file,
             remedy="Run `pip install 'cipherdag[duckdb]'`, or export the table as CSV.",
         ) from None
     try:
@@ -74,24 +72,24 @@ def open_duckdb(
     except duckdb.Error as error:
         raise DatabaseUnreachableError(
             f"{path} cannot be opened: {_first_words(error)}",
-            file=file,
             remedy="Name a DuckDB file that no other program is writing.",
         ) from None
     with connection:
         try:
-            chosen = query or _selection(connection, file, table, columns)
+            chosen = query or _selection(connection, table, columns)
             described = connection.sql(chosen)
             if described is None:
-                raise DatabaseQueryError("the query gives no table", file=file)
+                raise DatabaseQueryError("the query gives no table")
             names = tuple(normalise_name(name) for name in described.columns)
             types = tuple(_column_type(own) for own in described.types)
             connection.execute(chosen)
-            yield RawTable(file, names, row_blocks(_rows(connection)), types)
+            blocks = iter(lambda: connection.fetchmany(CHUNK_ROWS), [])
+            yield RawTable(names, row_blocks(blocks), types)
         except duckdb.Error as error:
-            raise _failure(error, file) from None
+            raise _failure(error) from None
 
 
-def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -> str:
+def _selection(connection: Any, table: str, columns: Sequence[str]) -> str:
     """The query for a table, or for the only one of the file."""
     known = connection.execute(_TABLES).fetchall()
     if table:
@@ -102,7 +100,6 @@ def _selection(connection: Any, file: str, table: str, columns: Sequence[str]) -
     else:
         raise DatabaseQueryError(
             f"the file holds {len(known)} tables, and none is named",
-            file=file,
             remedy='Write a .toml with address = "duckdb:///this file" and table.',
         )
     return selection(".".join(map(_quoted, parts)), [_quoted(column) for column in columns])
@@ -112,19 +109,13 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _rows(connection: Any) -> Iterator[Sequence[Sequence[object]]]:
-    while rows := connection.fetchmany(CHUNK_ROWS):
-        yield rows
-
-
 def _column_type(own: Any) -> ColumnType:
-    name = str(own)
     if own.id == "enum":
         return ColumnType("enum", "ENUM", tuple(own.children[0][1]))
-    return ColumnType(_KINDS.get(own.id, "other"), name)
+    return ColumnType(_KINDS.get(own.id, "other"), str(own))
 
 
-def _failure(error: Exception, file: str) -> DatabaseError:
+def _failure(error: Exception) -> DatabaseError:
     """The leaf for what DuckDB says while it plans or reads."""
     import duckdb
 
@@ -133,8 +124,8 @@ def _failure(error: Exception, file: str) -> DatabaseError:
         | duckdb.PermissionException | duckdb.SyntaxException
     )  # fmt: skip
     if isinstance(error, planning):  # said of the query, before any row was read
-        return DatabaseQueryError(_first_words(error), file=file)
-    return DatabaseError(f"DuckDB stops the reading: {type(error).__name__}", file=file)
+        return DatabaseQueryError(_first_words(error))
+    return DatabaseError(f"DuckDB stops the reading: {type(error).__name__}")
 
 
 def _first_words(error: Exception) -> str:

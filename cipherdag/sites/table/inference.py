@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError
-from cipherdag.sites.table.cells import NumberCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
 from cipherdag.sites.table.reading import check_row_count, open_table
@@ -107,7 +106,7 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
 
 
 def _count(cells: Cells, counter: Counter[str]) -> None:
-    texts = cells.as_text() if isinstance(cells, NumberCells) else cells
+    texts = cells.as_text()
     if texts.index is None:
         counter.update(texts.texts)
         return

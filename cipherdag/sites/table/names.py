@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS = frozenset("\u200c\u200d")  # Persian and Indic words are spelt with them
-_LARGEST_EXACT = 2**53
+LARGEST_EXACT = 2**53
 _PLAIN_NUMERAL = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>0|[1-9][0-9]*)(?:\.(?P<part>[0-9]*))?(?P<power>[eE][+-]?[0-9]+)?"
 )
@@ -81,7 +81,7 @@ def normalise_value(text: str) -> str:
     whole = match["whole"]
     if match["power"] is not None:
         number = abs(float(text))
-        if not number.is_integer() or number > _LARGEST_EXACT:
+        if not number.is_integer() or number > LARGEST_EXACT:
             return text
         whole = str(int(number))
     elif (match["part"] or "").strip("0"):
@@ -93,7 +93,7 @@ def number_text(value: float) -> str:
     """A number as the text a CSV would hold: "1" for 1.0, "" for NaN, shortest exact form else."""
     if math.isnan(value):
         return ""
-    if value.is_integer() and abs(value) <= _LARGEST_EXACT:
+    if value.is_integer() and abs(value) <= LARGEST_EXACT:
         return str(int(value))
     return repr(value)
 

@@ -32,7 +32,6 @@ def open_parquet(path: Path) -> Iterator[RawTable]:
     except ImportError as error:
         raise UnreadableDataError(
             "Parquet files need pyarrow, which is not installed",
-            file=str(path),
             remedy="Run `pip install 'cipherdag[parquet]'`, or export the table as CSV.",
         ) from error
     with path.open("rb") as raw:
@@ -42,5 +41,5 @@ def open_parquet(path: Path) -> Iterator[RawTable]:
             kept = table.drop_columns(index)
             frame = kept.to_pandas(ignore_metadata=True, integer_object_nulls=True)
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise UnreadableDataError("this is not a whole Parquet file", file=str(path)) from error
-        yield frame_table(frame, str(path))
+            raise UnreadableDataError("this is not a whole Parquet file") from error
+        yield frame_table(frame)

@@ -56,17 +56,20 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
         EmptyDataError: If the file has no header.
         DuplicateNameError: If two names are equal after normalisation.
     """
+    file = "DataFrame"
     try:
         if isinstance(source, str | os.PathLike):
-            with _open_file(Path(source)) as table:
+            path = Path(source)
+            file = str(path)
+            with _open_file(path) as table:
                 _check_header(table)
-                yield replace(table, chunks=_telling(table))
+                yield replace(table, file=file, chunks=_telling(table, file))
         else:
-            table = frame_table(source, "DataFrame")
+            table = frame_table(source)
             _check_header(table)
-            yield table
+            yield replace(table, file=file)
     except (UnreadableDataError, EmptyDataError, DuplicateNameError) as error:
-        error.site = site
+        error.file, error.site = file, site
         raise
 
 
@@ -78,20 +81,19 @@ def _open_file(path: Path) -> Iterator[RawTable]:
         except OSError as error:
             raise UnreadableDataError(
                 f"cannot be read: {error.strerror or 'it cannot be opened'}",
-                file=str(path),
                 remedy=f"Give {READABLE}.",
             ) from error
         yield table
 
 
-def _telling(table: RawTable) -> Iterator[list[Cells]]:
+def _telling(table: RawTable, file: str) -> Iterator[list[Cells]]:
     """The table's blocks, with a line in the log wherever the reading takes long."""
     rows, said = 0, time.monotonic()
     for chunk in table.chunks:
         rows += len(chunk[0])
         if time.monotonic() - said >= PROGRESS_S:
             said = time.monotonic()
-            log.info("%s: %d rows read, going on", table.file, rows)
+            log.info("%s: %d rows read, going on", file, rows)
         yield chunk
 
 
@@ -111,7 +113,6 @@ def _check_header(table: RawTable) -> None:
         what = f"has the invisible character {hidden}" if name else "is empty"
         raise UnreadableDataError(
             f"the name of column {position} {what}",
-            file=table.file,
             column=visible(name),
             rows=table.count_rows(),
             remedy="Give every column a visible name; leave out row names and indices on export.",
@@ -121,7 +122,6 @@ def _check_header(table: RawTable) -> None:
         first, second = repeat
         raise DuplicateNameError(
             f"columns {first + 1} and {second + 1} have the same name",
-            file=table.file,
             column=table.names[first],
             rows=table.count_rows(),
             remedy="Rename one of the two at every site; if the file has no header line, add one.",

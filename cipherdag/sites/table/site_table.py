@@ -229,7 +229,7 @@ class _ColumnReader:
         raise NotNumericError(message, column=name, remedy=remedy)
 
     def _read_categories(self, cells: Cells, first: int) -> CodeArray:
-        cells = cells.as_text() if isinstance(cells, NumberCells) else cells
+        cells = cells.as_text()
         texts = cells.texts
         if cells.boolean and _TRUTH_VALUES.keys().isdisjoint(self.column.categories):
             texts = [_TRUTH_VALUES.get(text, text) for text in texts]
@@ -238,8 +238,7 @@ class _ColumnReader:
         unknown = codes == _UNKNOWN_CODE
         if self._fault is None and unknown.any():
             row = int(unknown.argmax())
-            text = texts[row if cells.index is None else cells.index[row]]
-            self._fault = (first + row + 1, text)
+            self._fault = (first + row + 1, cells.at(row))
         return codes
 
     def _read_numbers(self, cells: Cells, first: int) -> ValueArray:
@@ -250,10 +249,7 @@ class _ColumnReader:
             infinite = np.isinf(values)
             bad = int(infinite.argmax()) if infinite.any() else -1
         if bad >= 0 and self._fault is None:
-            if isinstance(cells, NumberCells):
-                text = str(values[bad])
-            else:
-                text = cells.texts[bad if cells.index is None else cells.index[bad]]
+            text = str(values[bad]) if isinstance(cells, NumberCells) else cells.at(bad)
             self._fault = (first + bad + 1, text)
         values[np.isin(values, self._markers)] = np.nan
         return values
@@ -309,7 +305,7 @@ class _MarksReader:
 
     def read(self, cells: Cells) -> None:
         """Append the marks of a block, bool of shape (rows, p)."""
-        cells = cells.as_text() if isinstance(cells, NumberCells) else cells
+        cells = cells.as_text()
         marks = np.zeros((len(cells.texts), self._width), dtype=bool)
         bad: list[int] = []
         for row, text in enumerate(cells.texts):
@@ -322,7 +318,7 @@ class _MarksReader:
         faults = np.flatnonzero(np.isin(index, bad))
         if len(faults) and self._fault is None:
             row = int(faults[0])
-            self._fault = (self._rows + row + 1, cells.texts[int(index[row])])
+            self._fault = (self._rows + row + 1, cells.at(row))
         self._rows += len(index)
         self.blocks.append(marks[index])
 

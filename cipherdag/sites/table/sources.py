@@ -56,7 +56,7 @@ def _parquet(path: Path) -> Opened:
 def _duckdb(path: Path) -> Opened:
     from cipherdag.sites.table.duckdb_file import open_duckdb
 
-    return open_duckdb(path, file=str(path))
+    return open_duckdb(path)
 
 
 def _described(path: Path) -> Opened:
@@ -68,11 +68,7 @@ def _described(path: Path) -> Opened:
     if source.dialect != "duckdb":
         return open_sql(source)
     return open_duckdb(
-        source.database_file,
-        file=source.file,
-        table=source.table,
-        columns=source.columns,
-        query=source.query,
+        source.database_file, table=source.table, columns=source.columns, query=source.query
     )
 
 
@@ -114,6 +110,6 @@ def source_of(path: Path) -> Source:
             head = opened.read(_HEAD_BYTES)
     for magic, (what, remedy) in _NO_TABLES.items():
         if head.startswith(magic):
-            raise UnreadableDataError(what, file=str(path), remedy=remedy.format(name=path.name))
+            raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
     return next(told, _CSV)

@@ -74,9 +74,7 @@ def open_sql(source: DatabaseSource) -> Iterator[RawTable]:
     try:
         from sqlalchemy import exc
     except ImportError:
-        raise DatabaseDriverError(
-            "databases need SQLAlchemy, which is not installed", file=source.file
-        ) from None
+        raise DatabaseDriverError("databases need SQLAlchemy, which is not installed") from None
     engine = _engine(source)
     try:
         with _connect(engine, source) as connection:
@@ -104,16 +102,13 @@ def _engine(source: DatabaseSource) -> Engine:
     except NoSuchModuleError:
         raise DatabaseDriverError(
             f"SQLAlchemy knows no database '{source.address.partition(':')[0]}'",
-            file=source.file,
             remedy="Correct the beginning of the address, or install the database's dialect.",
         ) from None
     except ImportError as error:
-        raise DatabaseDriverError(
-            f"the driver '{error.name}' is not installed", file=source.file
-        ) from None
+        raise DatabaseDriverError(f"the driver '{error.name}' is not installed") from None
     except (ArgumentError, ValueError):
         # without SQLAlchemy's words: they may quote the address
-        raise DatabaseAddressError(NO_ADDRESS, file=source.file) from None
+        raise DatabaseAddressError(NO_ADDRESS) from None
 
 
 def _url(source: DatabaseSource) -> URL:
@@ -123,7 +118,7 @@ def _url(source: DatabaseSource) -> URL:
     if source.dialect == "sqlite":
         path = source.database_file
         if not path.is_file():
-            raise DatabaseUnreachableError(f"there is no file {path}", file=source.file)
+            raise DatabaseUnreachableError(f"there is no file {path}")
         url = url.set(database=f"file:{quote(str(path.absolute()))}")
         return url.update_query_dict({"mode": "ro", "uri": "true"})
     if url.drivername == "postgresql":  # whatever SQLAlchemy's own choice is
@@ -156,7 +151,7 @@ def _table(connection: Connection, source: DatabaseSource) -> Iterator[RawTable]
         query = _selection(connection, source)
     with closing(connection.exec_driver_sql(query, execution_options=STREAMED)) as result:
         if not result.returns_rows:
-            raise DatabaseQueryError("the query gives no table", file=source.file)
+            raise DatabaseQueryError("the query gives no table")
         names = tuple(result.keys())
         if source.query and source.dialect == "postgresql":
             assert result.cursor is not None, "a result with rows has a cursor"
@@ -164,7 +159,7 @@ def _table(connection: Connection, source: DatabaseSource) -> Iterator[RawTable]
             types = _postgres_types(connection, described)
         found = tuple(types.get(name) for name in names)
         chunks = row_blocks(iter(result.partitions(CHUNK_ROWS)))
-        yield RawTable(source.file, tuple(map(normalise_name, names)), chunks, found)
+        yield RawTable(tuple(map(normalise_name, names)), chunks, found)
 
 
 def _declared(connection: Connection, source: DatabaseSource) -> dict[str, ColumnType]:
@@ -181,14 +176,12 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
         others = [*looking.get_table_names(schema), *looking.get_view_names(schema)]
         raise DatabaseQueryError(
             f"there is no table '{source.table}' that this user may read{_alike(name, others)}",
-            file=source.file,
         ) from None
     types = {own["name"]: _column_type(own["type"]) for own in columns}
     for column in source.columns:
         if column not in types:
             raise DatabaseQueryError(
                 f"the table has no column '{column}'{_alike(column, list(types))}",
-                file=source.file,
                 column=column,
             )
     return types
@@ -247,17 +240,14 @@ def _refusal(error: Exception, source: DatabaseSource) -> DatabaseError:
     said = str(getattr(error, "orig", None) or error).lower()
     state = _state(error)
     if state.startswith(_LOGIN_STATES) or any(word in said for word in _LOGIN_WORDS):
-        return DatabaseLoginError("the database refuses the user or the password", file=source.file)
+        return DatabaseLoginError("the database refuses the user or the password")
     if state == "3D000" or ("database" in said and "does not exist" in said):
         return DatabaseUnreachableError(
             "the server has no database of this name",
-            file=source.file,
             remedy="Correct the name after the last / of the address.",
         )
     why = next((why for word, why in _UNREACHED.items() if word in said), "no connection")
-    return DatabaseUnreachableError(
-        f"the database at {_place(source)} does not answer: {why}", file=source.file
-    )
+    return DatabaseUnreachableError(f"the database at {_place(source)} does not answer: {why}")
 
 
 def _place(source: DatabaseSource) -> str:
@@ -273,13 +263,13 @@ def _failure(error: Exception, source: DatabaseSource) -> DatabaseError:
     state, said = _state(error), str(orig or "")
     if state.startswith(_QUERY_STATES):
         words = getattr(getattr(orig, "diag", None), "message_primary", None) or said
-        return DatabaseQueryError(words.splitlines()[0], file=source.file)
+        return DatabaseQueryError(words.splitlines()[0])
     if source.dialect == "sqlite" and any(word in said for word in _SQLITE_WORDS):
-        return DatabaseQueryError(said.splitlines()[0], file=source.file)
+        return DatabaseQueryError(said.splitlines()[0])
     if state == "25006" or "readonly database" in said:
-        return DatabaseQueryError("the query writes; a site only reads", file=source.file)
+        return DatabaseQueryError("the query writes; a site only reads")
     kind = type(orig or error).__name__ + (f", SQLSTATE {state}" if state else "")
-    return DatabaseError(f"the database stops the reading: {kind}", file=source.file)
+    return DatabaseError(f"the database stops the reading: {kind}")
 
 
 def _state(error: Exception) -> str:

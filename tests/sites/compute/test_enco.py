@@ -54,7 +54,8 @@ def chain(rows=1500, each=150, p=4, seed=0, categories=4):
 
 
 def regimes_of(codes, marks):
-    return Regimes.of(codes, None, (int(codes.max()) + 1,) * codes.shape[1], marks, device=CPU)
+    cells = np.where(codes < 0, np.nan, codes)
+    return Regimes.of(cells, (int(codes.max()) + 1,) * codes.shape[1], marks, device=CPU)
 
 
 def every_graph(p):
@@ -177,7 +178,7 @@ def test_a_masked_parent_has_no_influence():
     graphs[0, 1, 3] = graphs[0, 2, 3] = True
     found = []
     for table in (codes, other):
-        regimes = Regimes.of(table, None, (4,) * 4, marks, device=CPU)
+        regimes = regimes_of(table, marks)
         mechanisms = Mechanisms(regimes, hidden=8, generator=generator())
         found.append(mechanisms.nll_of_graphs(graphs, regimes.observational)[0, 3])
     assert found[0] == found[1]
@@ -185,10 +186,9 @@ def test_a_masked_parent_has_no_influence():
 
 def test_categories_of_different_numbers_and_numbers_share_one_module():
     rng = np.random.default_rng(0)
-    codes = np.stack([rng.integers(0, 2, 80), rng.integers(0, 5, 80), np.full(80, -1)], axis=1)
-    values = np.full((80, 3), np.nan)
-    values[:, 2] = 3.0 + 2.0 * rng.standard_normal(80)
-    regimes = Regimes.of(codes.astype(np.int32), values, (2, 5, 0), None, device=CPU)
+    codes = rng.integers(0, 2, 80), rng.integers(0, 5, 80)
+    cells = np.stack([*codes, 3.0 + 2.0 * rng.standard_normal(80)], axis=1)
+    regimes = Regimes.of(cells, (2, 5, 0), None, device=CPU)
     features = regimes.features(regimes.observational)
     assert features.shape == (80, 8)
     assert (features[:, :7].sum(dim=1) == 2).all()
@@ -204,11 +204,11 @@ def test_categories_of_different_numbers_and_numbers_share_one_module():
 def test_rows_with_missing_values_are_left_out_and_observational_ones_needed():
     codes = np.array([[0, 1], [1, -1], [1, 0], [0, 0]], dtype=np.int32)
     marks = np.array([[0, 0], [0, 0], [0, 0], [1, 0]], dtype=bool)
-    regimes = Regimes.of(codes, None, (2, 2), marks, device=CPU)
+    regimes = regimes_of(codes, marks)
     assert len(regimes.places) == 3
     assert regimes.counts().tolist() == [1.0, 0.0]
     with pytest.raises(TooFewRowsError):
-        Regimes.of(codes, None, (2, 2), np.ones((4, 2), dtype=bool), device=CPU)
+        regimes_of(codes, np.ones((4, 2), dtype=bool))
 
 
 def test_masked_adam_is_adam_where_it_is_active():
@@ -251,7 +251,7 @@ def test_interventions_on_several_variables_at_once_and_on_numbers():
     a = np.where(marks[:, 0], 2 * rng.standard_normal(n), rng.standard_normal(n))
     b = np.where(marks[:, 1], 2 * rng.standard_normal(n), 1.5 * a + 0.5 * rng.standard_normal(n))
     c = np.where(marks[:, 2], 2 * rng.standard_normal(n), b + 0.5 * rng.standard_normal(n))
-    regimes = Regimes.of(None, np.stack([a, b, c], axis=1), (0, 0, 0), marks, device=CPU)
+    regimes = Regimes.of(np.stack([a, b, c], axis=1), (0, 0, 0), marks, device=CPU)
     assert len(regimes.rows) == 3
     assert regimes.counts().tolist() == [200.0, 400.0, 200.0]
     longer = Training(epochs=8, fit_steps=150, graph_steps=60, batch=64, graphs=40, hidden=16)
@@ -266,7 +266,7 @@ def test_a_strong_prior_decides_what_the_data_leave_open():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 2, (400, 2)).astype(np.int32)
     codes[:, 1] = codes[:, 0] ^ (rng.random(400) < 0.2)  # symmetric: no direction in the data
-    regimes = Regimes.of(codes, None, (2, 2), None, device=CPU)
+    regimes = regimes_of(codes, None)
     for prior in ([[0.0, 0.9], [0.1, 0.0]], [[0.0, 0.1], [0.9, 0.0]]):
         known = np.array(prior)
         belief = learn_belief(

@@ -173,12 +173,9 @@ class Enco:
         return self._logits
 
     def _order(self, steps: int) -> list[int]:
-        """Which regime each step takes: all of them in turns, in an order shuffled every turn.
-
-        -1 stands for the observational rows, which take part where some pair of variables was
-        never intervened on: no other rows tell whether the two are adjacent.
-        """
+        """Which regime each step takes, -1 for none: all in turns, shuffled anew every turn."""
         kinds = list(range(len(self._regimes.rows)))
+        # no other rows tell whether two variables are adjacent that were never intervened on
         if not kinds or bool(self._free_pairs.any()):
             kinds.append(-1)
         order: list[int] = []
@@ -190,14 +187,11 @@ class Enco:
     def _graph_step(self, regime: int) -> None:
         regimes, training = self._regimes, self._training
         p = regimes.n_variables
-        rows = regimes.observational if regime < 0 else regimes.rows[regime]
-        target = torch.zeros(p, dtype=torch.bool, device=self._device)
-        if regime >= 0:
-            target = regimes.targets[regime]
+        rows, target = regimes.regime(regime)
         batch = regimes.draw(rows, training.batch, self._generator)
-        graphs = self._draw_graphs(training.graphs)
-        nll = self._mechanisms.nll_of_graphs(graphs, batch)
-        nll = nll.masked_fill(target, 0.0)
+        uniform = torch.rand((training.graphs, p, p), generator=self._generator)
+        graphs = uniform.to(self._device) < self._logits.belief()
+        nll = self._mechanisms.nll_of_graphs(graphs, batch).masked_fill(target, 0.0)
         weights = torch.ones(training.graphs, device=self._device)
         contrast, known = edge_contrasts(graphs, nll, weights)
         penalty = training.sparsity * known
@@ -207,9 +201,3 @@ class Enco:
         both = target[:, None] & target[None, :]
         weight = torch.maximum(involved, NEVER_INTERVENED * self._free_pairs)
         self._theta.step(theta, weight.masked_fill(both, 0.0))
-
-    def _draw_graphs(self, count: int) -> Tensor:
-        """Independent graphs of the current belief, bool of shape (count, p, p)."""
-        belief = self._logits.belief()
-        uniform = torch.rand((count, *belief.shape), generator=self._generator)
-        return uniform.to(self._device) < belief

@@ -49,9 +49,12 @@ class Mechanisms:
         self._third = self._normal((p, hidden, outputs), 1.0 / math.sqrt(hidden))
         self._third_bias = torch.zeros((p, 1, outputs), device=self._device)
         self._source = torch.repeat_interleave(torch.arange(p, device=self._device), regimes.widths)
-        self._optimiser = torch.optim.Adam(
-            self._weights(requires_grad=True), lr=FIT_RATE, fused=True
-        )
+        layers = (self._first, self._second, self._third)
+        biases = (self._first_bias, self._second_bias, self._third_bias)
+        weights = [
+            own.requires_grad_() for pair in zip(layers, biases, strict=True) for own in pair
+        ]
+        self._optimiser = torch.optim.Adam(weights, lr=FIT_RATE, fused=True)
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
         """Distribution fitting: every row of a batch sees a graph of its own.
@@ -123,17 +126,6 @@ class Mechanisms:
     def _normal(self, shape: tuple[int, ...], deviation: float) -> Tensor:
         drawn = torch.randn(shape, generator=self._generator) * deviation
         return drawn.to(self._device)
-
-    def _weights(self, *, requires_grad: bool) -> list[Tensor]:
-        weights = [
-            self._first,
-            self._first_bias,
-            self._second,
-            self._second_bias,
-            self._third,
-            self._third_bias,
-        ]
-        return [weight.requires_grad_(requires_grad) for weight in weights]
 
 
 def distinct_parent_sets(graphs: Tensor) -> tuple[Tensor, Tensor]:

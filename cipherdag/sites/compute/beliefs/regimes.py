@@ -51,8 +51,7 @@ class Regimes:
     @classmethod
     def of(
         cls,
-        codes: NDArray[np.int32] | None,
-        values: NDArray[np.float64] | None,
+        cells: NDArray[np.float64],
         cardinalities: tuple[int, ...],
         interventions: NDArray[np.bool_] | None,
         *,
@@ -61,10 +60,7 @@ class Regimes:
         """The regimes of a table.
 
         Args:
-            codes: Categories, shape (n, p), -1 where missing or continuous; None if none is
-                discrete.
-            values: Numbers, shape (n, p), NaN where missing or discrete; None if none is
-                continuous.
+            cells: Codes of categories and numbers, shape (n, p), NaN where missing.
             cardinalities: Categories of every variable; 0 for a continuous one.
             interventions: Whether a row's variable was intervened on, shape (n, p); None if none.
             device: Where to compute.
@@ -73,7 +69,6 @@ class Regimes:
             TooFewRowsError: Fewer than two whole rows are observational.
         """
         cards = np.array(cardinalities, dtype=np.int64)
-        cells = _cells(codes, values, cards)
         whole = ~np.isnan(cells).any(axis=1)
         cells = cells[whole]
         targets = np.zeros(cells.shape, dtype=bool)
@@ -132,6 +127,12 @@ class Regimes:
             counts[target] += len(rows)
         return counts
 
+    def regime(self, number: int) -> tuple[Tensor, Tensor]:
+        """Rows of a regime, -1 for the observational one, and what was intervened on, (p,)."""
+        if number < 0:
+            return self.observational, torch.zeros_like(self.continuous)
+        return self.rows[number], self.targets[number]
+
     def draw(self, rows: Tensor, size: int, generator: torch.Generator) -> Tensor:
         """``size`` rows of ``rows`` with replacement, as positions."""
         chosen = torch.randint(len(rows), (size,), generator=generator)
@@ -172,19 +173,6 @@ class Regimes:
         if not bool(self.continuous.any()):
             return discrete
         return torch.where(self.continuous[:, None], gaussian, discrete)
-
-
-def _cells(
-    codes: NDArray[np.int32] | None,
-    values: NDArray[np.float64] | None,
-    cardinalities: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """All cells as numbers, NaN where missing, shape (n, p)."""
-    if codes is None:
-        assert values is not None, "a table has codes or values"
-        return values
-    numbers = np.where(codes >= 0, codes, np.nan)
-    return numbers if values is None else np.where(cardinalities > 0, numbers, values)
 
 
 def _int64(array: NDArray[np.float64] | NDArray[np.int64], device: torch.device) -> Tensor:

@@ -87,7 +87,7 @@ def learn_sdi(
         if step % training.graph_steps == 0:
             mechanisms.fit(belief, steps=training.fit_steps, batch=training.batch)
         regime = kinds[int(torch.randint(len(kinds), (1,), generator=generator))]
-        rows = regimes.observational if regime < 0 else regimes.rows[regime]
+        rows, target = regimes.regime(regime)
         batch = regimes.draw(rows, training.batch, generator)
         uniform = torch.rand((training.graphs, p, p), generator=generator).to(device)
         graphs = uniform < belief
@@ -96,8 +96,6 @@ def learn_sdi(
         slope = belief * (1 - belief)
         gradient += slope * (training.sparsity + prior_price)
         gradient += TWO_CYCLES * two_cycle_gradient(belief)
-        known = off_diagonal.clone()
-        if regime >= 0:
-            known[:, regimes.targets[regime]] = False
+        known = off_diagonal & ~target
         optimiser.step(gradient * known, known.float())
     return torch.sigmoid(gamma) * off_diagonal

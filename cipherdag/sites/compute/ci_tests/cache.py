@@ -129,8 +129,7 @@ class EvidenceCache:
 
         Args:
             tests: The batch in canonical form.
-            compute: Outcomes of a batch, shape (B, N_COLUMNS), in the order p-value, statistic,
-                degrees of freedom, dependence, rows.
+            compute: Outcomes of a batch, shape (B, N_COLUMNS), in the order of `Evidence`.
         """
         if len(tests) == 0 or tests.key is None:
             return evidence_of(compute(tests))
@@ -203,10 +202,4 @@ class EvidenceCache:
 def evidence_of(outcomes: FloatMatrix) -> Evidence:
     """Evidence from the columns of outcomes, shape (B, N_COLUMNS)."""
     p_value, statistic, dof, dependence, rows = np.ascontiguousarray(outcomes.T)
-    return Evidence(
-        p_value=p_value,
-        statistic=statistic,
-        dof=dof,
-        dependence=dependence,
-        rows=rows.astype(np.int64),
-    )
+    return Evidence(p_value, statistic, dof, dependence, rows.astype(np.int64))

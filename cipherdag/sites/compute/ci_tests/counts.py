@@ -127,13 +127,7 @@ class DiscreteColumns:
         return self._counts(sets.T, bases, bases.prod(axis=0))
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
-        """Counts of B tables, one after the other, shape (sum of cells,).
-
-        Args:
-            digits: The variables in the order of their digits, shape (k, B).
-            bases: Of each digit, shape (k, B).
-            cells: Of each table, shape (B,).
-        """
+        """Counts of B tables, one after the other, of variables and bases per digit (k, B)."""
         of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
         parts = []

@@ -204,5 +204,4 @@ def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_ce
 def _varies(codes: NDArray[np.integer]) -> BoolVector:
     """Whether every variable has at least two values in the rows, shape (p,)."""
     highest = codes.max(axis=0)
-    varies: BoolVector = np.where(codes < 0, highest, codes).min(axis=0) < highest
-    return varies
+    return np.asarray(np.where(codes < 0, highest, codes).min(axis=0) < highest)

@@ -86,6 +86,7 @@ class FisherZTest(CachedTest):
         self._n_rows = len(values)
         self._device = resolve_device(device)
         self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
+        # a value of its own taken off makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
         self._correlations = self._over_all_rows(values, scale, origin)
         if not complete:
@@ -190,11 +191,7 @@ class FisherZTest(CachedTest):
     ) -> FloatVector:
         """Partial correlations of the last two variables of every test given the others.
 
-        Args:
-            correlations: Matrices of ``side`` rows, flat.
-            base: Where each test's matrix starts, shape (B,).
-            side: Rows of a matrix.
-            order: Rows of that matrix which the test uses, shape (B, k).
+        Of flat matrices of ``side`` rows, test b uses the rows order[b] of the one at base[b].
         """
         size = order.shape[1]
         result = np.empty(len(order))
@@ -224,10 +221,7 @@ def _outcomes(correlation: FloatVector, rows: IndexArray, size: int) -> FloatMat
 def _scale_and_origin(
     values: NDArray[np.float64], missing: NDArray[np.bool_]
 ) -> tuple[FloatVector, FloatVector]:
-    """The largest magnitude of every column, and its first observed value in that unit.
-
-    Taking off a value of its own makes a constant column exactly 0.
-    """
+    """The largest magnitude of every column, and its first observed value in that unit."""
     scale = np.fmax(np.fmax.reduce(values, axis=0), -np.fmin.reduce(values, axis=0))
     scale = np.where(scale > 0, scale, 1.0)
     first = values[np.argmin(missing, axis=0), np.arange(values.shape[1])]

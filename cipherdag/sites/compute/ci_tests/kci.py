@@ -30,7 +30,7 @@ from cipherdag.sites.compute.device import resolve_device
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
     from cipherdag.sites.compute.ci_tests.kernels import KernelMoments
 
 MEMORY = {"cpu": 512 * 2**20, "cuda": 8 * 2**30}
@@ -127,10 +127,7 @@ class KernelTest(CachedTest):
     def _standardised(
         self, variables: IndexArray, rows: IndexArray
     ) -> tuple[FloatMatrix, BoolVector]:
-        """Columns of some variables over at most ``max_rows`` of some rows, and which vary.
-
-        Columns have shape (k, m); incomplete ones have no meaning. With too few rows none varies.
-        """
+        """Their columns, shape (k, m), incomplete ones without meaning, and which vary."""
         if len(rows) > self._max_rows:
             rows = rows[np.arange(self._max_rows) * len(rows) // self._max_rows]
         block = np.nan_to_num(self._values[np.ix_(rows, variables)].T)
@@ -151,19 +148,17 @@ def _outcomes(
     outcomes = not_done(np.full(len(order), n_rows))
     done = np.flatnonzero(varies[order].all(axis=1))
     if done.size:
-        outcomes[done] = _gamma_outcomes(*kernels.moments(order[done]), n_rows)
+        outcomes[done] = _gamma_outcomes(kernels.moments(order[done]), n_rows)
     return outcomes
 
 
-def _gamma_outcomes(
-    statistic: FloatVector, mean: FloatVector, variance: FloatVector, n_rows: int
-) -> FloatMatrix:
-    """Outcomes of tests from the statistic and its moments under independence, shape (B,) each."""
+def _gamma_outcomes(moments: FloatMatrix, n_rows: int) -> FloatMatrix:
+    """Outcomes of tests from the statistic and its moments under independence, shape (3, B)."""
     from scipy.special import gammaincc
 
-    outcomes = not_done(np.full(len(statistic), n_rows))
-    done = (mean > 0.0) & (variance > 0.0)
-    statistic, mean, variance = (own[done] for own in (statistic, mean, variance))
+    outcomes = not_done(np.full(moments.shape[1], n_rows))
+    done = (moments[1:] > 0.0).all(axis=0)
+    statistic, mean, variance = moments[:, done]
     shape, scale = mean**2 / variance, variance / mean
     outcomes[done, 0] = gammaincc(shape, np.maximum(statistic, 0.0) / scale)
     outcomes[done, 1] = statistic

@@ -12,7 +12,7 @@ Source: Zhang, Peters, Janzing and Schoelkopf, UAI 2011.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
@@ -53,8 +53,8 @@ class FactoredKernels:
         matrices = (memory_bytes - kept) // (8 * max(self._n_rows, 1) ** 2)
         self._side = min((matrices - WORKING_MATRICES) // 2, MOST_OF_A_SIDE)
 
-    def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Statistics, means and variances of tests (x, y, z1, ..., zl), shape (B, 2 + l)."""
+    def moments(self, order: IndexArray) -> FloatMatrix:
+        """See `KernelMoments.moments`."""
         moments = np.empty((3, len(order)))
         sets, of_set = np.unique(order[:, 2:], axis=0, return_inverse=True)
         by_set = np.argsort(of_set.ravel(), kind="stable")
@@ -62,7 +62,7 @@ class FactoredKernels:
         for members, tests in zip(sets, np.split(by_set, ends), strict=True):
             pairs = order[tests, :2]
             moments[:, tests] = self._given(pairs, members) if members.size else self._alone(pairs)
-        return moments[0], moments[1], moments[2]
+        return moments
 
     def _alone(self, pairs: IndexArray) -> FloatMatrix:
         """Moments of pairs (x, y) without Z, shape (3, B)."""
@@ -115,16 +115,8 @@ class FactoredKernels:
         )
 
 
-class Sized(Protocol):
-    """What takes memory."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes."""
-
-
 K = TypeVar("K")
-V = TypeVar("V", bound=Sized)
+V = TypeVar("V", bound="FloatMatrix | Regression")
 
 
 class Recent(Generic[K, V]):
@@ -160,10 +152,7 @@ def _squares(column: FloatVector, scale: float) -> FloatMatrix:
 
 
 def _pairwise(first: FloatMatrix, second: FloatMatrix) -> FloatMatrix:
-    """Moments of all pairs of X and Y symmetric matrices, shape (3, X, Y), in their memory.
-
-    Only the upper triangles are looked at; the lower ones of ``second`` are 0.
-    """
+    """Moments of all pairs of symmetric matrices, (3, X, Y), in their memory; see `_sums`."""
     products, diagonals = _sums(first, second)
     for own in (first, second):
         np.square(own, out=own)
@@ -175,5 +164,6 @@ def _sums(first: FloatMatrix, second: FloatMatrix) -> tuple[FloatMatrix, FloatMa
     """Sums of the elementwise products of all pairs, and of their diagonals, shape (X, Y) each."""
     x, y = (own.diagonal(axis1=1, axis2=2) for own in (first, second))
     diagonals = x @ y.T
+    # only upper triangles are looked at: the lower ones of the second are 0
     by_row = first.transpose(1, 0, 2) @ second.transpose(1, 2, 0)  # faster than one long product
     return 2.0 * by_row.sum(axis=0) - diagonals, diagonals

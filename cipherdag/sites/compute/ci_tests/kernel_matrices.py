@@ -19,7 +19,8 @@ from cipherdag.sites.compute.ci_tests.kernels import RIDGE, SHARE_OF_Z, inverse_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
+    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
 
 PARTS_PER_MATRIX = 4  # a kernel matrix, and what is alive while it is made and multiplied
 
@@ -37,15 +38,13 @@ class WholeKernels:
         bytes_each = 8 * PARTS_PER_MATRIX * max(columns.shape[1], 1) ** 2
         self._matrices = max(memory_bytes // bytes_each, 3)
 
-    def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Statistics, means and variances of tests (x, y, z1, ..., zl), shape (B, 2 + l)."""
+    def moments(self, order: IndexArray) -> FloatMatrix:
+        """See `KernelMoments.moments`."""
         moments = _marginal if order.shape[1] == 2 else _conditional  # noqa: PLR2004
         return moments(self._columns, order, self._matrices)
 
 
-def _marginal(
-    columns: torch.Tensor, order: IndexArray, matrices: int
-) -> tuple[FloatVector, FloatVector, FloatVector]:
+def _marginal(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatMatrix:
     """Statistic, mean and variance of tests without Z, of which as many matrices fit."""
     n_rows = columns.shape[1]
     scale = inverse_square_width("marginal", n_rows)
@@ -62,12 +61,10 @@ def _marginal(
             2.0 * torch.outer(first.square().sum(1), second.square().sum(1)) / n_rows**2,
         )
         moments[:, tile] = torch.stack(products).cpu().numpy()[:, at_x, at_y]
-    return moments[0], moments[1], moments[2]
+    return moments
 
 
-def _conditional(
-    columns: torch.Tensor, order: IndexArray, matrices: int
-) -> tuple[FloatVector, FloatVector, FloatVector]:
+def _conditional(columns: torch.Tensor, order: IndexArray, matrices: int) -> FloatMatrix:
     """Statistic, mean and variance of tests given Z, of which as many matrices fit."""
     moments = np.empty((3, len(order)))
     for part in _parts(order, matrices):
@@ -86,23 +83,13 @@ def _conditional(
             )
         ]
         moments[:, part] = torch.cat(found, dim=1).cpu().numpy()
-    return moments[0], moments[1], moments[2]
+    return moments
 
 
 def _regressed(
     columns: torch.Tensor, sets: IndexArray, x: IndexArray, y: IndexArray
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The regressed matrices of all (variable, set) of the x side and of the y side.
-
-    Args:
-        columns: Shape (p, m).
-        sets: Conditioning sets, shape (G, l).
-        x: Rows (variable, number of its set), shape (X, 2).
-        y: The same for the other side, shape (Y, 2).
-
-    Returns:
-        Shapes (X, m, m) and (Y, m, m).
-    """
+    """The regressed matrices, (X, m, m) and (Y, m, m), of rows (variable, number of its set)."""
     n_rows = columns.shape[1]
     scale = inverse_square_width("conditional", n_rows) / sets.shape[1]
     distances = _squares(columns, sets)
@@ -110,15 +97,16 @@ def _regressed(
     factor = torch.linalg.cholesky(_centred(_kernel(distances.clone(), scale)) + ridge)
     residual = RIDGE * torch.cholesky_inverse(factor)
     del factor
-    sides = []
-    for rows, share in ((x, SHARE_OF_Z**2), (y, 0.0)):
+
+    def side(rows: IndexArray, share: float) -> torch.Tensor:
         of_set = torch.from_numpy(rows[:, 1]).to(columns.device)
         squares = _squares(columns, rows[:, :1])
         if share:
             squares += share * distances[of_set]
         own = residual[of_set]
-        sides.append(own @ _centred(_kernel(squares, scale)) @ own)
-    return sides[0], sides[1]
+        return own @ _centred(_kernel(squares, scale)) @ own
+
+    return side(x, SHARE_OF_Z**2), side(y, 0.0)
 
 
 def _moments(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -155,12 +143,9 @@ def _centred(kernel: torch.Tensor) -> torch.Tensor:
 
 
 def _parts(order: IndexArray, matrices: int) -> Iterator[IndexArray]:
-    """Tests in parts that need no more matrices than this; one test needs three.
-
-    Tests with the same conditioning set stand together, and of those the ones with the same x and
-    y, in blocks, so that few matrices are made twice.
-    """
+    """Tests in parts that need no more matrices than this; one test needs three."""
     side = max(matrices // 3, 1)
+    # by conditioning set, then by blocks of x and y, so that few matrices are made twice
     blocks = [order[:, 1], order[:, 0], order[:, 1] // side, order[:, 0] // side]
     waiting: list[int] = []
     made: set[tuple[int, ...]] = set()

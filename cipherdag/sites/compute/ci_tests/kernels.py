@@ -12,7 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.cache import FloatMatrix
+    from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
 
 RIDGE = 1e-3
 """e of the kernel ridge regression on Z."""
@@ -26,8 +27,8 @@ WIDTH_ROWS = (200, 1200)
 class KernelMoments(Protocol):
     """What the statistics of kernel tests over one table are, and are expected to be."""
 
-    def moments(self, order: IndexArray) -> tuple[FloatVector, FloatVector, FloatVector]:
-        """Statistics, and their means and variances under independence, shape (B,) each.
+    def moments(self, order: IndexArray) -> FloatMatrix:
+        """Statistics, and their means and variances under independence, shape (3, B).
 
         Args:
             order: Tests (x, y, z1, ..., zl) of the table's columns, shape (B, 2 + l).

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cipherdag.questions.question import subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from cipherdag.sites.compute.ci_tests.ci_test import CITest, IndexArray
 
@@ -24,6 +24,7 @@ FIRST_WAVE = 4
 WAVE_GROWTH = 8
 BATCH = 200_000
 SPECULATION = 20_000
+PART = 512
 
 
 def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
@@ -105,74 +106,45 @@ def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: f
     depends on the order of the variables.
     """
     kept = skeleton.copy()
-    known: dict[tuple[int, int], dict[tuple[int, ...], bool]] = {}
+    outcomes = _Outcomes(test, alpha)
     for y in range(skeleton.shape[0]):
-        _speculate(test, kept, y, layer, alpha, known)
+        outcomes.speculate(np.flatnonzero(kept[y]), y, layer)
         for x in np.flatnonzero(skeleton[:, y]).tolist():
-            if kept[x, y] and _separable(test, kept, (x, y), layer, alpha, known):
+            neighbours = np.flatnonzero(kept[y])
+            if kept[x, y] and outcomes.separable(x, y, neighbours[neighbours != x], layer):
                 kept[x, y] = kept[y, x] = False
     return kept
 
 
-def _speculate(
-    test: CITest,
-    kept: BoolMatrix,
-    y: int,
-    layer: int,
-    alpha: float,
-    known: dict[tuple[int, int], dict[tuple[int, ...], bool]],
-) -> None:
-    """Test all sets from the neighbours of y in one batch: later removals only need fewer."""
-    neighbours = np.flatnonzero(kept[y])
-    degree = neighbours.size
-    if degree <= layer or degree * math.comb(degree - 1, layer) > SPECULATION:
-        return
-    chosen = subsets(degree - 1, layer)
-    sets = [neighbours[neighbours != x][chosen] for x in neighbours]
-    x, _, given = _stack(neighbours.tolist(), [y] * degree, sets)
-    _learn(test, x, np.full(len(x), y), given, alpha, known)
+class _Outcomes:
+    """Whether x and y are independent given a set, for all x, y and sets tested so far."""
 
+    def __init__(self, test: CITest, alpha: float) -> None:
+        self._test, self._alpha = test, alpha
+        self._known: dict[tuple[int, ...], bool] = {}
 
-def _learn(
-    test: CITest,
-    x: IndexArray,
-    y: IndexArray,
-    given: IndexArray,
-    alpha: float,
-    known: dict[tuple[int, int], dict[tuple[int, ...], bool]],
-) -> None:
-    independent = test.evaluate(x, y, given).p_value > alpha
-    outcomes: Iterable[tuple[int, int, list[int], bool]] = zip(
-        x.tolist(), y.tolist(), given.tolist(), independent.tolist(), strict=True
-    )
-    for a, b, members, outcome in outcomes:
-        known.setdefault((a, b), {})[tuple(members)] = outcome
+    def speculate(self, neighbours: IndexArray, y: int, layer: int) -> None:
+        """Test all sets from the neighbours of y in one batch: later removals only need fewer."""
+        degree = neighbours.size
+        if degree <= layer or degree * math.comb(degree - 1, layer) > SPECULATION:
+            return
+        chosen = subsets(degree - 1, layer)
+        sets = [neighbours[neighbours != x][chosen] for x in neighbours]
+        self._learn(*_stack(neighbours.tolist(), [y] * degree, sets))
 
+    def separable(self, x: int, y: int, pool: IndexArray, layer: int) -> bool:
+        """Whether a set from the pool separates x and y."""
+        sets = pool[subsets(pool.size, layer)]
+        for given in np.array_split(sets, math.ceil(len(sets) / PART) or 1):
+            tests = [(x, y, *row) for row in given.tolist()]
+            new = given[[test not in self._known for test in tests]]
+            if len(new):
+                self._learn(np.full(len(new), x), np.full(len(new), y), new)
+            if any(self._known[test] for test in tests):
+                return True
+        return False
 
-def _separable(
-    test: CITest,
-    kept: BoolMatrix,
-    pair: tuple[int, int],
-    layer: int,
-    alpha: float,
-    known: dict[tuple[int, int], dict[tuple[int, ...], bool]],
-) -> bool:
-    x, y = pair
-    neighbours = np.flatnonzero(kept[y])
-    pool = neighbours[neighbours != x]
-    outcomes = known.get(pair, {})
-    for given in np.array_split(*_chunks(pool, layer)):
-        missing = np.array([tuple(row) not in outcomes for row in given.tolist()], dtype=bool)
-        if missing.any():
-            count = int(missing.sum())
-            _learn(test, np.full(count, x), np.full(count, y), given[missing], alpha, known)
-            outcomes = known[pair]
-        if any(outcomes[tuple(row)] for row in given.tolist()):
-            return True
-    return False
-
-
-def _chunks(pool: IndexArray, layer: int) -> tuple[IndexArray, int]:
-    """Candidate sets and into how many parts of at most 512 to cut them."""
-    given = pool[subsets(pool.size, layer)] if pool.size >= layer else np.zeros((0, layer), int)
-    return given, max(1, math.ceil(len(given) / 512))
+    def _learn(self, x: IndexArray, y: IndexArray, given: IndexArray) -> None:
+        independent = self._test.evaluate(x, y, given).p_value > self._alpha
+        tests = map(tuple, np.column_stack([x, y, given]).tolist())
+        self._known |= zip(tests, independent.tolist(), strict=True)

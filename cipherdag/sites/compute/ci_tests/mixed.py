@@ -181,16 +181,7 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def _solve(design: torch.Tensor, weight: torch.Tensor, moments: torch.Tensor) -> torch.Tensor:
-    """Solve (D W D') b = D m for every test.
-
-    Args:
-        design: D, shape (B, k, n).
-        weight: Diagonal of W, shape (B, n).
-        moments: m, shape (B, n).
-
-    Returns:
-        b, shape (B, k).
-    """
+    """Solve (D W D') b = D m for every test: D (B, k, n), diagonal of W and m (B, n), b (B, k)."""
     gram = _product(design * weight[:, None], design.transpose(1, 2))
     size = gram.diagonal(dim1=1, dim2=2)
     size += RIDGE * size.amax(dim=1, keepdim=True) + torch.finfo(size.dtype).tiny
@@ -229,17 +220,9 @@ def _logistic_loss(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Twice the negative log likelihood of a logistic model at its maximum, and the logits there.
 
-    Newton's method; a step is halved for those tests where it does not gain. Where the design
-    separates the two values the coefficients have no maximum, but the likelihood tends to 1.
-
-    Args:
-        design: Shape (B, k, n).
-        y: 0 or 1, shape (B, n).
-        weight: Shape (B, n).
-        logits: Where to start, a combination of the design's rows, shape (B, n).
-
-    Returns:
-        Loss, shape (B,), and logits, shape (B, n).
+    Newton's method from ``logits``, a combination of the design's rows; shapes (B,) and (B, n).
+    Where the design separates the two values (y is 0 or 1) the coefficients have no maximum, but
+    the likelihood tends to 1.
     """
     sign = 2.0 * y - 1.0
     loss, error = _deviance(logits, sign, weight)

@@ -121,12 +121,10 @@ def candidate_scores(test: CITest, question: CandidateScores) -> NDArray[np.floa
                 p_value[position + index] = evidence.p_value
                 rows[position + index] = evidence.rows
         position += total
-    reliable = ~np.isnan(p_value)
     if question.score == "vote":
-        votes: NDArray[np.float64] = (p_value > search.test.alpha).astype(np.float64)
-        return votes
-    weight = np.where(reliable, rows, 0.0)
-    return np.concatenate([weight * np.where(reliable, p_value, 0.0), weight])
+        return np.asarray(p_value > search.test.alpha, dtype=np.float64)
+    weight = np.where(np.isnan(p_value), 0.0, rows)
+    return np.concatenate([weight * np.nan_to_num(p_value), weight])
 
 
 def _slice(

@@ -105,27 +105,16 @@ class PoolableData:
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
         for variable in range(p):
-            present = self._present(variable)
+            own = self.column(variable)
+            present = own[~np.isnan(own)]
             missing[variable] = len(present) < rows
             if self._categories[variable] == 0 and len(present):
-                marks = _marks(present.astype(np.float64))
-                place[variable], spread[:, variable], size[:, variable] = marks
-        restricts = self._min_cell_size > 1
-        header = [1.0, float(rows)]
-        flags = np.append(missing, restricts)
+                place[variable], spread[:, variable], size[:, variable] = _marks(present)
+        parts = [[1, rows], self._categories, place, *spread, *size, missing]
+        parts.append([self._min_cell_size > 1])
         if order:
-            flags = np.append(flags, np.isin(np.arange(p), self._ordered))
-        parts = (header, self._categories, place, *spread, *size, flags)
-        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
-
-    def _present(self, variable: int) -> NDArray[np.integer] | FloatVector:
-        if self._categories[variable] == 0:
-            assert self._values is not None, "a continuous variable has values"
-            own: FloatVector = self._values[:, variable]
-            return own[~np.isnan(own)]
-        assert self._codes is not None, "a discrete variable has codes"
-        codes: NDArray[np.integer] = self._codes[:, variable]
-        return codes[codes >= 0]
+            parts.append(np.isin(np.arange(p), self._ordered))
+        return np.concatenate(parts, dtype=np.float64)
 
     @property
     def _rows(self) -> int:
@@ -182,8 +171,7 @@ class PoolableData:
             return np.zeros(len(sets), dtype=bool)
         cells = self._categories[sets].prod(axis=1)
         kept_back = (counts > 0) & (counts < self._min_cell_size)
-        found: NDArray[np.bool_] = np.logical_or.reduceat(kept_back, np.cumsum(cells) - cells)
-        return found
+        return np.asarray(np.logical_or.reduceat(kept_back, np.cumsum(cells) - cells))
 
     def _withheld(self, sets: IndexArray) -> NDArray[np.bool_]:
         """Of which sets of variables the table may not leave, shape (C,)."""
@@ -201,8 +189,7 @@ class PoolableData:
             codes = self._codes[:, variable]
             return np.where(codes >= 0, codes, np.nan).astype(np.float64)
         assert self._values is not None, "a continuous variable has values"
-        own: FloatVector = self._values[:, variable]
-        return own
+        return np.asarray(self._values[:, variable])
 
     def _tables(self, question: SmallCells | Tables) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()) or self._codes is None:

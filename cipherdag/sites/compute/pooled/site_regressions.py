@@ -189,10 +189,6 @@ def _step(
         return cumulative_step(design, response, coefficients, categories)
     if categories:
         return _logits(design, response, coefficients, categories)
-    return _moments(design, response)
-
-
-def _moments(design: FloatMatrix, response: FloatVector) -> FloatVector:
     return pack_step(float(response @ response), design.T @ response, design.T @ design)
 
 

@@ -58,8 +58,7 @@ class LocalScores:
     def evaluate(self, families: Sequence[Family]) -> FloatVector:
         """Score of every family, shape (F,); the same family has the same bits ever after."""
         self.prepare(families)
-        known = self._known
-        return np.array([known[family] for family in families], dtype=np.float64)
+        return np.array([self._known[family] for family in families], dtype=np.float64)
 
     def prepare(self, families: Iterable[Family]) -> None:
         """Compute what is not known yet, in one batch."""
@@ -195,10 +194,7 @@ def standardised(values: NDArray[np.float64]) -> NDArray[np.float64]:
     centred = values - values.mean(axis=0)
     deviation = np.sqrt(np.mean(centred**2, axis=0))
     constant = deviation <= SMALLEST_VARIANCE * np.abs(values).max(axis=0)
-    scaled: NDArray[np.float64] = np.where(
-        constant, 0.0, centred / np.where(constant, 1.0, deviation)
-    )
-    return scaled
+    return np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
 
 
 def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, IndexArray]]:
@@ -211,11 +207,7 @@ def by_size(families: Sequence[Family]) -> Iterable[tuple[int, IndexArray, Index
 
 
 def _last_variance(entries: torch.Tensor) -> torch.Tensor:
-    """Residual variance of the last variable given the others, shape (B,).
-
-    Args:
-        entries: Correlation matrices with the batch last, shape (k, k, B).
-    """
+    """Residual variance of the last variable given the others, from correlations (k, k, B)."""
     for _ in range(len(entries) - 1):
         pivot, row = entries[0, 0], entries[0, 1:]
         # a parent that the others determine explains nothing more

@@ -87,8 +87,8 @@ class SplineMdl:
 
     def _bits(self, spline: Spline, n_parents: int, variable: int) -> float:
         model = model_bits(spline, n_parents, self.n_variables)
-        n_rows = self._columns.shape[1]
-        return model + residual_bits(spline.sse, n_rows, self._resolution[variable])
+        gap = self._resolution[variable]
+        return model + residual_bits(spline.sse, self._columns.shape[1], gap)
 
 
 def model_bits(spline: Spline, n_parents: int, n_variables: int) -> float:
