@@ -13,10 +13,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
+from cipherdag.protocol.plan import Plan
 from cipherdag.sites.record.ledger import ledger_lines, read_releases
+from cipherdag.sites.record.release_kinds import answers
 
 PRIVATE = re.compile(
     rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s+([A-Za-z0-9+/=\s]+)-----END [A-Z ]*PRIVATE KEY-----"
@@ -66,7 +69,7 @@ def resumed(folder, out):
 def check_asked_once(folder, sites, report):
     """Every site answered every round of the run once, whatever happened to the coordinator."""
     first = json.loads((folder / "journal.jsonl").read_text("utf-8").splitlines()[0])
-    session = base64.b64decode(first["session"]).hex()
+    session = msgspec.convert(first["plan"], Plan).session.hex()
     if report["dropouts"]:
         raise SystemExit(f"a site was left out: {report['dropouts']}")
     for site in sites:
@@ -74,8 +77,7 @@ def check_asked_once(folder, sites, report):
         shares = [
             release
             for release in read_releases(lines)
-            if release.session == session
-            and release.kind not in ("schema-digest", "mask-seeds", "opened-sum")
+            if release.session == session and answers(release.kind)
         ]
         rounds = [release.round for release in shares]
         if rounds != list(range(1, report["rounds"] + 1)):

@@ -31,7 +31,7 @@ from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
-RESULT_FILE = "result.signed.json"
+PURPOSE = "to compare with a run in one process"
 START_S = 60.0
 ALARM = Path(__file__).parent / "data" / "alarm_5000.csv.gz"
 
@@ -98,10 +98,11 @@ class Hospitals:
         python = self.python if words[0] == "coordinator" else sys.executable
         return [str(python), "-m", "cipherdag", *map(str, words)]
 
-    def enrol(self, tables, schema):
+    def enrol(self, tables, schema, *, approve_runs="automatic"):
         """Make and enrol everybody by the commands that people use; the coordinator's fingerprint.
 
-        The two kinds of files that travel are read where they were written.
+        The two kinds of files that travel are read where they were written. A site's policy says
+        whether a person approves each run.
         """
         begun = time.perf_counter()
         in_study = ("--study", "study")
@@ -114,6 +115,12 @@ class Hospitals:
             site = self.work / name
             words = (*in_study, "--device", "cpu", *self.site_words[name])
             self.command("site", "new", name, "--dir", site, *words)
+            policy = site / "policy.toml"
+            text = policy.read_text("utf-8")
+            assert 'approve_runs = "manual"' in text, text
+            policy.write_text(
+                text.replace('approve_runs = "manual"', f'approve_runs = "{approve_runs}"')
+            )
             table.to_csv(site / "data.csv", index=False)
             (site / "schema.toml").write_text(schema.dumps(), encoding="utf-8")
             said = self.command("site", "request", "--dir", site)
@@ -172,19 +179,26 @@ class Hospitals:
         return report
 
     def check_audits(self):
-        """Every site's exported ledger agrees with what the coordinator received."""
+        """Every site's exported ledger agrees with what the coordinator received last."""
         run = max((self.coordinator / "runs").iterdir())
         for name in SITES:
             exported = self.work / f"{name}.jsonl"
             self.command("audit", "export", self.work / name, "--out", exported)
             self.command("audit", "verify", run, "--ledger", exported)
-        first = ("--dir", self.work / SITES[0])
-        said = self.command(
-            "site", "result", run / RESULT_FILE, *first, "--out", self.work / "named"
-        )
-        assert "--" in said
-        assert "Run " in self.command("site", "releases", *first)
+        assert "Run " in self.command("site", "releases", "--dir", self.work / SITES[0])
         print("every ledger agrees with the coordinator's transcript")
+
+    def check_own_results(self, expected):
+        """Every site comes to the same result by its own names, and has a whole report of it."""
+        for name in SITES:
+            out = self.work / "own" / name
+            self.command("site", "result", "--dir", self.work / name, "--out", out)
+            found = json.loads((out / "result.json").read_text("utf-8"))
+            if sorted_edges(found) != sorted_edges(expected):
+                raise SystemExit(f"'{name}' reads another result than a run in one process gives")
+            check_same(found, expected, name)
+            assert (out / "report.html").stat().st_size > 0
+        print("every site has the same result by its own names")
 
     def revoke_last(self, fingerprint):
         """Shut the last site out; the others activate their new approval. Returns its name."""
@@ -200,7 +214,8 @@ class Hospitals:
         now = self.states()
         assert now[gone] == "revoked", now
         assert all(now[name] == "connected" for name in SITES if name != gone), now
-        said = self.command("coordinator", "run", "fedpc", "--dir", self.coordinator, code=3)
+        run = ("coordinator", "run", "fedpc", "--purpose", PURPOSE, "--dir", self.coordinator)
+        said = self.command(*run, code=3)
         assert "asks for 3" in said, said
         said = self.command(
             "coordinator",
@@ -237,7 +252,7 @@ class Study:
     def run_words(self):
         """What stands behind `cipherdag coordinator`, without folders."""
         given = ((f"--{name.replace('_', '-')}", str(own)) for name, own in self.parameters.items())
-        return ("run", self.algorithm, *(word for pair in given for word in pair))
+        return ("run", self.algorithm, "--purpose", PURPOSE, *(w for pair in given for w in pair))
 
     def in_process(self):
         """The report of the same run in this process."""
@@ -259,6 +274,11 @@ def edges_of(report):
         (frozenset if edge["mark"] == "---" else tuple)((edge["from_id"], edge["to_id"]))
         for edge in report["edges"]
     }
+
+
+def sorted_edges(report):
+    """The edges by name."""
+    return sorted((edge["from"], edge["mark"], edge["to"]) for edge in report["edges"])
 
 
 def beliefs_of(report):

@@ -19,11 +19,14 @@ from cipherdag.privacy.bfvcontext import (
     HIGH_PRECISION_PARAMETERS,
     BfvContext,
 )
+from cipherdag.privacy.keys.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.pairkeys import EphemeralKeys, agree_as_initiator, agree_as_responder
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.privacy.tags import SumKey
 from cipherdag.privacy.unprotected import UNPROTECTED
+
+SUM_KEY = SumKey(hashlib.sha256(b"benchmark").digest())
 
 # milliseconds of a site, bytes a value; only for values that need one residue
 TARGETS = {"masking": (5.0, 8.01), "bfv": (100.0, 16.0)}
@@ -64,20 +67,20 @@ def protections(pairs):
         *(
             (
                 kind.name,
-                lambda kind=kind: [kind.site(i, p, b"") for i, p in enumerate(pairs)],
+                lambda kind=kind: [kind.site(i, p, SUM_KEY, b"") for i, p in enumerate(pairs)],
                 kind.coordinator(b""),
             )
             for kind in (UNPROTECTED, MASKING)
         ),
-        (
-            "bfv",
-            lambda: [SiteAggregation(RoundMasks(i, p), default) for i, p in enumerate(pairs)],
-            BFV.coordinator(default.public_bytes()),
-        ),
-        (
-            "bfv, high precision",
-            lambda: [SiteAggregation(RoundMasks(i, p), high) for i, p in enumerate(pairs)],
-            BFV.coordinator(high.public_bytes()),
+        *(
+            (
+                name,
+                lambda own=own: [
+                    SiteAggregation(RoundMasks(i, p), SUM_KEY, own) for i, p in enumerate(pairs)
+                ],
+                BFV.coordinator(own.public_bytes()),
+            )
+            for name, own in (("bfv", default), ("bfv, high precision", high))
         ),
     ]
 
@@ -120,7 +123,9 @@ def timed_round(sites, coordinator, answers, declaration):
     run["site_opening_ms"] = 0.0
     if coordinator.opened_by_site:
         combined = step("site_opening_ms", lambda: sites[0].open(combined, seeds, declaration))
-    return run, step("decode_ms", lambda: coordinator.open(combined, seeds, declaration))
+    aggregate = step("decode_ms", lambda: coordinator.open(combined, seeds, declaration))
+    step("site_accept_ms", lambda: sites[0].accept(aggregate.content, declaration))
+    return run, aggregate
 
 
 def report(values, n_sites, repetitions, seed):

@@ -22,6 +22,7 @@ from measuring import bytes_per_site, parser, timed, write_report
 from polynomial_data import NEIGHBOURS
 
 from cipherdag import Federation, RFcd
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.protocol.session import Session
 from cipherdag.questions.regrets import pack_thresholds
 from cipherdag.sites.answers.respondent import Respondent
@@ -134,25 +135,19 @@ def measured(federation):
     }
 
 
-class Replay:
+def asking(questions):
     """Asks each step's candidates once, with one threshold."""
-
-    name = "rfcd"
-
-    def __init__(self, questions):
-        self.questions = questions
-
-    def ask(self):
-        for question in self.questions:
-            middle = question.threshold_array()[:1, :1]
-            yield msgspec.structs.replace(question, thresholds=pack_thresholds(middle))
+    for question in questions:
+        middle = question.threshold_array()[:1, :1]
+        yield msgspec.structs.replace(question, thresholds=pack_thresholds(middle))
 
 
 def replayed(federation, questions):
     """Processor time of one masked round per step, without the sites' computation."""
-    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.federation.in_process import SharedProgram
+    from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.protocol.engines.local import LocalEngine
-    from cipherdag.protocol.messages import Member
+    from cipherdag.protocol.plan import Member, make_plan
     from cipherdag.sites.answers.regret_answers import table_scores
     from cipherdag.sites.answers.respondent import table_tests
     from cipherdag.sites.record.ledger import Ledger
@@ -169,6 +164,8 @@ def replayed(federation, questions):
         )
         for site in federation.sites
     }
+    names = federation.sites[0].table.schema.names
+    program = SharedProgram(lambda _: asking(questions), names)
     runtimes = {
         site.name: SiteRuntime(
             SiteProfile(
@@ -176,15 +173,19 @@ def replayed(federation, questions):
                 pinned=pinned, schema=site.table.schema.canonical(), rows=site.table.rows,
             ),
             respondents[site.name], site.policy, Ledger(site.name, keys[site.name]),
+            programs=program.of_plan,
         )
         for site in federation.sites
     }  # fmt: skip
     session = Session(
         LocalEngine({name: runtime.handle for name, runtime in runtimes.items()}),
-        coordinator, [Member(name=name, identity=key) for name, key in pinned.items()],
-        protection="masking", algorithm="rfcd",
+        coordinator,
+        make_plan(
+            [Member(name=name, identity=key) for name, key in pinned.items()],
+            protection="masking", algorithm="rfcd",
+        ),
     )  # fmt: skip
-    session.open()
+    facts = Facts(session.open(), len(pinned), names=names)
     inside = 0.0
     answer = Respondent.answer
 
@@ -199,7 +200,7 @@ def replayed(federation, questions):
     Respondent.answer = timed
     try:
         started = time.process_time()
-        session.run(Replay(questions).ask())
+        session.run(program.of_facts(facts))
         return time.process_time() - started - inside
     finally:
         Respondent.answer = answer

@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 from measuring import environment, parser, timed, write_report
 
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink
 from cipherdag.protocol.engines.syft_site import SyftSite
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 from hospitals import (
+    PURPOSE,
     SITES,
     Hospitals,
     parser,
@@ -53,7 +54,7 @@ def check_failures(hospitals):
     url = re.compile(r'"datasite": "[^"]*"')
     first.write_text(url.sub(url.search(other).group(), one), "utf-8")
     second.write_text(url.sub(url.search(one).group(), other), "utf-8")
-    run = ("coordinator", "run", "fedpc", "--dir", altered)
+    run = ("coordinator", "run", "fedpc", "--purpose", PURPOSE, "--dir", altered)
     said = hospitals.command(*run, code=4)
     assert f"Datasite of '{SITES[1]}'" in said or f"Datasite of '{SITES[0]}'" in said, said
     first.write_text(one, "utf-8")
@@ -90,7 +91,8 @@ def check_revocation(hospitals, fingerprint):
     old = hospitals.work / "old"
     shutil.copytree(hospitals.coordinator, old)
     gone = hospitals.revoke_last(fingerprint)
-    said = hospitals.command("coordinator", "run", "fedpc", "--dir", old, code=3)
+    run = ("coordinator", "run", "fedpc", "--purpose", PURPOSE, "--dir", old)
+    said = hospitals.command(*run, code=3)
     assert f"the cohort names '{gone}', which is revoked" in said, said
     print(f"the other sites refuse a cohort with '{gone}'")
     hospitals.check_shut_out(gone, fingerprint)
@@ -114,6 +116,7 @@ def main():
         hospitals.wait_for_sites()
         hospitals.compare_runs(expected, what)
         hospitals.check_audits()
+        hospitals.check_own_results(expected)
         check_failures(hospitals)
         check_killed_datasite(hospitals, what, running[SITES[-1]])
         up.enter_context(hospitals.started("site", "start", "--dir", work / SITES[-1]))

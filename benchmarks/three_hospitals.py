@@ -1,9 +1,10 @@
 """Three hospitals and a coordinator as processes of their own, from empty folders, over FLARE.
 
 The onboarding commands alone make, enrol and start them; they talk over NVIDIA FLARE with mutual
-TLS on the loopback interface. FedPC (or RFcd, or Fed-CD) runs masked and then encrypted and must
-find what a run in one process finds. A run is killed in the middle and the server restarted: the
-run goes on to the same graph. Then one hospital is shut out and must be refused, and all files are
+TLS on the loopback interface, and their policies approve every run by themselves. FedPC (or RFcd,
+or Fed-CD) runs masked and then encrypted and must find what a run in one process finds, and every
+site must read it by its own names. A run is killed in the middle and the server restarted: the run
+goes on to the same graph. Then one hospital is shut out and must be refused, and all files are
 searched for private keys.
 
     python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N] [--out F]
@@ -81,6 +82,7 @@ def main():
             if not options.brief:
                 check_interruption(hospitals, study, expected, restart_server)
             hospitals.check_audits()
+            hospitals.check_own_results(expected)
         if not options.brief:
             check_revocation(hospitals, fingerprint)
         keys, parties = check_secrets(work)

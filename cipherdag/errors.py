@@ -10,8 +10,11 @@
 
 A message says what happened and where; ``remedy`` says what to do about it; ``site`` names whose
 side it happened on. None of them ever carries a row, a value that a share protects, or a key. Where
-a message must not leave its site, or not be shown, the ``summary`` of the class stands for it.
+a message must not leave its site, or not be shown, the ``summary`` of the class stands for it; most
+classes need no other docstring.
 """
+
+# ruff: noqa: D101
 
 from __future__ import annotations
 
@@ -65,9 +68,7 @@ class LedgerError(CipherdagError):
 
 
 class OutputError(CipherdagError):
-    """A result folder or file cannot be written or read."""
-
-    summary = "A result folder or file cannot be written or read"
+    __doc__ = summary = "A result folder or file cannot be written or read"
     default_remedy = "Choose another folder with --out, or make this one readable and writable."
 
 
@@ -77,28 +78,22 @@ def writing(path: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 class GraphError(CipherdagError):
-    """A graph breaks the rules of its kind, such as a cycle in a DAG."""
-
-    summary = "A graph breaks the rules of its kind, such as a cycle in a DAG"
+    __doc__ = summary = "A graph breaks the rules of its kind, such as a cycle in a DAG"
     default_remedy = "Check the edge list: no self-loop, no duplicate, no directed cycle."
 
 
 class ParameterError(CipherdagError):
-    """A parameter is out of its range."""
-
-    summary = "A parameter is out of its range"
+    __doc__ = summary = "A parameter is out of its range"
     exit_code = 2
     default_remedy = "See the parameter's range in `cipherdag COMMAND --help`."
 
 
 class PrivacyError(CipherdagError):
-    """Refused so that nothing leaks."""
-
-    summary = "Refused so that nothing leaks"
+    __doc__ = summary = "Refused so that nothing leaks"
     exit_code = 3
     effect = "the run stopped; no result was written and the refused message opened nothing"
     default_remedy = "Do not retry before the cause is understood: the refusal protects data."
@@ -176,7 +171,40 @@ class BoundExceededError(PrivacyError):
 class AggregateRangeError(PrivacyError):
     """A sum lies outside what the cohort can produce."""
 
-    default_remedy = "A share was altered or made for another question: set the run up anew."
+    default_remedy = (
+        "A site answered beyond its range, or its share was altered: set the run up anew. If it "
+        "recurs, runs over disjoint groups of at least min_sites of its sites narrow down who lies."
+    )
+
+
+class ForgedSumError(PrivacyError):
+    """An opened sum is not the sum of the sites' answers."""
+
+    default_remedy = (
+        "The coordinator, its network or another site altered it: end the study, and ask them. "
+        "Runs over disjoint groups of at least min_sites of its sites narrow down who lies."
+    )
+
+
+class ResultMismatchError(PrivacyError):
+    """The sites did not come to one result."""
+
+    default_remedy = (
+        "Compare the versions of numpy, scipy and torch at the sites, then ask who lies."
+    )
+
+
+class RefusedError(PrivacyError):
+    """The site refused; why stands in its own log."""
+
+    summary = "it refused; its own log says why"
+    default_remedy = "Ask the people of the site to read site.log: it may have been restarted."
+
+
+class ProgramMismatchError(PrivacyError):
+    """A site has another version of a plan's program."""
+
+    default_remedy = "Install the same version of cipherdag, and of the algorithm, everywhere."
 
 
 class ProtectionError(PrivacyError):
@@ -209,9 +237,7 @@ class SessionLostError(SiteNotReadyError):
 
 
 class SiteUnreachableError(CipherdagError):
-    """A site does not answer."""
-
-    summary = "A site does not answer"
+    __doc__ = summary = "A site does not answer"
     exit_code = 5
     effect = "the run stopped; no result was written"
     default_remedy = "Check that the site is running and reachable, then start the run again."
@@ -257,9 +283,7 @@ class DataError(CipherdagError):
 
 
 class UnreadableDataError(DataError):
-    """The file does not exist, is not a table, or has another encoding."""
-
-    summary = "The file does not exist, is not a table, or has another encoding"
+    __doc__ = summary = "The file does not exist, is not a table, or has another encoding"
     default_remedy = "Give a UTF-8 CSV with one header row, a Parquet file, or a database."
 
 
@@ -285,86 +309,62 @@ class DatabaseCredentialsError(DatabaseError):
 
 
 class DatabaseDriverError(DatabaseError):
-    """A package that reads this kind of database is not installed."""
-
-    summary = "A package that reads this kind of database is not installed"
+    __doc__ = summary = "A package that reads this kind of database is not installed"
     default_remedy = "Run `pip install 'cipherdag[sql]'`, or install the database's own driver."
 
 
 class DatabaseUnreachableError(DatabaseError):
-    """The database does not answer at its address."""
-
-    summary = "The database does not answer at its address"
+    __doc__ = summary = "The database does not answer at its address"
     default_remedy = "Check host, port and firewall, and that the database runs."
 
 
 class DatabaseLoginError(DatabaseError):
-    """The database refuses the user or the password."""
-
-    summary = "The database refuses the user or the password"
+    __doc__ = summary = "The database refuses the user or the password"
     default_remedy = "Correct user and password in the credentials file; try them with psql."
 
 
 class DatabaseQueryError(DatabaseError):
-    """A table or column is unknown, may not be read, or the query is faulty."""
-
-    summary = "A table or column is unknown, may not be read, or the query is faulty"
+    __doc__ = summary = "A table or column is unknown, may not be read, or the query is faulty"
     default_remedy = "Correct table, columns or query; what the user may not read looks unknown."
 
 
 class EmptyDataError(DataError):
-    """The file has no row of data."""
-
-    summary = "The file has no row of data"
+    __doc__ = summary = "The file has no row of data"
     default_remedy = "Give a file with a header and at least two rows."
 
 
 class TooFewRowsError(DataError):
-    """The file has fewer rows than any test needs."""
-
-    summary = "The file has fewer rows than any test needs"
+    __doc__ = summary = "The file has fewer rows than any test needs"
     default_remedy = "Give a file with at least two rows; hundreds are needed for sound tests."
 
 
 class DuplicateNameError(DataError):
-    """Two columns have one name after trimming and Unicode NFC normalisation."""
-
-    summary = "Two columns have one name after trimming and Unicode NFC normalisation"
+    __doc__ = summary = "Two columns have one name after trimming and Unicode NFC normalisation"
     default_remedy = "Rename one of the two columns at every site."
 
 
 class MissingColumnError(DataError):
-    """The schema names a column that the file lacks."""
-
-    summary = "The schema names a column that the file lacks"
+    __doc__ = summary = "The schema names a column that the file lacks"
     default_remedy = "Add the column, or remove it from schema.toml at every site."
 
 
 class ExtraColumnError(DataError):
-    """The file has a column that the schema lacks."""
-
-    summary = "The file has a column that the schema lacks"
+    __doc__ = summary = "The file has a column that the schema lacks"
     default_remedy = 'Remove the column, or list it in schema.toml (kind = "ignore" skips it).'
 
 
 class UnknownCategoryError(DataError):
-    """A value that the schema's categories do not list."""
-
-    summary = "A value that the schema's categories do not list"
+    __doc__ = summary = "A value that the schema's categories do not list"
     default_remedy = "Add the category to schema.toml at every site, or correct the value."
 
 
 class NotNumericError(DataError):
-    """Text or an infinite number in a numeric column."""
-
-    summary = "Text or an infinite number in a numeric column"
+    __doc__ = summary = "Text or an infinite number in a numeric column"
     default_remedy = "Correct the cells, or declare their marker under missing in schema.toml."
 
 
 class ConstantColumnError(DataError):
-    """A column with one value only carries no information."""
-
-    summary = "A column with one value only carries no information"
+    __doc__ = summary = "A column with one value only carries no information"
     default_remedy = (
         "Drop the column from the study, or set allow_constant = true for it in schema.toml."
     )
@@ -383,14 +383,10 @@ class MixedTypesError(DataError):
 
 
 class SchemaError(DataError):
-    """The schema file itself is wrong."""
-
-    summary = "The schema file itself is wrong"
+    __doc__ = summary = "The schema file itself is wrong"
     default_remedy = "Write one with `cipherdag schema infer FILE` and edit it."
 
 
 class SchemaMismatchError(DataError):
-    """Two sites follow different schemas."""
-
-    summary = "Two sites follow different schemas"
+    __doc__ = summary = "Two sites follow different schemas"
     default_remedy = "Give every site the same schema.toml; the site's own log names the columns."

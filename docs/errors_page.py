@@ -52,7 +52,7 @@ def page() -> str:
             f"({error.anchor()})=",
             f"## {error.__name__}",
             "",
-            f"{' '.join(said.split('Args:')[0].split())}",
+            " ".join(said.split("Args:")[0].split()).removesuffix(".") + ".",
             "",
             f"- exit code: {error.exit_code}, {MEANING[error.exit_code]}",
             f"- effect: {error.effect}",

@@ -8,11 +8,12 @@ stands in the class.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters
 from cipherdag.findings.conclusion import LearntGraph, Report, SelectedFeatures
+from cipherdag.questions.presence import Presence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,6 +36,8 @@ class Facts:
             the sites know the names.
         labels: Positions of the labels, for algorithms that need them.
         seed: Seed of all that the algorithm draws.
+        present: How many sites the last sum covers.
+        fewest: How many sites have to contribute to a test whose sums are opened.
     """
 
     n_variables: int
@@ -42,8 +45,11 @@ class Facts:
     names: tuple[str, ...] = ()
     labels: tuple[int, ...] = ()
     seed: int = 0
+    fewest: int = 1
+    present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:
+        self.present.n_sites = self.n_sites
         if not self.names:
             numbers = tuple(str(number) for number in range(1, self.n_variables + 1))
             object.__setattr__(self, "names", numbers)

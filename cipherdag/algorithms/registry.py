@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+from hashlib import sha256
 from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from hashlib import _Hash as Hash
 
     from cipherdag.algorithms.algorithm import Algorithm
 
@@ -19,6 +24,8 @@ ALGORITHMS = {
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
     "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
 }
+PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")
+"""The folders of this package that decide what is asked next."""
 
 
 def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
@@ -27,11 +34,17 @@ def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
     Raises:
         ParameterError: There is no such algorithm.
     """
-    if name not in ALGORITHMS:
+    defined = ALGORITHMS.get(name) or _installed().get(name)
+    if defined is None:
         raise ParameterError(f"there is no algorithm named '{name}'")
-    module, _, own = ALGORITHMS[name].partition(":")
+    module, _, own = defined.partition(":")
     found: type[Algorithm[Any, Any]] = getattr(import_module(module), own)
     return found
+
+
+def _installed() -> dict[str, str]:
+    """The algorithms of other packages, which name them as entry points."""
+    return {point.name: point.value for point in entry_points(group="cipherdag.algorithms")}
 
 
 def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, Any]:
@@ -50,11 +63,46 @@ def make_algorithm(name: str, parameters: Mapping[str, Any]) -> Algorithm[Any, A
     return own(**{key: known[key].read(value) for key, value in kept.items()})
 
 
+@cache
+def program_digest(name: str) -> str:
+    """SHA-256 over all sources that steer an algorithm of a name, in hexadecimal.
+
+    These are the rooms of this package that a generator runs through, and of an algorithm that
+    another package defines every file of it, or its one file.
+
+    Raises:
+        ParameterError: There is no such algorithm.
+    """
+    own = Path(__file__).parents[1]
+    files = [file for room in PROGRAM_ROOMS for file in (own / room).rglob("*.py")]
+    state = _digest_of(own, files)
+    if name not in ALGORITHMS:
+        home = import_module(algorithm_class(name).__module__.partition(".")[0])
+        for folder in map(Path, getattr(home, "__path__", ())):
+            state.update(_digest_of(folder, folder.rglob("*.py")).digest())
+        if home.__file__ is not None:  # a namespace has none
+            state.update(sha256(Path(home.__file__).read_bytes()).digest())
+    return state.hexdigest()
+
+
+def _digest_of(folder: Path, files: Iterable[Path]) -> Hash:
+    """The state of a digest over files, by their places in a folder."""
+    state = sha256()
+    for file in sorted(files):
+        state.update(sha256(file.relative_to(folder).as_posix().encode()).digest())
+        state.update(sha256(file.read_bytes()).digest())
+    return state
+
+
 def reads_labels(name: str) -> bool:
     """Whether the coordinator of an algorithm has to know which positions are labels."""
-    return name in ALGORITHMS and "labels" in algorithm_class(name).reads
+    return _is_known(name) and "labels" in algorithm_class(name).reads
 
 
 def title_of(name: str) -> str:
     """What people call an algorithm; of one that is not registered, its name."""
-    return algorithm_class(name).title if name in ALGORITHMS else name
+    return algorithm_class(name).title if _is_known(name) else name
+
+
+def _is_known(name: str) -> bool:
+    return name in ALGORITHMS or name in _installed()

@@ -6,8 +6,6 @@ Leaks:
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,9 +15,16 @@ import msgspec
 
 from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
 from cipherdag.errors import LedgerError, OutputError, writing
+from cipherdag.graphs.exports import csv_text
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
-from cipherdag.results.folder import verify_folder
-from cipherdag.sites.record.ledger import LedgerHead, ledger_lines, read_releases, verify_ledger
+from cipherdag.results.folder import read_folder_releases, verify_folder
+from cipherdag.sites.record.ledger import (
+    LedgerHead,
+    clock_remark,
+    ledger_lines,
+    read_releases,
+    verify_ledger,
+)
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.study.study import SignedStudy, read_file
 
@@ -43,10 +48,13 @@ def verify(folder: Path, ledgers: Sequence[Path] = ()) -> list[LedgerCheck]:
         OutputError: The folder holds nothing to check.
     """
     if (folder / "site.toml").exists():
-        _, head = site_ledger(SiteFolder(folder))
-        return [LedgerCheck(head)]
+        lines, head = site_ledger(SiteFolder(folder))
+        return [LedgerCheck(head, remark=clock_remark(read_releases(lines)))]
     if not ledgers:
-        return [LedgerCheck(head) for head in verify_folder(folder).values()]
+        heads, releases = verify_folder(folder), read_folder_releases(folder)
+        return [
+            LedgerCheck(head, remark=clock_remark(releases[site])) for site, head in heads.items()
+        ]
     transcript, heads = read_transcript(folder / TRANSCRIPT_FILE), _heads(folder / "result.json")
     checks = []
     for path in ledgers:
@@ -145,11 +153,8 @@ def _heads(path: Path) -> dict[str, LedgerHead]:
 
 
 def _csv(records: Sequence[msgspec.Struct]) -> str:
-    out = io.StringIO()
     header = [record.__struct_fields__ for record in records[:1]]
-    rows = map(msgspec.structs.astuple, records)
-    csv.writer(out, lineterminator="\n").writerows([*header, *rows])
-    return out.getvalue()
+    return csv_text([*header, *map(msgspec.structs.astuple, records)])
 
 
 def _lines(path: Path) -> list[str]:

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import LedgerError
-from cipherdag.sites.record.ledger import LedgerHead, read_releases, verify_ledger
+from cipherdag.sites.record.ledger import (
+    LedgerHead,
+    clock_remark,
+    read_releases,
+    verify_ledger,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +27,13 @@ class LedgerCheck:
         head: Where the ledger ends.
         matched: Records whose content arrived; None without a transcript.
         unreceived: Lines whose content left the site but never arrived, as when a site was slow.
+        remark: What is odd and proves nothing, such as a clock that was set back.
     """
 
     head: LedgerHead
     matched: int | None = None
     unreceived: tuple[int, ...] = ()
+    remark: str = ""
 
     @property
     def received(self) -> str:
@@ -59,7 +66,8 @@ def check_ledger(
     own = [reply for reply in transcript if reply.site == expected.site and reply.content]
     arrived = {(reply.session, reply.content) for reply in own}
     sessions = {reply.session for reply in transcript}
-    releases = [r for r in read_releases(lines) if r.session in sessions]
+    written = read_releases(lines)
+    releases = [release for release in written if release.session in sessions]
     recorded = {(release.session, release.content) for release in releases}
     if not arrived <= recorded:
         raise LedgerError(
@@ -67,4 +75,5 @@ def check_ledger(
             site=expected.site,
         )
     missing = [r.line for r in releases if (r.session, r.content) not in arrived]
-    return LedgerCheck(head, len(releases) - len(missing), tuple(missing))
+    matched = len(releases) - len(missing)
+    return LedgerCheck(head, matched, tuple(missing), clock_remark(written))

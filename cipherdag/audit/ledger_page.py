@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.rendering import render
-from cipherdag.privacy.identity import fingerprint
-from cipherdag.privacy.protections import PROTECTIONS, protection_kind
+from cipherdag.privacy.keys.identity import fingerprint
+from cipherdag.privacy.protections import DEFAULT, PROTECTIONS, protection_kind
 from cipherdag.results.limits import FEWEST_SITES
 from cipherdag.results.sentences import site_sentences
+from cipherdag.sites.record.release_kinds import answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.protection_kind import ProtectionKind
     from cipherdag.sites.record.ledger import LedgerHead, Release
-
-OPENING = "opened-sum"
-# what leaves besides answers: nothing of it depends on a row
-SET_UP = frozenset({"schema-digest", "mask-seeds", "mask-piece"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +97,29 @@ def ledger_runs(records: Sequence[Release]) -> list[LedgerRun]:
     runs = []
     for session, group in groupby(records, key=lambda record: record.session):
         own = list(group)
-        answers = [record for record in own if record.kind not in SET_UP]
+        if not session:
+            continue
+        answered = [record for record in own if answers(record.kind)]
         runs.append(
             LedgerRun(
                 session=session,
                 began=own[0].time,
                 ended=own[-1].time,
-                algorithm=title_of(own[0].algorithm),
-                kind=protection_kind(own[0].protection),
-                sites=tuple(sorted({record.sites for record in answers})),
+                algorithm=title_of(_first(own, "algorithm")),
+                kind=protection_kind(_first(own, "protection") or DEFAULT),
+                sites=tuple(sorted({record.sites for record in answered})),
                 rounds=max(record.round for record in own),
-                values=sum(record.values for record in answers if record.kind != OPENING),
+                values=sum(record.values for record in answered),
                 bytes=sum(record.bytes for record in own),
                 sentences=tuple(site_sentences(own)),
             )
         )
     return runs
+
+
+def _first(records: Sequence[Release], field: str) -> str:
+    """What the records say of their run; a refusal to a stranger says nothing."""
+    return next((said for own in records if (said := getattr(own, field))), "")
 
 
 def attention(runs: Sequence[LedgerRun]) -> Iterator[str]:

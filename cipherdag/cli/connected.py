@@ -11,8 +11,10 @@ from click.core import ParameterSource
 from cipherdag.algorithms.registry import algorithm_class
 from cipherdag.cli.options import (
     EXISTING_FOLDER,
+    FILE,
     FOLDER,
     LIVE,
+    NEW_FILE,
     PROTECTION,
     SEED,
     following,
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cipherdag.protocol.messages import Protection
+    from cipherdag.federation.connected import ConnectedFederation
+    from cipherdag.protocol.plan import Plan, Protection
     from cipherdag.results.run import Run
 
 
@@ -40,10 +43,18 @@ def waiting_options() -> list[click.Option]:
         click.Option(
             ["--wait-for-approval", "approval_s"],
             type=float,
-            default=0.0,
+            default=3600.0,
             show_default=True,
-            help="Seconds to wait for sites where a person approves every run.",
+            help="Seconds to wait for the people at the sites who decide on the plan.",
         ),
+    ]
+
+
+def asking_options() -> list[click.Option]:
+    """What the people at the sites read beside the plan itself."""
+    return [
+        click.Option(["--purpose"], required=True, help="What the result is for; sites read it."),
+        click.Option(["--requester"], default="", help="Who asks for it; sites read it."),
     ]
 
 
@@ -51,17 +62,11 @@ def connected_command(name: str) -> click.Command:
     """``coordinator run NAME``."""
     title = algorithm_class(name).title
     told = f"{title} over the enrolled sites; names stay there, the result speaks of identifiers."
-    folder = click.Option(
-        ["--dir", "folder"],
-        type=EXISTING_FOLDER,
-        default=".",
-        show_default="this folder",
-        help="Folder of the coordinator.",
-    )
     return click.Command(
         name,
         params=[
-            folder,
+            _in_coordinator(),
+            *asking_options(),
             *waiting_options(),
             PROTECTION,
             *parameter_options(name),
@@ -75,10 +80,64 @@ def connected_command(name: str) -> click.Command:
     )
 
 
+def plan_command(name: str) -> click.Command:
+    """``coordinator plan NAME``."""
+    told = f"Print what {algorithm_class(name).title} would ask of the sites; nothing is sent."
+    out = click.Option(["--out"], type=NEW_FILE, help="File for the plan, for `run --plan`.")
+    return click.Command(
+        name,
+        params=[
+            _in_coordinator(), *asking_options(), PROTECTION, *parameter_options(name), SEED, out
+        ],
+        callback=partial(_plan, name),
+        help=told,
+        short_help=told,
+    )  # fmt: skip
+
+
+def _in_coordinator() -> click.Option:
+    return click.Option(
+        ["--dir", "folder"],
+        type=EXISTING_FOLDER,
+        default=".",
+        show_default="this folder",
+        help="Folder of the coordinator.",
+    )
+
+
+def _plan(
+    name: str,
+    *,
+    folder: Path,
+    purpose: str,
+    requester: str,
+    protection: Protection,
+    seed: int,
+    out: Path | None,
+    **options: Any,
+) -> None:
+    from cipherdag.algorithms.registry import make_algorithm
+    from cipherdag.errors import writing
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.sites.policy.plan_account import plan_lines
+
+    federation = Federation.connect(
+        folder, purpose=purpose, requester=requester, protection=protection
+    )
+    plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
+    click.echo("\n".join(plan_lines(plan)))
+    if out is not None:
+        with writing(out):
+            out.write_text(plan.dumps(), encoding="utf-8")
+        click.echo(f"Wrote {out}; a site reads it by `cipherdag site check --plan`.")
+
+
 def _run(
     name: str,
     *,
     folder: Path,
+    purpose: str,
+    requester: str,
     timeout: float,
     approval_s: float,
     protection: Protection,
@@ -88,34 +147,48 @@ def _run(
     **options: Any,
 ) -> None:
     from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.cli.terminal import heading
     from cipherdag.federation.simulated import Federation
+
+    federation = Federation.connect(
+        folder,
+        purpose=purpose,
+        requester=requester,
+        protection=protection,
+        timeout_s=timeout,
+        approval_s=approval_s,
+    )
+    plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
+    _carry_out(federation, plan, out, as_json=as_json)
+
+
+def _carry_out(
+    federation: ConnectedFederation, plan: Plan, out: Path | None, *, as_json: bool
+) -> None:
+    """Have the sites carry a plan out, and say which and how it goes."""
+    from cipherdag.cli.terminal import heading
     from cipherdag.results.folder import writable_folder
 
     if out is not None:
         writable_folder(out)
-    federation = Federation.connect(
-        folder, protection=protection, timeout_s=timeout, approval_s=approval_s
-    )
-    parameters = taken(name, options)
-    algorithm = make_algorithm(name, parameters)
-    n_sites = len(federation.study.sites)
+    title, n_sites = algorithm_class(plan.algorithm).title, len(plan.cohort)
 
     def begun(run: Path) -> None:
         if not as_json:
-            say(heading(algorithm.title, n_sites, federation.protection))
+            say(heading(title, n_sites, plan.protection))
+            say(f"Run {plan.session.hex()[:8]} waits for the people at the sites, by default:")
+            say(f"  cipherdag site approve {plan.session.hex()[:8]}")
             say(f"If it is cut short: cipherdag coordinator run --resume {run}")
 
     source = {
         "command": "coordinator run",
-        "folder": str(folder.resolve()),
-        "algorithm": name,
-        "protection": protection,
-        "seed": seed,
-        "parameters": parameters,
+        "folder": str(federation.folder.path.resolve()),
+        "algorithm": plan.algorithm,
+        "protection": plan.protection,
+        "seed": plan.seed,
+        "parameters": plan.parameters,
     }
     with following(as_json=as_json, n_sites=n_sites) as progress:
-        result = federation.run(algorithm, seed=seed, progress=progress, source=source, begun=begun)
+        result = federation.carry_out_plan(plan, progress=progress, source=source, begun=begun)
     _show_connected(result, out, as_json=as_json)
 
 
@@ -128,32 +201,63 @@ def resumable_group(name: str, make: Callable[[str], click.Command], told: str) 
         told: What the group does, without a full stop.
     """
     resume = "Go on with the run in this folder under runs/, after a crash of the coordinator."
+    planned = "Carry out the plan in this file, which `coordinator plan` wrote."
     options = [*waiting_options(), *out_options()]
     for option in options:
-        option.help = f"With --resume: {option.help}"
+        option.help = f"With --resume or --plan: {option.help}"
     return AlgorithmGroup(
         name,
         make,
-        params=[click.Option(["--resume"], type=FOLDER, help=resume), *options],
+        params=[
+            click.Option(["--resume"], type=FOLDER, help=resume),
+            click.Option(["--plan"], type=FILE, help=planned),
+            _in_coordinator(),
+            *options,
+        ],
         invoke_without_command=True,
         callback=_resume_or_command,
-        help=f"{told}, or go on with one that was cut short.",
+        help=f"{told}, carry out a saved plan, or go on with a run that was cut short.",
     )
 
 
 @click.pass_context
-def _resume_or_command(context: click.Context, /, *, resume: Path | None, **options: Any) -> None:
-    """Go on with a run, or leave it to the subcommand that starts one."""
-    if resume is not None and context.invoked_subcommand is not None:
-        raise click.UsageError("--resume takes algorithm and parameters from the run: name none")
+def _resume_or_command(
+    context: click.Context,
+    /,
+    *,
+    resume: Path | None,
+    plan: Path | None,
+    folder: Path,
+    **options: Any,
+) -> None:
+    """Go on with a run, carry out a plan, or leave it to the subcommand that starts one."""
+    if resume is not None and plan is not None:
+        raise click.UsageError("--resume goes on with a run, and --plan begins one: name one")
+    if (resume or plan) is not None and context.invoked_subcommand is not None:
+        raise click.UsageError("--resume and --plan say which algorithm runs: name none")
     default = ParameterSource.DEFAULT
-    given = [name for name in options if context.get_parameter_source(name) != default]
-    if resume is None and given and context.invoked_subcommand is not None:
+    given = [own for own in ("folder", *options) if context.get_parameter_source(own) != default]
+    if (resume or plan) is None and given and context.invoked_subcommand is not None:
         raise click.UsageError("an algorithm's options stand after its name")
     if resume is not None:
         _resume(resume, **options)
+    elif plan is not None:
+        _saved_plan(plan, folder, **options)
     elif context.invoked_subcommand is None:
-        raise click.UsageError("name an algorithm, or a run to go on with by --resume", context)
+        raise click.UsageError("name an algorithm, a plan, or a run to go on with", context)
+
+
+def _saved_plan(
+    file: Path, folder: Path, *, timeout: float, approval_s: float, out: Path | None, as_json: bool
+) -> None:
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.protocol.plan import Plan
+
+    plan = Plan.read(file)
+    federation = Federation.connect(
+        folder, purpose=plan.purpose, timeout_s=timeout, approval_s=approval_s
+    )
+    _carry_out(federation, plan, out, as_json=as_json)
 
 
 def _resume(
@@ -170,7 +274,9 @@ def _resume(
         )
     if out is not None:
         writable_folder(out)
-    federation = Federation.connect(run.parent.parent, timeout_s=timeout, approval_s=approval_s)
+    federation = Federation.connect(
+        run.parent.parent, purpose="", timeout_s=timeout, approval_s=approval_s
+    )
     with following(as_json=as_json) as progress:
         result = federation.resume(run, progress=progress)
     _show_connected(result, out, as_json=as_json)
@@ -182,4 +288,4 @@ def _show_connected(result: Run, out: Path | None, *, as_json: bool) -> None:
         result.save(out)
     show(result, None, as_json=as_json)
     if not as_json:
-        click.echo("The signed result for the sites lies in the run's folder.")
+        click.echo("Every site reads the same by its own names: cipherdag site result")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cipherdag.cli.connected import connected_command, resumable_group
+from cipherdag.cli.connected import connected_command, plan_command, resumable_group
 from cipherdag.cli.options import FILE, FOLDER, NEW_FILE
+from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import as_json_option, in_folder, until_stopped
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
@@ -34,10 +35,16 @@ in_coordinator = in_folder(_coordinator_folder)
 @click.group()
 def coordinator() -> None:
     """The coordinator's side: open a study, enrol sites, run, shut a site out."""
+    from cipherdag.privacy.secrecy import leave_no_core
+
+    leave_no_core()
 
 
 coordinator.add_command(
     resumable_group("run", connected_command, "Run an algorithm over the enrolled sites")
+)
+coordinator.add_command(
+    AlgorithmGroup("plan", plan_command, help="Print a plan for the enrolled sites; send nothing.")
 )
 
 
@@ -125,7 +132,7 @@ def coordinator_approve(
 @as_json_option
 def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
-    from cipherdag.privacy.identity import fingerprint
+    from cipherdag.privacy.keys.identity import fingerprint
 
     study = own.study()
     connected = _connected(own) if live else None
@@ -188,7 +195,7 @@ def audit_export(folder: Path, out: Path, kind: str) -> None:
 def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:
     """Let a request pass whose fingerprint was given or is confirmed by a person."""
     from cipherdag.errors import SignatureError
-    from cipherdag.privacy.identity import fingerprint
+    from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.sites.study.study import same_fingerprint
 
     own = fingerprint(request.identity).upper()

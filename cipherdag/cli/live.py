@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import secrets
+import sys
 import threading
 import time
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
 LISTENING_S = 3.0  # a page that is open asks more often
+IDLE_S = 10.0  # how long a connection may say nothing
+MOST_CONNECTIONS = 16  # at a time, each of which has a thread
 CROWDED = 3.0  # edges per variable above which a drawing shows nothing
 HEADERS = {
     "Cache-Control": "no-store",
@@ -164,6 +167,35 @@ def live_page() -> str:
     return render("live.html.j2", script="live.js", title="cipherdag live")
 
 
+class _Server(ThreadingHTTPServer):
+    """Has so many threads and no more; who comes beyond them is turned away."""
+
+    daemon_threads = True
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        super().__init__((LOOPBACK, 0), handler)
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begin a thread, if there is one left."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and give the thread back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing for a connection that broke off, as when a page is closed."""
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 class LiveServer:
     """Serves the live view of a run; a context manager.
 
@@ -174,8 +206,7 @@ class LiveServer:
     def __init__(self, run: LiveRun) -> None:
         self._run = run
         self._token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(run, self._token))
-        self._server.daemon_threads = True
+        self._server = _Server(_handler(run, self._token))
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property
@@ -199,6 +230,7 @@ def _handler(run: LiveRun, token: str) -> type[BaseHTTPRequestHandler]:
         """Answers GET below the token and nothing else."""
 
         server_version, sys_version = "cipherdag", ""
+        timeout = IDLE_S
 
         def do_GET(self) -> None:
             """The page, or its changing part."""
@@ -207,12 +239,11 @@ def _handler(run: LiveRun, token: str) -> type[BaseHTTPRequestHandler]:
             if host != f"{LOOPBACK}:{self.connection.getsockname()[1]}":
                 self.send_error(421)
                 return
-            _, given, *rest = self.path.split("/", 2)
-            if not secrets.compare_digest(given.encode(), token.encode()) or len(rest) != 1:
-                self.send_error(404)
-            elif rest[0] == "":
+            before, given, part = [*self.path.split("/", 2), "", ""][:3]
+            known = secrets.compare_digest(given.encode(), token.encode()) and not before
+            if known and self.path == f"/{token}/":
                 self._send(live_page())
-            elif rest[0] == "part":
+            elif known and part == "part":
                 self._send(run.part())
             else:
                 self.send_error(404)

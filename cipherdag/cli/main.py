@@ -69,7 +69,9 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
     result = load_run(folder)
     true = edges(truth, tuple(result.identifiers)) if truth is not None else None
     file = out or folder / "report.html"
-    file.write_text(result.page(truth=true, written=datetime.now(UTC)), encoding="utf-8")
+    page = result.page(truth=true, written=datetime.now(UTC))
+    with errors.writing(file):
+        file.write_text(page, encoding="utf-8")
     click.echo(f"Wrote {file}")
 
 
@@ -82,6 +84,7 @@ def demo(rows: int, seed: int, out: Path | None) -> None:
     import numpy as np
 
     from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.federation.in_process import refusals_off_plan
     from cipherdag.federation.simulated import Federation
     from cipherdag.graphs.networks import asia
 
@@ -100,6 +103,9 @@ def demo(rows: int, seed: int, out: Path | None) -> None:
     click.echo(f"\nMasking and homomorphic encryption gave {same}.")
     if graphs[0] != graphs[1]:
         raise errors.AggregateRangeError("the two protections disagree")
+    click.echo("\nNow the coordinator asks for alpha 0.5, where the plan that it signed says 0.01:")
+    for name, said in refusals_off_plan(federation, FedPC(alpha=0.01), FedPC(alpha=0.5)).items():
+        click.echo(f"  {name} refuses: {said or 'NOTHING: IT ANSWERED'}")
 
 
 @cli.group()
@@ -120,7 +126,8 @@ def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
         return
     if out.exists():
         raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    out.write_text(text, encoding="utf-8")
+    with errors.writing(out):
+        out.write_text(text, encoding="utf-8")
     click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
 
 
@@ -140,11 +147,15 @@ def audit_verify(folder: Path, ledgers: tuple[Path, ...], *, as_json: bool) -> N
     """Check every ledger of a result or site: chain, signatures, and that none was cut.
 
     With --ledger, FOLDER is that of a coordinator's run, and what each site's ledger says is held
-    against what the coordinator received.
+    against what the coordinator received. Lines before which a site's clock ran backwards are named
+    beside the output: its own clock proves nothing.
     """
     from cipherdag.audit.auditing import verify
 
     checks = verify(folder, ledgers)
+    for check in checks:
+        if check.remark:
+            click.echo(f"{check.head.site}: {check.remark}", err=True)
     if as_json:
         heads = {check.head.site: asdict(check.head) for check in checks}
         click.echo(json.dumps(heads))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cipherdag.sites.study.finding import Finding
-    from cipherdag.sites.study.signed_result import SharedResult
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
@@ -94,17 +92,22 @@ def site_new(
 
 @site.command("check")
 @in_site
+@click.option("--plan", type=FILE, help="Check too whether the site would take part in this plan.")
 @as_json_option
-def site_check(own: SiteFolder, *, as_json: bool) -> None:
+def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
     from cipherdag.deployment.datasite_checks import datasite_findings
     from cipherdag.deployment.rehearsal import rehearse
     from cipherdag.errors import SiteNotReadyError
+    from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.doctor import examine
+    from cipherdag.sites.study.plan_check import plan_findings
 
     findings = examine(own, rehearse=rehearse)
     if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
         findings += datasite_findings(own)
+    if plan is not None:
+        findings += plan_findings(own, Plan.read(plan))
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -123,7 +126,7 @@ def site_check(own: SiteFolder, *, as_json: bool) -> None:
 def site_request(own: SiteFolder, out: Path | None) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
-    from cipherdag.privacy.identity import fingerprint
+    from cipherdag.privacy.keys.identity import fingerprint
 
     path, request = request_enrolment(own, out)
     click.echo(f"Wrote {path}. Send it to the coordinator, who will ask you to read aloud:")
@@ -171,14 +174,8 @@ def site_status(own: SiteFolder, *, as_json: bool) -> None:
         if key != "runs":
             click.echo(f"{key:<{width}}  {value}")
     for run in status["runs"]:
-        state = "approved" if run["approved"] else "WAITS"
-        cohort = ", ".join(run["sites"])
-        click.echo(
-            f"run {run['session'][:8]}  {state}  {run['algorithm']}, {run['protection']}, with "
-            f"{cohort}; asked {run['asked']}"
-        )
-        if run["why"]:
-            click.echo(f"  CONSIDER: {run['why']}")
+        click.echo(f"\nrun {run['session'][:8]}  {run['state']}  asked {run['asked']}")
+        click.echo("\n".join(f"  {line}" for line in run["account"]))
 
 
 @site.command("approve")
@@ -186,17 +183,25 @@ def site_status(own: SiteFolder, *, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_site
 def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
-    """Approve the run SESSION, which `site status` lists."""
-    from cipherdag.sites.policy.approvals import Approvals
-
-    approvals = Approvals(own.runs)
+    """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
+    approvals = own.approvals()
     asked = approvals.find(session)
-    if asked.why:
-        click.echo(f"Consider: {asked.why}.")
+    if asked.consider:
+        click.echo(f"Consider: {asked.consider}.")
         if not yes:
             click.confirm("Do the sites concerned agree, and may it run?", abort=True)
-    run = approvals.approve(session)
-    click.echo(f"Approved {run.session[:8]}: {run.algorithm}, {run.protection}.")
+    run = approvals.decide(session, "approved", own.identity())
+    click.echo(f"Approved {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+
+
+@site.command("deny")
+@click.argument("session")
+@click.option("--why", required=True, help="The reason; it stays at this site.")
+@in_site
+def site_deny(session: str, own: SiteFolder, why: str) -> None:
+    """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
+    run = own.approvals().decide(session, "denied", own.identity(), note=why)
+    click.echo(f"Denied {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
 
 
 @site.command("releases")
@@ -218,66 +223,25 @@ def site_releases(own: SiteFolder, *, as_json: bool) -> None:
 
 
 @site.command("result")
-@click.argument("result", type=FILE)
+@click.argument("session", default="")
 @in_site
-@click.option("--out", type=FOLDER, help="Folder for the graph in all formats.")
-def site_result(result: Path, own: SiteFolder, out: Path | None) -> None:
-    """Show a coordinator's signed RESULT with this site's own variable names."""
-    from cipherdag.algorithms.registry import algorithm_class
-    from cipherdag.findings.conclusion import SelectedFeatures
-    from cipherdag.results.folder import writable_folder
-    from cipherdag.sites.study.signed_result import read_result
-    from cipherdag.sites.table.schema import Schema
+@click.option("--out", type=FOLDER, help="Folder for the report, and the result in all formats.")
+@as_json_option
+def site_result(session: str, own: SiteFolder, out: Path | None, *, as_json: bool) -> None:
+    """Say what run SESSION came to, or the last one, by this site's own names.
 
-    shared = read_result(result, own.study())
-    names = Schema.load(own.schema_path(own.settings())).names
-    selects = algorithm_class(shared.algorithm).concludes is SelectedFeatures
-    show = _show_features if selects else _show_graph
-    save = show(shared, names)
+    It is computed here, from the sums that this site checked during the run.
+    """
+    from cipherdag.cli.options import show
+    from cipherdag.results.folder import writable_folder
+    from cipherdag.results.site_result import site_result as computed
+
     if out is not None:
         writable_folder(out)
-        save(out)
-        click.echo(f"Saved in {out}")
-
-
-def _show_graph(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
-    """Print the learnt graph; returns what saves it in a folder."""
-    from cipherdag.graphs.exports import export_graph
-    from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.sites.study.signed_result import named_edges
-
-    graph = CausalGraph.from_marked(names, named_edges(shared, names))
-    click.echo(_about(shared))
-    click.echo(str(graph))
-
-    def save(out: Path) -> None:
-        for kind in ("csv", "graphml", "dot"):
-            export_graph(graph, kind, out / f"{'edges' if kind == 'csv' else 'graph'}.{kind}")
-
-    return save
-
-
-def _show_features(shared: SharedResult, names: Sequence[str]) -> Callable[[Path], None]:
-    """Print the features of every label; returns what saves them in a folder."""
-    from cipherdag.sites.study.signed_result import named_features
-
-    rows = named_features(shared, names)
-    click.echo(_about(shared))
-    for label in dict.fromkeys(label for label, _, _ in rows):
-        click.echo(f"{label}: {', '.join(own for other, own, _ in rows if other == label)}")
-
-    def save(out: Path) -> None:
-        with (out / "features.csv").open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([("label", "feature", "strength"), *rows])
-
-    return save
-
-
-def _about(shared: SharedResult) -> str:
-    return (
-        f"{shared.algorithm}, {shared.protection}, {shared.rounds} rounds, "
-        f"{len(shared.sites)} sites, finished {shared.finished}"
-    )
+    result = computed(own, session)
+    if out is not None:
+        result.save(out)
+    show(result, None, as_json=as_json)
 
 
 def until_stopped(work: Callable[..., None], hello: str) -> None:
@@ -292,8 +256,7 @@ def until_stopped(work: Callable[..., None], hello: str) -> None:
 
 
 def _status(own: SiteFolder) -> dict[str, Any]:
-    from cipherdag.privacy.identity import fingerprint
-    from cipherdag.sites.policy.approvals import Approvals
+    from cipherdag.privacy.keys.identity import fingerprint
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
     settings = own.settings()
@@ -303,8 +266,47 @@ def _status(own: SiteFolder) -> dict[str, Any]:
         "fingerprint": fingerprint(own.identity().public).upper(),
         "started": is_locked(own.path / START_LOCK),
         **_study_status(active),
-        "runs": [msgspec.structs.asdict(run) for run in Approvals(own.runs).runs()],
+        "runs": _asked_runs(own),
     }
+
+
+def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
+    """Every plan that asked, what was decided, and the plan in sentences."""
+    from cipherdag.sites.policy.plan_account import differences, plan_lines
+    from cipherdag.sites.table.schema import Schema
+
+    approvals = own.approvals()
+    asked = approvals.runs()
+    if not asked:
+        return []
+    schema, policy = Schema.load(own.schema_path(own.settings())), own.policy()
+    found = []
+    for run in asked:
+        account = plan_lines(
+            run.plan,
+            n_variables=len(schema.names),
+            labels=schema.label_positions,
+            policy=policy,
+        )
+        # whichever asked first: a coordinator chooses the order in which plans ask
+        others = [own.plan for own in asked if own is not run and own.decision == "approved"]
+        account += [f"Beside {line}" for line in differences(run.plan, others)]
+        account += [f"CONSIDER: {run.consider}."] if run.consider else []
+        account += [f"Denied because: {run.note}"] if run.note else []
+        waits = run.decision == "waits"
+        state = "expired" if waits and approvals.expired(run) else run.decision
+        found.append(
+            {
+                "session": run.session,
+                "asked": run.asked,
+                "state": state.upper() if state == "waits" else state,
+                "algorithm": run.plan.algorithm,
+                "protection": run.plan.protection,
+                "sites": [member.name for member in run.plan.cohort],
+                "account": account,
+            }
+        )
+    return found
 
 
 def _study_status(active: Study | None) -> dict[str, Any]:

@@ -40,9 +40,9 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
-from cipherdag.protocol.messages import COLLUDERS
+from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.private_files import (
     START_LOCK,
     Inside,

@@ -11,18 +11,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import AggregateRangeError
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.messages import Member, Protection
+from cipherdag.protocol.plan import Member, Protection, make_plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.questions.question import CITestSpec, FloatVector, Question, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
+from cipherdag.sites.session.program import Program
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from cipherdag.sites.compute.ci_tests.ci_test import CITest
 
 N_VARIABLES = 4
@@ -59,25 +63,29 @@ def rehearse(protection: Protection) -> None:
             _Zeros(N_VARIABLES, _no_test),
             Policy(),
             Ledger(name, key),
+            programs=lambda _, facts: Program(Replay(_one_question()), facts),
         ).handle
         for name, key in keys.items()
     }
-    session = Session(
-        LocalEngine(handlers),
-        coordinator,
-        [Member(name=name, identity=key) for name, key in pinned.items()],
-        protection=protection,
-        algorithm="fedpc",
-    )
+    members = [Member(name=name, identity=key) for name, key in pinned.items()]
+    plan = make_plan(members, algorithm="fedpc", protection=protection)
+    session = Session(LocalEngine(handlers), coordinator, plan)
     session.open()
-    everything = ~np.eye(N_VARIABLES, dtype=bool)
-    question = EdgeVotes(
-        skeleton=Skeleton.from_matrix(everything), layer=0, test=CITestSpec(name="g2", alpha=0.01)
-    )
-    total = session.ask(question)
+    total = session.run(Replay(_one_question()))
     session.finish()
     if total.any():
         raise AggregateRangeError("a sum of zeros is not zero")
+
+
+def _one_question() -> Generator[Question, FloatVector, FloatVector]:
+    everything = ~np.eye(N_VARIABLES, dtype=bool)
+    return (
+        yield EdgeVotes(
+            skeleton=Skeleton.from_matrix(everything),
+            layer=0,
+            test=CITestSpec(name="g2", alpha=0.01),
+        )
+    )
 
 
 def _no_test(spec: CITestSpec) -> CITest:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.deployment.packages import require_flare
 from cipherdag.errors import SiteUnreachableError
+from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.private_files import START_LOCK, locked
@@ -40,6 +41,7 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
         SiteUnreachableError: Client or Datasite ended by itself, as when the server does not
             admit it.
     """
+    leave_no_core()
     study, datasite = site.study(), site.settings().datasite
     site.policy()
     site.check_keys()

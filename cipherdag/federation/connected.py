@@ -15,39 +15,43 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from cipherdag.algorithms.parameters import require
+from cipherdag.algorithms.registry import program_digest
 from cipherdag.deployment.study_engine import study_engine
 from cipherdag.errors import (
     CohortError,
-    DifferencingError,
     OutputError,
     PolicyRefusedError,
     ProtectionError,
+    writing,
 )
 from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.protocol.journal import Journal
-from cipherdag.protocol.messages import Member, Protection
+from cipherdag.protocol.messages import WAITING
+from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
-from cipherdag.sites.policy.approvals import AWAITS
+from cipherdag.results.folder import REPORT_FILE
 from cipherdag.sites.private_files import locked
-from cipherdag.sites.study.signed_result import sign_result
+from cipherdag.sites.session.program import Program, computed_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    from cipherdag.algorithms.algorithm import Algorithm, Facts
+    from cipherdag.algorithms.algorithm import Algorithm
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
     from cipherdag.protocol.engines.engine import Engine
+    from cipherdag.protocol.plan import Plan, Protection
     from cipherdag.protocol.progress import RoundReport
-    from cipherdag.questions.question import FloatVector, Question
     from cipherdag.results.run import Run
     from cipherdag.sites.study.study import Study
 
 APPROVAL_PAUSE_S = 2.0
+LONGEST_PAUSE_S = 30.0
 RUN_LOCK = ".running"
-RESULT_FILE = "result.signed.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,15 @@ class ConnectedFederation:
         protection: ``masking`` or ``bfv``; ``none`` only if study and every site allow it.
         timeout_s: Seconds to wait for the slowest site in a step of a round.
         start_s: Seconds that server and sites may take to come up.
-        approval_s: Seconds to wait for sites whose people approve every run.
+        approval_s: Seconds to wait for the people at the sites who decide on a plan.
+        purpose: What results are for, in words that these people read.
+        requester: Who asks for them, likewise.
     """
 
     folder: CoordinatorFolder
     protection: Protection = "masking"
+    purpose: str = ""
+    requester: str = ""
     timeout_s: float = 600.0
     start_s: float = 30.0
     approval_s: float = 0.0
@@ -72,6 +80,35 @@ class ConnectedFederation:
     def study(self) -> Study:
         """The study as it stands."""
         return self.folder.study()
+
+    def plan(self, algorithm: Algorithm[Any, Any], *, seed: int = 0) -> Plan:
+        """What the sites would be asked to carry out; nothing is sent.
+
+        Args:
+            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
+            seed: Seed of everything that draws at random in the algorithm.
+
+        Raises:
+            ParameterError: There is no purpose, or the algorithm is not installed.
+            CohortError: The study has fewer sites than it asks for.
+            ProtectionError: The study does not allow the protection.
+        """
+        require(bool(self.purpose.strip()), "a plan over real sites says what its result is for")
+        study = self.study
+        self._check(study, self.protection)
+        return make_plan(
+            [Member(name=site.name, identity=site.identity) for site in study.sites],
+            algorithm=algorithm.name,
+            protection=self.protection,
+            parameters=msgspec.to_builtins(algorithm),
+            seed=seed,
+            program=program_digest(algorithm.name),
+            versions=computed_with(),
+            colluders=study.safe_against,
+            min_contributors=study.min_sites,
+            purpose=self.purpose,
+            requester=self.requester,
+        )
 
     def run(
         self,
@@ -82,14 +119,25 @@ class ConnectedFederation:
         source: Mapping[str, Any] | None = None,
         begun: Callable[[Path], None] | None = None,
     ) -> Run:
-        """Run one algorithm over all sites of the study.
+        """Run one algorithm over all sites of the study; see `plan` and `carry_out_plan`."""
+        plan = self.plan(algorithm, seed=seed)
+        return self.carry_out_plan(plan, progress=progress, source=source, begun=begun)
 
-        A transcript of what arrived, a journal and a signed result for the sites are written to
-        a new folder under ``runs/`` of the coordinator.
+    def carry_out_plan(
+        self,
+        plan: Plan,
+        *,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+        begun: Callable[[Path], None] | None = None,
+    ) -> Run:
+        """Have the sites carry out a plan, once the people there have approved it.
+
+        The plan, a transcript of what arrived, a journal and the result are written to a new
+        folder under ``runs/`` of the coordinator. Every site has the same result by its own names.
 
         Args:
-            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
-            seed: Seed of everything that draws at random in the algorithm.
+            plan: What `plan` made.
             progress: Called after every round.
             source: What a saved ``run.toml`` says of the run.
             begun: Told the run's folder, before any site is asked; see `resume`.
@@ -99,22 +147,16 @@ class ConnectedFederation:
             stay at the sites; `Result.heads` tells where they ended.
 
         Raises:
-            CohortError: The study has fewer sites than it asks for.
+            CohortError: The study has fewer sites than it asks for, or the plan names others.
             SchemaError: FedCMFS, and the schema marks no label.
             ProtectionError: The study does not allow the protection.
             PrivacyError: A site refused, or a message was altered.
             SiteNotReadyError: A site is not ready.
             SiteUnreachableError: The server or too many sites do not answer.
         """
-        self._check(self.study, self.protection)
+        self._check_plan(plan)
         folder = self._new_run()
-        started = StartedRun(
-            algorithm=algorithm.name,
-            parameters=msgspec.to_builtins(algorithm),
-            protection=self.protection,
-            seed=seed,
-            source=dict(source or {}),
-        )
+        started = StartedRun(plan=plan, source=dict(source or {}))
         started.write(folder)
         if begun is not None:
             begun(folder)
@@ -132,26 +174,24 @@ class ConnectedFederation:
             progress: Called after every round that ends from now on.
 
         Raises:
-            OutputError: The folder is no run's, the run has ended, or it was started over other
-                sites than the study now has.
-            CipherdagError: As `run`.
+            OutputError: The folder is no run's, or the run has ended.
+            CipherdagError: As `carry_out_plan`.
         """
         started = StartedRun.read(folder)
-        if (folder / RESULT_FILE).exists():
+        if (folder / REPORT_FILE).exists():
             raise OutputError(f"the run in {folder} has ended", remedy="Its result lies there.")
-        self._check(self.study, started.protection)
+        self._check_plan(started.plan)
         return self._carry_on(folder, started, progress)
 
     def _carry_on(
         self, folder: Path, started: StartedRun, progress: Callable[[RoundReport], None] | None
     ) -> Run:
         """A run from its journal on, which is empty for a new one."""
-        with self._reached(folder) as (study, engine):
-            return self.learn(study, engine, folder, started, progress)
+        with self._reached(folder) as engine:
+            return self.learn(engine, folder, started, progress)
 
     def learn(
         self,
-        study: Study,
         engine: Engine,
         folder: Path,
         started: StartedRun,
@@ -159,89 +199,82 @@ class ConnectedFederation:
     ) -> Run:
         """The run over an engine that reaches the sites; `run` and `resume` bring one up."""
         algorithm = started.make_algorithm()
-        done = self._carry_out(study, engine, folder, started, algorithm.ask, progress)
+        done = self._carry_out(engine, folder, started.plan, algorithm, progress)
         result = done.result(
             algorithm,
-            protection=started.protection,
+            protection=started.plan.protection,
             identifiers={name: name for name in done.names},
             source=started.source,
         )
-        self._write(folder, study, result)
+        result.save(folder)
         return result
 
     def ask(
         self,
-        name: str,
-        questions: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        algorithm: Algorithm[Outcome, Any],
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
     ) -> FinishedRun[Outcome]:
-        """Ask questions of your own, as `Federation.ask` does; names stay at the sites.
+        """Carry out an algorithm that every site has installed, and conclude nothing from it.
 
-        A transcript of what arrived and a journal are written to a new folder under ``runs/``;
-        such a run cannot be resumed.
+        A transcript of what arrived and a journal are written to a new folder under ``runs/``.
 
         Args:
-            name: What the run is called; every site's policy must allow it.
-            questions: Called with the facts of the session, whose names are identifiers.
-            seed: What the facts say of it.
+            algorithm: Its parameters; docs/howto/write-an-algorithm.md says how sites install it.
+            seed: Seed of everything that it draws at random.
             progress: Called after every round.
 
         Raises:
-            CipherdagError: As `run`.
+            CipherdagError: As `plan` and `carry_out_plan`.
         """
-        self._check(self.study, self.protection)
-        started = StartedRun(name, {}, self.protection, seed, {})
-        with self._reached(folder := self._new_run()) as (study, engine):
-            return self._carry_out(study, engine, folder, started, questions, progress)
+        plan = self.plan(algorithm, seed=seed)
+        with self._reached(folder := self._new_run()) as engine:
+            return self._carry_out(engine, folder, plan, algorithm, progress)
 
     @contextmanager
-    def _reached(self, folder: Path) -> Iterator[tuple[Study, Engine]]:
-        """The study, and an engine that reaches its sites and transcribes what they send."""
-        study = self.study
+    def _reached(self, folder: Path) -> Iterator[Engine]:
+        """An engine that reaches the study's sites and transcribes what they send."""
         with (
             locked(self.folder.path / RUN_LOCK),
-            study_engine(self.folder, study, start_s=self.start_s) as engine,
+            study_engine(self.folder, self.study, start_s=self.start_s) as engine,
         ):
-            yield study, TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
+            yield TranscribingEngine(engine, folder / TRANSCRIPT_FILE)
 
     def _carry_out(
         self,
-        study: Study,
         engine: Engine,
         folder: Path,
-        started: StartedRun,
-        ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        plan: Plan,
+        algorithm: Algorithm[Outcome, Any],
         progress: Callable[[RoundReport], None] | None,
     ) -> FinishedRun[Outcome]:
-        members = [Member(name=site.name, identity=site.identity) for site in study.sites]
         session = Session(
             engine,
             self.folder.identity(),
-            members,
-            protection=started.protection,
-            algorithm=started.algorithm,
-            colluders=study.safe_against,
+            plan,
             timeout_s=self.timeout_s,
             progress=progress,
             journal=Journal(folder / JOURNAL_FILE),
         )
         return carry_out(
-            session, ask, members, seed=started.seed, opened=lambda: self._open(session)
+            session,
+            plan,
+            lambda facts: Program(Replay(algorithm.ask(facts), facts.present), facts, algorithm),
+            opened=lambda: self._open(session),
         )
 
     def _open(self, session: Session) -> int:
         """Open the session, again and again while people still have to approve it."""
-        deadline = time.monotonic() + self.approval_s
+        deadline, pause = time.monotonic() + self.approval_s, APPROVAL_PAUSE_S
         while True:
             try:
                 return session.open()
             except PolicyRefusedError as refusal:
-                awaits = refusal.message == AWAITS or isinstance(refusal, DifferencingError)
-                if not awaits or time.monotonic() >= deadline:
+                if refusal.message not in WAITING or time.monotonic() >= deadline:
                     raise
-                time.sleep(APPROVAL_PAUSE_S)
+                time.sleep(pause)
+                pause = min(2.0 * pause, LONGEST_PAUSE_S)
 
     def _check(self, study: Study, protection: Protection) -> None:
         if len(study.sites) < study.min_sites:
@@ -252,23 +285,19 @@ class ConnectedFederation:
         if protection not in study.protections:
             raise ProtectionError(f"the study does not allow the protection '{protection}'")
 
+    def _check_plan(self, plan: Plan) -> None:
+        study = self.study
+        self._check(study, plan.protection)
+        for member in plan.cohort:
+            if study.pinned.get(member.name) != member.identity:
+                raise CohortError(
+                    f"the plan names '{member.name}', which the study does not have",
+                    remedy="Make a new plan with `cipherdag coordinator plan`.",
+                )
+
     def _new_run(self) -> Path:
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
         folder = self.folder.runs / f"{stamp}-{secrets.token_hex(3)}"
-        folder.mkdir(mode=0o700, parents=True)
+        with writing(folder):
+            folder.mkdir(mode=0o700, parents=True)
         return folder
-
-    def _write(self, folder: Path, study: Study, result: Run) -> None:
-        """The signed result for the sites, and the same as an ordinary result folder."""
-        signed = sign_result(
-            self.folder.identity(),
-            study=study,
-            algorithm=result.algorithm,
-            protection=result.protection,
-            rounds=len(result.rounds),
-            variables=len(result.identifiers),
-            **result.signed_content(),
-        )
-        content = msgspec.json.format(msgspec.json.encode(signed), indent=2)
-        (folder / RESULT_FILE).write_bytes(content + b"\n")
-        result.save(folder)

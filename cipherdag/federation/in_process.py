@@ -6,27 +6,59 @@ Leaks:
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import msgspec
+
+from cipherdag.errors import RefusedError, SiteUnreachableError
 from cipherdag.federation.one_run import FinishedRun, carry_out
-from cipherdag.privacy.identity import SigningIdentity
-from cipherdag.protocol.messages import Member
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.plan import Member, Plan, make_plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.record.ledger import Ledger
+from cipherdag.sites.session.program import Program, asking, computed_with
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.algorithms.algorithm import Algorithm, Facts
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.sites.session.program import Programs
 
 Outcome = TypeVar("Outcome")
+
+
+@dataclass(slots=True)
+class SharedProgram(Generic[Outcome]):
+    """One run of a generator that coordinator and sites of this process go through together.
+
+    Attributes:
+        ask: Makes the generator.
+        names: The variables, which everybody in this process may know.
+    """
+
+    ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]]
+    names: tuple[str, ...]
+    _program: Program | None = field(default=None, repr=False)
+
+    def of_plan(self, _: Plan, facts: Facts) -> Program:
+        """The program as a site sees it."""
+        return self.of_facts(facts)
+
+    def of_facts(self, facts: Facts) -> Program:
+        """The same run, as the coordinator sees it."""
+        if self._program is None:
+            facts = replace(facts, names=self.names)
+            self._program = Program(Replay(asking(self.ask, facts), facts.present), facts)
+        return self._program
 
 
 def run_in_process(
@@ -34,6 +66,7 @@ def run_in_process(
     name: str,
     ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
     *,
+    parameters: Mapping[str, Any],
     seed: int,
     progress: Callable[[RoundReport], None] | None,
 ) -> FinishedRun[Outcome]:
@@ -42,37 +75,111 @@ def run_in_process(
     Args:
         federation: The sites.
         name: Name of the algorithm, which the sites' policies allow or not.
-        ask: The algorithm; see `carry_out`.
+        ask: The algorithm: yields questions, receives sums, and returns an outcome. Coordinator and
+            sites share one run of it.
+        parameters: What the plan says of it.
         seed: Seed of all that it draws.
         progress: Called after every round.
     """
-    coordinator = SigningIdentity.generate()
-    identities = {site.name: SigningIdentity.generate() for site in federation.sites}
-    pinned = {site: identity.public for site, identity in identities.items()}
-    ledgers = {site: Ledger(site, identity) for site, identity in identities.items()}
-    runtimes = {
-        site.name: _runtime(
-            site, identities[site.name], coordinator.public, pinned, ledgers[site.name], federation
+    made = _Started.of(federation, name, ask, parameters, seed, progress)
+    try:
+        done: FinishedRun[Outcome] = carry_out(
+            made.session, made.plan, made.program.of_facts, names=made.program.names
         )
-        for site in federation.sites
-    }
-    members = [Member(name=site, identity=key) for site, key in pinned.items()]
-    most = max(site.policy.tolerated_colluders for site in federation.sites)
-    session = Session(
-        federation.wire({site: runtime.handle for site, runtime in runtimes.items()}),
-        coordinator,
-        members,
-        protection=federation.protection,
-        algorithm=name,
-        colluders=min(most, len(members) - 1),
-        progress=progress,
-    )
-    names = federation.sites[0].table.schema.names
-    done = carry_out(session, ask, members, names=names, seed=seed)
-    # a site that left reported no head; in this process its ledger is at hand
-    heads = {site: ledger.head for site, ledger in ledgers.items()} | dict(done.heads)
-    lines = {site: ledger.lines for site, ledger in ledgers.items()}
+    except (RefusedError, SiteUnreachableError) as error:
+        for site, runtime in made.runtimes.items():
+            if (own := runtime.refused) is not None:
+                # in this process nothing has to be hidden from whoever simulates
+                own.site = own.site or site
+                raise own from error
+        raise
+    heads = {site: ledger.head for site, ledger in made.ledgers.items()}
+    lines = {site: ledger.lines for site, ledger in made.ledgers.items()}
     return replace(done, heads=heads, ledgers=lines)
+
+
+def refusals_off_plan(
+    federation: Federation, algorithm: Algorithm[Any, Any], asked: Algorithm[Any, Any]
+) -> dict[str, str]:
+    """What each site says to a coordinator that asks other questions than those of its plan.
+
+    Args:
+        federation: The sites.
+        algorithm: What the plan says.
+        asked: What the coordinator asks in its place.
+    """
+    made = _Started.of(
+        federation, algorithm.name, algorithm.ask, msgspec.to_builtins(algorithm), 0, None
+    )
+    with suppress(RefusedError, SiteUnreachableError):
+        carry_out(
+            made.session,
+            made.plan,
+            lambda facts: Program(Replay(asked.ask(facts), facts.present), facts),
+        )
+    return {
+        site: "" if runtime.refused is None else runtime.refused.message
+        for site, runtime in made.runtimes.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Started(Generic[Outcome]):
+    """A run whose keys and sites are made."""
+
+    session: Session
+    plan: Plan
+    program: SharedProgram[Outcome]
+    runtimes: Mapping[str, SiteRuntime]
+    ledgers: Mapping[str, Ledger]
+
+    @classmethod
+    def of(
+        cls,
+        federation: Federation,
+        name: str,
+        ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
+        parameters: Mapping[str, Any],
+        seed: int,
+        progress: Callable[[RoundReport], None] | None,
+    ) -> _Started[Outcome]:
+        coordinator = SigningIdentity.generate()
+        identities = {site.name: SigningIdentity.generate() for site in federation.sites}
+        pinned = {site: identity.public for site, identity in identities.items()}
+        ledgers = {site: Ledger(site, identity) for site, identity in identities.items()}
+        program = SharedProgram(ask, federation.sites[0].table.schema.names)
+        runtimes = {
+            site.name: _runtime(
+                site,
+                identities[site.name],
+                coordinator.public,
+                pinned,
+                ledgers[site.name],
+                federation.device,
+                program.of_plan,
+            )
+            for site in federation.sites
+        }
+        members = [Member(name=site, identity=key) for site, key in pinned.items()]
+        most = max(site.policy.tolerated_colluders for site in federation.sites)
+        plan = make_plan(
+            members,
+            algorithm=name,
+            protection=federation.protection,
+            parameters=parameters,
+            seed=seed,
+            versions=computed_with(),
+            colluders=min(most, len(members) - 1),
+            min_contributors=max(site.policy.min_sites for site in federation.sites),
+            purpose="a simulation in one process",
+        )
+        session = Session(
+            federation.wire({site: runtime.handle for site, runtime in runtimes.items()}),
+            coordinator,
+            plan,
+            progress=progress,
+        )
+        return cls(session, plan, program, runtimes, ledgers)
 
 
 def _runtime(
@@ -81,7 +188,8 @@ def _runtime(
     coordinator: bytes,
     pinned: Mapping[str, bytes],
     ledger: Ledger,
-    federation: Federation,
+    device: str,
+    programs: Programs,
 ) -> SiteRuntime:
     schema = site.table.schema
     profile = SiteProfile(
@@ -94,6 +202,6 @@ def _runtime(
         labels=schema.label_positions,
     )
     respondent = table_respondent(
-        site.table, min_cell_size=site.policy.min_cell_size, device=federation.device
+        site.table, min_cell_size=site.policy.min_cell_size, device=device
     )
-    return SiteRuntime(profile, respondent, site.policy, ledger)
+    return SiteRuntime(profile, respondent, site.policy, ledger, programs=programs)

@@ -14,17 +14,18 @@ import msgspec
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
+from cipherdag.errors import ResultMismatchError
 from cipherdag.results.kinds import run_of
 from cipherdag.sites.record.ledger import LedgerHead
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
-    from cipherdag.protocol.messages import Member
+    from cipherdag.protocol.plan import Plan
     from cipherdag.protocol.progress import DropOut, RoundReport
     from cipherdag.protocol.session import Session
-    from cipherdag.questions.question import FloatVector, Question
     from cipherdag.results.run import Run
+    from cipherdag.sites.session.program import Program
 
 Outcome = TypeVar("Outcome")
 
@@ -41,6 +42,7 @@ class FinishedRun(Generic[Outcome]):
         bytes_sent_per_site: Bytes that left each site, the set-up included.
         heads: Where every ledger ended, as far as it was reported.
         seconds: How long it took.
+        agreed: What all sites say it came to, as a digest; see `Closed`.
         ledgers: Every site's ledger, line by line, where the sites are in this process.
     """
 
@@ -51,6 +53,7 @@ class FinishedRun(Generic[Outcome]):
     bytes_sent_per_site: Mapping[str, int]
     heads: Mapping[str, LedgerHead] = field(repr=False)
     seconds: float
+    agreed: bytes = b""
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False, default_factory=dict)
 
     @property
@@ -85,34 +88,42 @@ class FinishedRun(Generic[Outcome]):
 
 def carry_out(
     session: Session,
-    ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]],
-    members: Sequence[Member],
+    plan: Plan,
+    programs: Callable[[Facts], Program],
     *,
     names: tuple[str, ...] = (),
-    seed: int = 0,
     opened: Callable[[], int] | None = None,
 ) -> FinishedRun[Outcome]:
-    """Open a session, ask an algorithm's questions, and close it.
+    """Open a session, carry its plan out, and close it.
 
     Args:
         session: The session.
-        ask: The algorithm: a generator that yields questions, receives the sums of their answers,
-            and returns an outcome.
-        members: The cohort of the session.
+        plan: Its plan.
+        programs: Makes the plan's program from what the session knows.
         names: The variables in the order of their positions; empty where only the sites know them.
-        seed: Seed of all that the algorithm draws.
         opened: Opens the session and says how many variables it has, if not `Session.open`.
 
     Raises:
         PrivacyError: A site refused, or a message was altered.
         SiteNotReadyError: A site failed in its own computation.
         SiteUnreachableError: A site did not answer.
+        ResultMismatchError: The sites came to another result than this coordinator.
     """
     began = time.perf_counter()
     n_variables = (opened or session.open)()
-    facts = Facts(n_variables, len(members), names=names, labels=session.labels, seed=seed)
-    outcome = session.run(ask(facts))
+    facts = Facts(
+        n_variables,
+        len(plan.cohort),
+        names=names,
+        labels=session.labels,
+        seed=plan.seed,
+        fewest=plan.min_contributors,
+    )
+    program = programs(facts)
+    outcome: Outcome = session.run(program.replay)
     closed = session.finish()
+    if session.result not in (b"", program.result(plan, session.sums)):
+        raise ResultMismatchError("the sites came to one result, and the coordinator to another")
     return FinishedRun(
         outcome=outcome,
         facts=facts,
@@ -123,8 +134,9 @@ def carry_out(
             member.name: LedgerHead(
                 last.records, last.ledger_head.hex(), member.name, member.identity.hex()
             )
-            for member in members
+            for member in plan.cohort
             if (last := closed.get(member.name)) is not None
         },
         seconds=time.perf_counter() - began,
+        agreed=session.result,
     )

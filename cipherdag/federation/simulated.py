@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+import msgspec
 import numpy as np
 
 from cipherdag.errors import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.engines.local import Handler
-    from cipherdag.protocol.messages import Protection
+    from cipherdag.protocol.plan import Protection
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.questions.question import FloatVector, Question
     from cipherdag.results.feature_result import FeatureResult
@@ -169,6 +170,8 @@ class Federation:
         cls,
         folder: str | Path,
         *,
+        purpose: str,
+        requester: str = "",
         protection: Protection = "masking",
         timeout_s: float = 600.0,
         approval_s: float = 0.0,
@@ -177,9 +180,12 @@ class Federation:
 
         Args:
             folder: The coordinator's folder, made with ``cipherdag coordinator new``.
+            purpose: What results are for, in words that a person at each site reads before it
+                approves the plan of a run.
+            requester: Who asks for them, likewise.
             protection: ``masking``, ``bfv`` or ``none``.
             timeout_s: Seconds to wait for the slowest site in a step of a round.
-            approval_s: Seconds to wait for sites whose people approve every run.
+            approval_s: Seconds to wait for the people at the sites who decide on a plan.
         """
         from cipherdag.deployment.coordinator_folder import CoordinatorFolder
         from cipherdag.federation.connected import ConnectedFederation
@@ -187,6 +193,8 @@ class Federation:
         return ConnectedFederation(
             CoordinatorFolder(Path(folder)),
             protection=protection,
+            purpose=purpose,
+            requester=requester,
             timeout_s=timeout_s,
             approval_s=approval_s,
         )
@@ -239,7 +247,14 @@ class Federation:
         schema = self.sites[0].table.schema
         if "labels" in algorithm.reads:
             _check_labels(self.sites)
-        done = self.ask(algorithm.name, algorithm.ask, seed=seed, progress=progress)
+        done = run_in_process(
+            self,
+            algorithm.name,
+            algorithm.ask,
+            parameters=msgspec.to_builtins(algorithm),
+            seed=seed,
+            progress=progress,
+        )
         return done.result(
             algorithm,
             protection=self.protection,
@@ -277,7 +292,7 @@ class Federation:
         Leaks:
             What the questions leak: the coordinator sees the sums that the generator receives.
         """
-        return run_in_process(self, name, questions, seed=seed, progress=progress)
+        return run_in_process(self, name, questions, parameters={}, seed=seed, progress=progress)
 
 
 def _check_labels(sites: Sequence[Site]) -> None:

@@ -1,6 +1,6 @@
 """What a coordinator writes down when a run starts, so that it can go on after a crash.
 
-    runs/NAME/started.json      algorithm, parameters, protection, seed
+    runs/NAME/started.json      the plan
     runs/NAME/journal.jsonl     how far it came: see `cipherdag.protocol.journal`
 
 Leaks:
@@ -15,7 +15,7 @@ import msgspec
 
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import OutputError, ParameterError, writing
-from cipherdag.protocol.messages import Protection
+from cipherdag.protocol.plan import Plan
 from cipherdag.sites.private_files import write_private
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ JOURNAL_FILE = "journal.jsonl"
 class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run as it was started; ``source`` is what a saved ``run.toml`` says of it."""
 
-    algorithm: str
-    parameters: dict[str, Any]
-    protection: Protection
-    seed: int
+    plan: Plan
     source: dict[str, Any]
 
     @classmethod
@@ -68,9 +65,9 @@ class StartedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             OutputError: This version does not know them.
         """
         try:
-            return make_algorithm(self.algorithm, self.parameters)
+            return make_algorithm(self.plan.algorithm, self.plan.parameters)
         except ParameterError as error:
             raise OutputError(
-                f"the run was started with parameters of '{self.algorithm}' that this version "
+                f"the run was started with parameters of '{self.plan.algorithm}' that this version "
                 "does not know"
             ) from error

@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
+
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension
 from cipherdag.graphs.graph import CausalGraph
@@ -40,6 +42,11 @@ class LearntGraph:
     dag_note: str = ""
     evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def decisions(self) -> bytes:
+        """The edges of both graphs, in one order: equal graphs, equal bytes."""
+        return msgspec.json.encode([sorted(map(str, own.edges)) for own in (self.graph, self.dag)])
 
     @classmethod
     def of_cpdag(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
@@ -103,6 +110,15 @@ class SelectedFeatures:
     related_labels: Mapping[str, tuple[str, ...]]
     untested: tuple[str, ...]
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def decisions(self) -> bytes:
+        """Which features and labels belong to which label: equal choices, equal bytes."""
+        chosen = {
+            label: [sorted(own.feature for own in features), sorted(self.related_labels[label])]
+            for label, features in self.features.items()
+        }
+        return msgspec.json.encode(chosen, order="deterministic")
 
 
 @dataclass(frozen=True, slots=True)

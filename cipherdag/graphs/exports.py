@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.edges import Graph, Mark
 
 MARKS: tuple[Mark, ...] = ("-->", "---")
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")  # behind apostrophes, so that one more can be taken off
 
 
 def to_networkx(graph: Graph) -> nx.DiGraph[str]:
@@ -96,10 +98,26 @@ def to_csv(graph: Graph) -> str:
 
 
 def csv_text(rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV, each line ended by a line feed alone."""
+    """Rows as CSV, each line ended by a line feed alone, and no text that a spreadsheet computes.
+
+    Text that begins as a formula does gets an apostrophe in front, by which spreadsheets know text.
+
+    Source: OWASP, "CSV Injection".
+    """
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    lines = ([_shielded(cell) for cell in row] for row in rows)
+    csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
+
+
+def _shielded(cell: object) -> object:
+    formula = isinstance(cell, str) and _FORMULA.match(cell) and cell not in MARKS
+    return f"'{cell}" if formula else cell
+
+
+def _unshielded(cell: str) -> str:
+    """The text that `csv_text` wrote so."""
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def edges_from_csv(text: str, *, nodes: Sequence[str] | None = None) -> list[tuple[str, str, Mark]]:
@@ -109,6 +127,9 @@ def edges_from_csv(text: str, *, nodes: Sequence[str] | None = None) -> list[tup
         text: The content of the file; further columns are ignored.
         nodes: The variables, if known: a name that is none of them is tried again without
             surrounding white space and in Unicode form C, as names are compared everywhere.
+
+    An apostrophe that `csv_text` put in front of a name is taken off, unless only the name with it
+    is known.
 
     Returns:
         (source, target, mark) of every line.
@@ -149,9 +170,12 @@ def _edge(
 
 
 def _known_name(name: str, known: frozenset[str]) -> str:
-    if not known or name in known:
+    plain = _unshielded(name)
+    if not known or plain in known:
+        return plain
+    if name in known:
         return name
-    return unicodedata.normalize("NFC", name).strip()
+    return unicodedata.normalize("NFC", plain).strip()
 
 
 def _quoted(name: str) -> str:

@@ -21,15 +21,17 @@ class Segment:
 
     Attributes:
         length: Number of values.
-        bound: Largest absolute value a site may answer; larger is refused, never clipped.
+        bound: Largest value that a site may answer; beyond is refused, never clipped.
         resolution_bits: The grid is ``2**-resolution_bits``; 0 for whole numbers.
         comparison: The answer is 0 or 1 and only "does any site have 1?" is learnt.
+        signed: Whether values reach down to ``-bound``; otherwise to 0.
     """
 
     length: int
     bound: float
     resolution_bits: int = 0
     comparison: bool = False
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,12 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """Sums over the cohort, ``values`` of shape (length,); 0.0 or 1.0 in comparison segments."""
+    """Sums over the sites asked.
+
+    Attributes:
+        values: Of shape (length,); 0.0 or 1.0 in comparison segments.
+        content: The words that they were read from, tags included, as sites check them.
+    """
 
     values: FloatVector = field(repr=False)
+    content: bytes = field(repr=False)

@@ -25,11 +25,14 @@ from cipherdag.privacy.protection_kind import ProtectionKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
+    from cipherdag.privacy.tags import SumKey
 
 
-def _site(index: int, pair_keys: Mapping[int, PairKey], context: bytes) -> SiteAggregation:
+def _site(
+    index: int, pair_keys: Mapping[int, PairKey], sum_key: SumKey, context: bytes
+) -> SiteAggregation:
     from cipherdag.privacy.bfvcontext import MAX_SITES, BfvContext
     from cipherdag.privacy.roundmasks import RoundMasks
     from cipherdag.privacy.sums import SiteAggregation
@@ -37,7 +40,7 @@ def _site(index: int, pair_keys: Mapping[int, PairKey], context: bytes) -> SiteA
     masks = RoundMasks(index, pair_keys)
     if len(pair_keys) + 1 > MAX_SITES:
         raise CohortError(f"homomorphic encryption serves at most {MAX_SITES} sites")
-    return SiteAggregation(masks, BfvContext.from_secret_bytes(context))
+    return SiteAggregation(masks, sum_key, BfvContext.from_secret_bytes(context))
 
 
 def _coordinator(public_context: bytes) -> CoordinatorAggregation:

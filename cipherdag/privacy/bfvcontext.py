@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cipherdag.errors import ProtectionError, ShareError
-from cipherdag.privacy.fixedpoint import ROW_WORDS
 from cipherdag.privacy.residues import Moduli, to_signed
 from cipherdag.privacy.secrecy import Secret
+from cipherdag.privacy.tags import ROW_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -5,8 +5,9 @@ cohort does not fit one residue, the integer travels as residues modulo several 
 the integers is therefore exact, and the aggregate bit-identical under every protection.
 
 The residues of one modulus form a plane: all values first, then those that need a second modulus,
-and so on. Every row of 4096 words of a plane starts with a check word that is zero at every site:
-a sum in which a share is missing, foreign or garbled has a random one.
+and so on. Every row of 4096 words of a plane starts with a head: a check word that is zero at every
+site, so that a sum in which a share is missing, foreign or garbled has a random one, and room for
+the `tags` that show the sites a sum is theirs.
 
 Leaks:
     The sum of the integers, and nothing else; of a comparison only whether it is zero.
@@ -43,6 +44,7 @@ from cipherdag.privacy.residues import (
     to_signed,
     uniform,
 )
+from cipherdag.privacy.tags import ROW_WORDS, head_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
-ROW_WORDS = 4096
 DIGEST_BYTES = 32
 MAX_RESOLUTION_BITS = 512
 MAX_TOTAL = 1 << 106
@@ -66,7 +67,7 @@ def system_words(count: int) -> WordVector:
 
 
 def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:
-    """Number of words in the plane of each modulus, check words included.
+    """Number of words in the plane of each modulus, heads included.
 
     A function of public parameters only.
 
@@ -93,7 +94,8 @@ def encode(
         random_words: Where comparisons draw their nonzero words from.
 
     Returns:
-        Words of shape (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus.
+        Words of shape (sum(plane_lengths(declaration, moduli)),), each below its plane's modulus;
+        heads are zero.
 
     Raises:
         BoundExceededError: Before anything is encoded, and without the value.
@@ -113,7 +115,7 @@ def encode(
         if position == 0 and compared.any():
             # every comparison draws a word, so that the time taken does not tell the answers
             words[compared] *= uniform(random_words, int(compared.sum()), modulus, nonzero=True)
-        planes.append(_with_check_words(words, layout.plane_lengths[position]))
+        planes.append(_with_heads(words, layout.plane_lengths[position], head_words(modulus)))
     return np.concatenate(planes)
 
 
@@ -127,8 +129,8 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
 
     Raises:
         ShareError: The sum has another length than declared.
-        AggregateRangeError: A check word is not zero, a word not reduced, or a sum is larger than
-            the cohort can produce.
+        AggregateRangeError: A check word is not zero, a word not reduced, or a sum is one that
+            the cohort cannot produce.
 
     Leaks:
         Nothing beyond the words.
@@ -141,8 +143,8 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
     ):
         if plane[::ROW_WORDS].any() or (plane > np.uint64(modulus - 1)).any():
             raise AggregateRangeError("the sum is not one of the shares it claims to cover")
-        planes.append(_without_check_words(plane))
-    return Aggregate(values=_values(planes, layout, moduli))
+        planes.append(_without_heads(plane, head_words(modulus)))
+    return Aggregate(values=_values(planes, layout, moduli), content=content)
 
 
 def words_from_bytes(content: bytes, count: int) -> WordVector:
@@ -170,6 +172,7 @@ class _Layout:
         compared: Whether it is a comparison, per segment.
         bits: Resolution, per segment; 0 for comparisons.
         totals: Largest sum over the cohort in units of the grid, per segment.
+        least: Smallest one.
         counts: Number of residues of a value, per segment.
         wide: Whether one site's integer may reach 2**63.
         plane_lengths: Number of words in the plane of each modulus.
@@ -179,6 +182,7 @@ class _Layout:
     compared: tuple[bool, ...]
     bits: tuple[int, ...]
     totals: tuple[int, ...]
+    least: tuple[int, ...]
     counts: tuple[int, ...]
     wide: bool
     plane_lengths: tuple[int, ...]
@@ -196,16 +200,23 @@ class _Layout:
             sum(n for n, count in zip(lengths, counts, strict=True) if count > position)
             for position in range(len(moduli))
         ]
-        rows = [-(-n // (ROW_WORDS - 1)) for n in values]
+        heads = [head_words(modulus) for modulus in moduli]
+        rows = [-(-n // (ROW_WORDS - head)) for n, head in zip(values, heads, strict=True)]
         rows[0] = max(rows[0], 1)
         return cls(
             lengths=lengths,
             compared=tuple(segment.comparison for segment in segments),
             bits=tuple(0 if s.comparison else s.resolution_bits for s in segments),
             totals=totals,
+            least=tuple(
+                -total if segment.signed else 0
+                for segment, total in zip(segments, totals, strict=True)
+            ),
             counts=counts,
             wide=max(bounds, default=0) >= _INT64_LIMIT,
-            plane_lengths=tuple(n + row for n, row in zip(values, rows, strict=True)),
+            plane_lengths=tuple(
+                n + row * head for n, row, head in zip(values, rows, heads, strict=True)
+            ),
         )
 
     def per_value(self, per_segment: Sequence[object], kind: type[Scalar]) -> NDArray[Scalar]:
@@ -247,7 +258,9 @@ def _check(answer: FloatVector, declaration: Declaration) -> None:
         if segment.comparison:
             allowed = (values == 0.0) | (values == 1.0)
         else:
-            allowed = np.abs(values) <= segment.bound
+            # what rounds to zero is no less than it
+            lowest = -segment.bound if segment.signed else -(2.0 ** -(segment.resolution_bits + 1))
+            allowed = (lowest <= values) & (values <= segment.bound)
         if not allowed.all():
             raise BoundExceededError(
                 f"segment {position} of the answer has a value that is not finite or lies "
@@ -255,17 +268,18 @@ def _check(answer: FloatVector, declaration: Declaration) -> None:
             )
 
 
-def _with_check_words(words: WordVector, length: int) -> WordVector:
+def _with_heads(words: WordVector, length: int, head: int) -> WordVector:
     plane = np.zeros(length, dtype=np.uint64)
-    for row, start in enumerate(range(0, words.size, ROW_WORDS - 1)):
-        part = words[start : start + ROW_WORDS - 1]
-        plane[row * ROW_WORDS + 1 :][: part.size] = part
+    for row, start in enumerate(range(0, words.size, ROW_WORDS - head)):
+        part = words[start : start + ROW_WORDS - head]
+        plane[row * ROW_WORDS + head :][: part.size] = part
     return plane
 
 
-def _without_check_words(plane: WordVector) -> WordVector:
+def _without_heads(plane: WordVector, head: int) -> WordVector:
     starts = range(0, plane.size, ROW_WORDS)
-    return np.concatenate([plane[:0], *(plane[start + 1 : start + ROW_WORDS] for start in starts)])
+    rows = (plane[start + head : start + ROW_WORDS] for start in starts)
+    return np.concatenate([plane[:0], *rows])
 
 
 def _values(planes: list[WordVector], layout: _Layout, moduli: Moduli) -> FloatVector:
@@ -273,17 +287,25 @@ def _values(planes: list[WordVector], layout: _Layout, moduli: Moduli) -> FloatV
     counts = layout.per_value(layout.counts, np.int64)
     compared = layout.per_value(layout.compared, np.bool_)
     signed = to_signed(planes[0], moduli[0])
-    narrow = zip(layout.totals, layout.counts, strict=True)
-    limits = layout.per_value([total if n == 1 else 0 for total, n in narrow], np.int64)
-    outside = ((signed > limits) | (signed < -limits)) & (counts == 1) & ~compared
+    most, least = (
+        layout.per_value(
+            [n if count == 1 else 0 for n, count in zip(limits, layout.counts, strict=True)],
+            np.int64,
+        )
+        for limits in (layout.totals, layout.least)
+    )
+    outside = ((signed > most) | (signed < least)) & (counts == 1) & ~compared
     sums = np.where(compared, planes[0] != 0, signed.astype(np.float64))
     for count in sorted(set(layout.counts) - {1}):
         chosen = counts == count
         parts = [plane[counts[counts > k] == count] for k, plane in enumerate(planes[:count])]
         whole = recombine(parts, moduli[:count])
-        limits_ = layout.per_value(layout.totals, np.object_)[chosen]
-        outside[chosen] = np.abs(whole) > limits_
+        above = whole > layout.per_value(layout.totals, np.object_)[chosen]
+        outside[chosen] = above | (whole < layout.per_value(layout.least, np.object_)[chosen])
         sums[chosen] = whole.astype(np.float64)
     if outside.any():
-        raise AggregateRangeError("a sum is larger than the cohort can produce")
+        segment = np.repeat(np.arange(len(layout.lengths)), layout.lengths)[outside.argmax()]
+        raise AggregateRangeError(
+            f"segment {segment} of the sum has a value that the cohort cannot produce"
+        )
     return sums * layout.per_value([2.0**-bits for bits in layout.bits], np.float64)

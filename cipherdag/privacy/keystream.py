@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from cipherdag.privacy.pairkeys import expand
+from cipherdag.privacy.keys.pairkeys import expand
 from cipherdag.privacy.residues import Moduli, add, subtract, uniform
 from cipherdag.privacy.secrecy import Secret
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.aggregation import WordVector
 
-CHUNK_WORDS = 1 << 16
+CHUNK_WORDS = 1 << 14
 """Words masked at a time, so that they stay in the processor's cache."""
 
 _KEY_BYTES = 32

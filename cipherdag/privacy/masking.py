@@ -1,4 +1,4 @@
-"""Masking, the default: secure sums by masks in Z_2**64.
+"""Masking, the default: secure sums by masks modulo primes below 2**56.
 
 Every pair of sites shares a stream of uniform words for each question; the site that comes first
 in the cohort adds it to its answer, the other subtracts it, and every site adds a stream of its
@@ -22,21 +22,22 @@ from cipherdag.privacy.protection_kind import ProtectionKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
+    from cipherdag.privacy.tags import SumKey
 
 
-def _site(index: int, pair_keys: Mapping[int, PairKey], _: bytes) -> SiteAggregation:
+def _site(
+    index: int, pair_keys: Mapping[int, PairKey], sum_key: SumKey, _: bytes
+) -> SiteAggregation:
     from cipherdag.privacy.roundmasks import RoundMasks
-    from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.privacy.words import WordCarrier
+    from cipherdag.privacy.sums import SiteAggregation, WordCarrier
 
-    return SiteAggregation(RoundMasks(index, pair_keys), WordCarrier())
+    return SiteAggregation(RoundMasks(index, pair_keys), sum_key, WordCarrier())
 
 
 def _coordinator(_: bytes) -> CoordinatorAggregation:
-    from cipherdag.privacy.sums import CoordinatorAggregation
-    from cipherdag.privacy.words import WordCarrier
+    from cipherdag.privacy.sums import CoordinatorAggregation, WordCarrier
 
     return CoordinatorAggregation(WordCarrier(), masked=True)
 

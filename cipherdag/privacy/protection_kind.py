@@ -10,8 +10,9 @@ from cipherdag.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
+    from cipherdag.privacy.tags import SumKey
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,7 +26,7 @@ class ProtectionKind:
         shown: The same in a table.
         disclosure: What a reader of a result is told of it, in whole sentences.
         site: Makes a site's side from its position, its key with the site at every other position,
-            and the content that the sites share.
+            the key that shows sums to be the sites', and the content that the sites share.
         coordinator: Makes the coordinator's side from what is public of that content.
         shared: Makes that content anew: for the sites, and what of it is public; empty by default.
         protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
@@ -39,7 +40,7 @@ class ProtectionKind:
     left: str
     shown: str
     disclosure: str
-    site: Callable[[int, Mapping[int, PairKey], bytes], SiteAggregation]
+    site: Callable[[int, Mapping[int, PairKey], SumKey, bytes], SiteAggregation]
     coordinator: Callable[[bytes], CoordinatorAggregation]
     shared: Callable[[], tuple[bytes, bytes]] = field(default=lambda: (b"", b""))
     protects: bool = True

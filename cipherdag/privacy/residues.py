@@ -4,7 +4,7 @@ A whole number x with ``2 * |x| < m_0 * m_1 * ...`` is given by its residues mod
 coprime m_0, m_1, ... (Chinese remainder theorem), and adding numbers means adding residues. Unlike
 digits with carries, the residues of a sum say nothing beyond the sum.
 
-Every modulus is 2**64 or at most 2**56, so that all arithmetic stays inside 64-bit words.
+Every modulus is at most 2**56, so that all arithmetic stays inside 64-bit words.
 
 Leaks:
     Nothing: pure arithmetic.
@@ -25,13 +25,13 @@ IntegerVector = NDArray[np.int64]
 Moduli = tuple[int, ...]
 Draw = Callable[[int], WordVector]
 
-WORD = 1 << 64
 MAX_MODULUS = 1 << 56
-WORD_MODULI: Moduli = (WORD, MAX_MODULUS - 5)
-"""What masking and unprotected sums count in: 64-bit words, and a prime below 2**56."""
+WORD_MODULI: Moduli = (MAX_MODULUS - 5, MAX_MODULUS - 27)
+"""What masking and unprotected sums count in: the two largest primes below 2**56."""
 
 _WORD_BITS = 64
 _SPLIT_BITS = 62
+_HALF_BITS = 28
 
 
 def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> WordVector:
@@ -43,37 +43,42 @@ def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> W
         modulus: What they are smaller than.
         nonzero: Whether zero is left out.
     """
-    if modulus == WORD and not nonzero:
-        return draw(count)
     bits = (modulus - 1).bit_length()
     shift = np.uint64(_WORD_BITS - bits)
-    residues = np.empty(count, dtype=np.uint64)
-    filled = 0
-    while filled < count:
-        words = draw(count - filled) >> shift
+    residues = np.empty(0, dtype=np.uint64)
+    while residues.size < count:
+        words = draw(count - residues.size) >> shift
         accepted = words <= np.uint64(modulus - 1)
         if nonzero:
             accepted &= words != 0
         if not accepted.all():
             words = words[accepted]
-        residues[filled : filled + words.size] = words
-        filled += words.size
+        residues = np.concatenate([residues, words]) if residues.size else words
     return residues
 
 
 def add(total: WordVector, residues: WordVector, modulus: int) -> None:
     """Add residues to a total in place."""
     total += residues
-    if modulus != WORD:
-        total -= np.where(total >= modulus, np.uint64(modulus), np.uint64(0))
+    # what is below the modulus already wraps round to something larger
+    np.minimum(total, total - np.uint64(modulus), out=total)
 
 
 def subtract(total: WordVector, residues: WordVector, modulus: int) -> None:
     """Subtract residues from a total in place."""
-    if modulus == WORD:
-        total -= residues
-    else:
-        add(total, np.uint64(modulus) - residues, modulus)
+    add(total, np.uint64(modulus) - residues, modulus)
+
+
+def multiply(residues: WordVector, factors: WordVector | int, modulus: int) -> WordVector:
+    """Products of residues, shape as ``residues``; ``factors`` one for each, or one for all."""
+    return _from_integers(_products(residues, factors, modulus), modulus)
+
+
+def inner(residues: WordVector, factors: WordVector, modulus: int) -> int:
+    """The residue of the sum of all products; at most 2**28 of them."""
+    products = _products(residues, factors, modulus)
+    high, low = products >> _HALF_BITS, products & ((1 << _HALF_BITS) - 1)
+    return ((int(high.sum()) << _HALF_BITS) + int(low.sum())) % modulus
 
 
 def from_whole(values: FloatVector, modulus: int, *, wide: bool) -> WordVector:
@@ -81,7 +86,7 @@ def from_whole(values: FloatVector, modulus: int, *, wide: bool) -> WordVector:
 
     Args:
         values: Whole numbers, exact; below 2**63 in size, or below 2**124 if ``wide``.
-        modulus: 2**64 or at most 2**56.
+        modulus: At most 2**56.
         wide: Whether any may reach 2**63.
     """
     if not wide:
@@ -89,7 +94,7 @@ def from_whole(values: FloatVector, modulus: int, *, wide: bool) -> WordVector:
     high = np.trunc(np.ldexp(values, -_SPLIT_BITS))
     low = values - np.ldexp(high, _SPLIT_BITS)
     total = _from_integers(low.astype(np.int64), modulus)
-    scaled = _times(
+    scaled = multiply(
         _from_integers(high.astype(np.int64), modulus), (1 << _SPLIT_BITS) % modulus, modulus
     )
     add(total, scaled, modulus)
@@ -99,8 +104,6 @@ def from_whole(values: FloatVector, modulus: int, *, wide: bool) -> WordVector:
 def to_signed(residues: WordVector, modulus: int) -> IntegerVector:
     """The representatives nearest to zero, shape as ``residues``."""
     signed = residues.view(np.int64)
-    if modulus == WORD:
-        return signed
     return np.where(signed > modulus // 2, signed - modulus, signed)
 
 
@@ -114,7 +117,7 @@ def recombine(residues: list[WordVector], moduli: Moduli) -> NDArray[np.object_]
         rest = own.copy()
         for digit, radix in zip(digits, moduli, strict=False):
             subtract(rest, _from_integers(digit, modulus), modulus)
-            rest = _times(rest, pow(radix, -1, modulus), modulus)
+            rest = multiply(rest, pow(radix, -1, modulus), modulus)
         digits.append(to_signed(rest, modulus))
     whole = digits[-1].astype(object)
     for digit, radix in zip(digits[-2::-1], moduli[-2::-1], strict=True):
@@ -127,16 +130,14 @@ def capacity(moduli: Moduli) -> int:
     return reduce(mul, moduli, 1)
 
 
+def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> IntegerVector:
+    """Products of residues, each less than 64 moduli from its residue."""
+    # the quotient in floating point is off by less than 64, so the wrapped rest fits 63 bits
+    inverted = residues.astype(np.float64) / modulus
+    quotient = (inverted * np.asarray(factors, dtype=np.float64)).astype(np.uint64)
+    rest = residues * np.asarray(factors, dtype=np.uint64) - quotient * np.uint64(modulus)
+    return rest.view(np.int64)
+
+
 def _from_integers(integers: IntegerVector, modulus: int) -> WordVector:
-    if modulus == WORD:
-        return integers.view(np.uint64)
     return (integers % modulus).view(np.uint64)
-
-
-def _times(residues: WordVector, factor: int, modulus: int) -> WordVector:
-    if modulus == WORD:
-        return residues * np.uint64(factor)
-    # the quotient in floating point is off by less than 64, so the wrapped remainder fits 63 bits
-    quotient = (residues.astype(np.float64) * (factor / modulus)).astype(np.uint64)
-    remainder = residues * np.uint64(factor) - quotient * np.uint64(modulus)
-    return _from_integers(remainder.view(np.int64), modulus)

@@ -28,11 +28,11 @@ import os
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, place
+from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
 from cipherdag.privacy.keystream import apply_masks
-from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey, place
-from cipherdag.privacy.sealing import seal, unseal
 from cipherdag.privacy.secrecy import Secret
-from cipherdag.privacy.secretsharing import SECRET_BYTES, check_share, combine, split
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """What every object that holds a secret has in common: it cannot be shown, copied or pickled.
 
+Nor does a process that holds one leave its memory behind when it crashes: `leave_no_core`.
+
 Leaks:
     ``repr`` shows the type and the size of the secret; nothing shows its content.
 """
@@ -7,6 +9,7 @@ Leaks:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -25,3 +28,14 @@ class Secret(ABC):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"a {type(self).__name__} holds a secret: it is not copied or pickled")
+
+
+def leave_no_core() -> None:
+    """Let a crash of this process, or of one that it starts, write no memory to a disk.
+
+    Nothing where the platform knows no such limit.
+    """
+    with suppress(ImportError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -12,7 +12,7 @@ Between share and open the sites release the seeds of the masks that do not canc
 `unmask`, and `recover` for a site that left in between. A sum covers all sites asked, or none.
 
 What differs between protections is whether words are masked (`roundmasks`), and what carries them:
-as they are (`words`), or encrypted (`bfvcontext`).
+as they are (`WordCarrier`), or encrypted (`bfvcontext`). The sites' `tags` travel in the words.
 
 Leaks:
     The coordinator learns the aggregate and nothing else; see each protection for its assumptions.
@@ -23,6 +23,8 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from cipherdag.errors import AggregateRangeError, OpeningRefusedError, ShareError
 from cipherdag.privacy.fixedpoint import (
     decode,
@@ -31,7 +33,8 @@ from cipherdag.privacy.fixedpoint import (
     words_from_bytes,
     words_to_bytes,
 )
-from cipherdag.privacy.keyed import transcript
+from cipherdag.privacy.keys.keyed import transcript
+from cipherdag.privacy.residues import WORD_MODULI, Moduli, add
 from cipherdag.privacy.roundmasks import rebuild_seed, require_all, strip_masks
 from cipherdag.privacy.secrecy import Secret
 
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration, FloatVector, WordVector
-    from cipherdag.privacy.residues import Moduli
     from cipherdag.privacy.roundmasks import RoundMasks
+    from cipherdag.privacy.tags import SumKey
 
 
 class Carrier(Protocol):
@@ -79,26 +82,73 @@ class CoordinatorCarrier(Carrier, Protocol):
         """The sum of shares given by position; raises ShareError naming the one at fault."""
 
 
+class WordCarrier:
+    """Both ends of what the coordinator reads itself: 8 bytes a word.
+
+    Leaks:
+        The words, to whoever carries them; masked ones are uniform.
+    """
+
+    moduli: Moduli = WORD_MODULI
+    opened_by_site = False
+    secret_size = 0
+
+    def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
+        """Words as 8 little-endian bytes each."""
+        del lengths
+        return words_to_bytes(words)
+
+    def read(self, content: bytes, lengths: Sequence[int]) -> WordVector:
+        """Undo `write`; raises ShareError for another length."""
+        return words_from_bytes(content, sum(lengths))
+
+    def check(self, share: bytes, lengths: Sequence[int]) -> None:
+        """Raise ShareError for a share of wrong length, or with a word that is not reduced."""
+        self._planes(share, lengths)
+
+    def add(self, shares: Mapping[int, bytes], lengths: Sequence[int]) -> bytes:
+        """The sum, plane by plane; raises ShareError as `check` does, naming the share."""
+        total = np.zeros(sum(lengths), dtype=np.uint64)
+        parts = np.split(total, np.cumsum(lengths)[:-1])
+        for position, share in shares.items():
+            try:
+                planes = self._planes(share, lengths)
+            except ShareError as error:
+                raise ShareError(f"share {position} is {error.message}") from None
+            for part, plane, modulus in zip(parts, planes, self.moduli, strict=True):
+                add(part, plane, modulus)
+        return words_to_bytes(total)
+
+    def _planes(self, share: bytes, lengths: Sequence[int]) -> list[WordVector]:
+        planes = np.split(words_from_bytes(share, sum(lengths)), np.cumsum(lengths)[:-1])
+        for plane, modulus in zip(planes, self.moduli, strict=True):
+            if (plane > np.uint64(modulus - 1)).any():
+                raise ShareError("altered: a word is not reduced")
+        return planes
+
+
 class SiteAggregation(Secret):
     """A site's side of one protection, holding the keys of one session.
 
     Args:
         masks: The site's masks; None where answers leave in the clear.
+        sum_key: Shows the sites that an opened sum is theirs.
         carrier: What its words travel by.
     """
 
-    __slots__ = ("_carrier", "_masks", "_opened")
+    __slots__ = ("_carrier", "_masks", "_opened", "_sum_key")
 
-    def __init__(self, masks: RoundMasks | None, carrier: SiteCarrier) -> None:
+    def __init__(self, masks: RoundMasks | None, sum_key: SumKey, carrier: SiteCarrier) -> None:
         self._masks = masks
+        self._sum_key = sum_key
         self._carrier = carrier
         self._opened: tuple[bytes, bytes] | None = None
 
     @property
     def secret_size(self) -> int:
-        """Of the pair keys, the seed of the current round and the carrier's keys together."""
+        """Of the pair keys, the current round's seed, the sum key and the carrier's together."""
         masks = 0 if self._masks is None else self._masks.secret_size
-        return masks + self._carrier.secret_size
+        return masks + self._sum_key.secret_size + self._carrier.secret_size
 
     def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
         """Protect one answer of shape (declaration.length,).
@@ -117,6 +167,7 @@ class SiteAggregation(Secret):
             self._masks.check(declaration)
         words = encode(answer, declaration, moduli)
         lengths = plane_lengths(declaration, moduli)
+        self._sum_key.tag(words, lengths, moduli, declaration.digest)
         if self._masks is not None:
             self._masks.mask(words, lengths, moduli, declaration)
         self._opened = None
@@ -173,6 +224,32 @@ class SiteAggregation(Secret):
         if not content:
             raise OpeningRefusedError("the ciphertext is not the sum of the sites' shares")
         return content
+
+    def sum_bytes(self, declaration: Declaration) -> int:
+        """Length of `Aggregate.content`."""
+        return 8 * sum(plane_lengths(declaration, self._carrier.moduli))
+
+    def accept(self, content: bytes, declaration: Declaration) -> FloatVector:
+        """The sums that the coordinator says were opened, of shape (declaration.length,).
+
+        Args:
+            content: `Aggregate.content`.
+            declaration: What was shared.
+
+        Raises:
+            ForgedSumError: They are not the sums of what the sites asked shared.
+            ShareError: The words are cut short or too long.
+            AggregateRangeError: A site declared one range and answered beyond.
+
+        Leaks:
+            Nothing.
+        """
+        moduli = self._carrier.moduli
+        lengths = plane_lengths(declaration, moduli)
+        words = words_from_bytes(content, sum(lengths))
+        n_sites = len(declaration.sites)
+        self._sum_key.check(words, lengths, moduli, declaration.digest, n_sites=n_sites)
+        return decode(content, declaration, moduli).values
 
     def _decrypted(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration

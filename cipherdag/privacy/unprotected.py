@@ -14,20 +14,19 @@ from cipherdag.privacy.protection_kind import ProtectionKind
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.keys.pairkeys import PairKey
     from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
+    from cipherdag.privacy.tags import SumKey
 
 
-def _site(_: int, __: Mapping[int, PairKey], ___: bytes) -> SiteAggregation:
-    from cipherdag.privacy.sums import SiteAggregation
-    from cipherdag.privacy.words import WordCarrier
+def _site(_: int, __: Mapping[int, PairKey], sum_key: SumKey, ___: bytes) -> SiteAggregation:
+    from cipherdag.privacy.sums import SiteAggregation, WordCarrier
 
-    return SiteAggregation(None, WordCarrier())
+    return SiteAggregation(None, sum_key, WordCarrier())
 
 
 def _coordinator(_: bytes) -> CoordinatorAggregation:
-    from cipherdag.privacy.sums import CoordinatorAggregation
-    from cipherdag.privacy.words import WordCarrier
+    from cipherdag.privacy.sums import CoordinatorAggregation, WordCarrier
 
     return CoordinatorAggregation(WordCarrier(), masked=False)
 

@@ -12,27 +12,33 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from cipherdag import errors
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.protocol.messages import (
+    AWAITS,
     COORDINATOR,
+    DENIED,
     REPLIES,
-    Body,
-    Member,
+    WAITING,
     Refusal,
     Topic,
-    decode,
     open_envelope,
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.wire import Body, decode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.protocol.engines.engine import Engine
+    from cipherdag.protocol.plan import Member
 
 Reply = TypeVar("Reply", bound=Body)
 
 GARBAGE = "sent bytes that are not a message"
+REMEDIES = {
+    AWAITS: "After `cipherdag site approve` at that site, go on by `coordinator run --resume`.",
+    DENIED: "Ask the people of the site: it does not send their reason.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,8 @@ class Courier:
 
         Raises:
             SignatureError: A reply is not signed by its site; nothing goes on after that.
-            CipherdagError: What a site's refusal names.
+            CipherdagError: What a site's refusal names; of several the first that nobody has to
+                decide on.
         """
         sealed: dict[int, bytes] = {}
         messages: dict[str, bytes] = {}
@@ -105,6 +112,7 @@ class Courier:
             messages[self._cohort[position].name] = sealed[id(body)]
         replies = self._engine.call(operation, messages, timeout_s=self._timeout_s)
         outcome: Replies[Reply] = Replies({}, {}, {})
+        refusals: list[errors.CipherdagError] = []
         for position in bodies:
             member = self._cohort[position]
             reply = replies.get(member.name)
@@ -113,15 +121,25 @@ class Courier:
                 continue
             self._bytes[position] += len(reply)
             try:
-                outcome.bodies[position] = self._read(member, reply, REPLIES[operation], kind)
-                outcome.envelopes[position] = reply
+                body = self._read(member, reply, REPLIES[operation], kind)
             except MalformedMessageError:
                 outcome.failures[position] = GARBAGE
-            except errors.SessionLostError as error:
-                outcome.failures[position] = error.summary
+                continue
+            if isinstance(body, kind):
+                outcome.bodies[position] = body
+                outcome.envelopes[position] = reply
+            elif isinstance(body, Refusal):
+                refusal = refusal_error(body, member.name)
+                if not isinstance(refusal, errors.RefusedError):
+                    refusals.append(refusal)
+                outcome.failures[position] = refusal.summary
+        if refusals:
+            raise min(refusals, key=lambda refusal: refusal.message in WAITING)
         return outcome
 
-    def _read(self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]) -> Reply:
+    def _read(
+        self, member: Member, reply: bytes, topic: Topic, kind: type[Reply]
+    ) -> Reply | Refusal:
         envelope = read_envelope(reply)
         refused = envelope.topic == "refusal"
         try:
@@ -136,7 +154,7 @@ class Courier:
             error.site = member.name
             raise
         if refused:
-            raise refusal_error(decode(body, Refusal), member.name)
+            return decode(body, Refusal)
         return decode(body, kind)
 
 
@@ -146,4 +164,6 @@ def refusal_error(refusal: Refusal, site: str) -> errors.CipherdagError:
     if not (isinstance(kind, type) and issubclass(kind, errors.CipherdagError)):
         return errors.SiteComputationError("it refused with an unknown error", site=site)
     known: type[errors.CipherdagError] = kind
-    return known(refusal.message or known.summary, site=site)
+    error = known(refusal.message or known.summary, site=site)
+    error.remedy = REMEDIES.get(refusal.message, error.remedy)
+    return error

@@ -12,12 +12,13 @@ Leaks:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cipherdag.errors import OutputError, writing
-from cipherdag.protocol.messages import Invite
+from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.plan import PLAN_FORMAT, Plan
 from cipherdag.protocol.progress import DropOut, RoundReport
 
 if TYPE_CHECKING:
@@ -25,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="started"):
-    """The session was named, before any site was asked; its identifier holds from then on."""
+    """The plan, before any site was asked; its session is named after it."""
 
-    session: bytes
-    invite: Invite
+    plan: Plan
 
 
 class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
@@ -50,11 +50,15 @@ class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="give
 
 
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
-    """A round's sum, as little-endian float64, the sites that go on, and the round's report."""
+    """A round's sum, the sites that go on, and the round's report.
+
+    ``values`` is the sum as little-endian float64, ``opened`` as the sites check it, packed.
+    """
 
     content: bytes
     present: tuple[int, ...]
     values: bytes
+    opened: bytes
     report: RoundReport
 
 
@@ -68,7 +72,7 @@ class Journal:
         path: The file, made with mode 0600; entries already in it are read.
 
     Raises:
-        OutputError: The file cannot be written, or is not a journal.
+        OutputError: The file cannot be written, is not a journal, or another revision began it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,32 +85,56 @@ class Journal:
         except OSError as error:
             raise OutputError(f"{path} cannot be opened: {error.strerror}") from error
         whole = content[: content.rfind(b"\n") + 1]
+        if _is_of_another_revision(whole.partition(b"\n")[0]):
+            raise OutputError(
+                f"{path} is the journal of a run that another revision of cipherdag began",
+                remedy="Start a new run; its results, ledgers and policies still read.",
+            )
         try:
             self._entries = [msgspec.json.decode(line, type=Entry) for line in whole.splitlines()]
         except (msgspec.DecodeError, ValueError) as error:
             raise OutputError(f"{path} is not the journal of a run") from error
         if len(whole) < len(content):
-            os.truncate(path, len(whole))  # the crash cut the last line short
+            with writing(path):
+                os.truncate(path, len(whole))  # the crash cut the last line short
 
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
         return tuple(self._entries)
 
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the session, or None in a new journal."""
+        first = self._entries[0] if self._entries else None
+        return first.plan if isinstance(first, Started) else None
+
     def write(self, entry: Entry) -> None:
-        """Append an entry and see it to the disk."""
-        with writing(self._path), self._path.open("ab") as file:
-            file.write(msgspec.json.encode(entry) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Append an entry and see it to the disk.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
+        append(self._path, msgspec.json.encode(entry) + b"\n")
         self._entries.append(entry)
 
 
-class Replay:
+def _is_of_another_revision(first: bytes) -> bool:
+    """Whether a journal's first line holds an invite, as before plans, or a plan of other form."""
+    try:
+        start = msgspec.json.decode(first, type=dict[str, Any])
+    except (msgspec.DecodeError, ValueError):
+        return False
+    plan = start.get("plan")
+    known = isinstance(plan, dict) and plan.get("format") == PLAN_FORMAT
+    return start.get("type") == "started" and not known
+
+
+class Resumption:
     """Takes a session up again from its journal's entries, oldest first.
 
     Attributes:
-        started: How the session was named, or None where there is nothing to take up.
+        started: The plan, or None where there is nothing to take up.
         opened: The set-up, or None where it was not finished.
     """
 

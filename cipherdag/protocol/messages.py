@@ -2,47 +2,46 @@
 
 A message is an `Envelope`: who, in which session, about what, a body in msgpack, and an Ed25519
 signature over all of it. Bodies are decoded with unknown fields forbidden, and nothing in them is
-code. Questions travel inside `Ask`; their digest binds session, cohort, protection, round and
-every parameter.
+code. No question travels: the plan opens a session, and every party derives the questions from it
+and from the sums opened so far.
 
 Leaks:
-    Whoever carries a message sees its topic, sender and length, the questions, and shares that say
-    nothing on their own.
+    Whoever carries a message sees its topic, sender and length, the plan, the opened sums, and
+    shares that say nothing on their own.
 """
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeVar
+import zlib
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from cipherdag.errors import MalformedMessageError, SignatureError
 from cipherdag.privacy.aggregation import Declaration, Segment
-from cipherdag.privacy.identity import SigningIdentity, verify
-from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.questions.question import Question
+from cipherdag.protocol.plan import SESSION_BYTES, Plan, fewest_survivors
+from cipherdag.protocol.wire import Body, digest, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WIRE_VERSION: Final = 1
-SESSION_BYTES: Final = 16
-COORDINATOR: Final = "coordinator"
-COLLUDERS: Final = 1
-"""How many sites may collude in a run that does not say otherwise."""
+    from cipherdag.questions.question import Question
 
+WIRE_VERSION: Final = 2
+COORDINATOR: Final = "coordinator"
+AWAITS: Final = "the run waits until a person of this site approves it"
+DENIED: Final = "a person of this site denied the run"
+OTHER_SITES: Final = (
+    "the run has other sites than an earlier one: their sums would show answers by subtraction"
+)
+WAITING: Final = frozenset({AWAITS, OTHER_SITES})
+"""Refusals of a plan that end once a person of the site has decided on it."""
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
     "unmask", "unmasked", "recover", "recovered", "open", "opened", "finish", "closed", "refusal",
 ]  # fmt: skip
-Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
-"""The name of a protection; a message with any other is malformed."""
-
-
-class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
-    """What every message body has in common: strict decoding."""
 
 
 class Envelope(Body, frozen=True):
@@ -56,33 +55,8 @@ class Envelope(Body, frozen=True):
     signature: bytes
 
 
-class Member(Body, frozen=True):
-    """One site of a cohort and its pinned Ed25519 public key (32 bytes)."""
-
-    name: str
-    identity: bytes
-
-
-class Invite(Body, frozen=True):
-    """Opens a session.
-
-    Attributes:
-        cohort: The sites in order.
-        protection: How answers are protected.
-        algorithm: What will be asked.
-        min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
-        colluders: Sites that may collude with the coordinator without learning more than sums.
-    """
-
-    cohort: tuple[Member, ...]
-    protection: Protection
-    algorithm: str
-    min_survivors: int
-    colluders: int
-
-
 class Offer(Body, frozen=True):
-    """A site's ephemeral public keys for one session, bound to the invite it saw."""
+    """A site's ephemeral public keys for one session, bound to the plan it saw."""
 
     invite_digest: bytes
     x25519: bytes
@@ -118,6 +92,7 @@ class SharedSecrets(Body, frozen=True):
 
     alignment_key: bytes
     context_key: bytes
+    sum_key: bytes
 
 
 class SharedContent(Body, frozen=True):
@@ -145,11 +120,22 @@ class Ready(Body, frozen=True):
 
 
 class Ask(Body, frozen=True):
-    """Round ``number``: a question to the sites at ``participants``, ascending positions."""
+    """Round ``number``: the question of a step of the plan, of which nothing but a digest travels.
+
+    Attributes:
+        number: Which round of the session, 1 for the first.
+        participants: Ascending positions of the sites asked.
+        step: Which question of the plan; that of the round before, where it was given up.
+        content: `content_digest` of the question as the coordinator derived it.
+        previous: The sum opened last, as `pack_sum` has it; empty for the first step, and where the
+            round before was given up.
+    """
 
     number: int
     participants: tuple[int, ...]
-    question: Question
+    step: int
+    content: bytes
+    previous: bytes = b""
 
 
 class Share(Body, frozen=True):
@@ -215,16 +201,24 @@ class Opened(Body, frozen=True):
 
 
 class Finish(Body, frozen=True):
-    """Ends a session after this many rounds."""
+    """Ends a session after this many rounds; ``previous`` is the last sum, as in `Ask`."""
 
     rounds: int
+    previous: bytes = b""
 
 
 class Closed(Body, frozen=True):
-    """A site's last word: the head of its ledger and the number of its records."""
+    """A site's last word.
+
+    Attributes:
+        ledger_head: Head of its ledger.
+        records: Number of the ledger's records.
+        result: Digest of what the run came to at this site; empty where the plan has not ended.
+    """
 
     ledger_head: bytes
     records: int
+    result: bytes = b""
 
 
 class Refusal(Body, frozen=True):
@@ -235,7 +229,7 @@ class Refusal(Body, frozen=True):
 
 
 REQUESTS: Final[Mapping[str, type[Body]]] = {
-    "invite": Invite, "offers": Offers, "sealed": Sealed, "ask": Ask, "unmask": Unmask,
+    "invite": Plan, "offers": Offers, "sealed": Sealed, "ask": Ask, "unmask": Unmask,
     "recover": Recover, "open": Open, "finish": Finish,
 }  # fmt: skip
 """What the coordinator sends a site, by operation."""
@@ -246,21 +240,7 @@ REPLIES: Final[Mapping[str, Topic]] = {
 """What a reply to each is about, unless it is a refusal."""
 OPERATIONS: Final = frozenset(REQUESTS)
 
-BodyType = TypeVar("BodyType", bound=Body)
 _ENVELOPE = msgspec.msgpack.Decoder(Envelope)
-
-
-def encode(body: Body) -> bytes:
-    """Canonical msgpack of a body: equal bodies give equal bytes."""
-    return msgspec.msgpack.encode(body, order="deterministic")
-
-
-def decode(body: bytes, kind: type[BodyType]) -> BodyType:
-    """Decode strictly; raises MalformedMessageError without quoting any content."""
-    try:
-        return msgspec.msgpack.decode(body, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
-        raise MalformedMessageError(f"the bytes are not a valid {kind.__name__}") from None
 
 
 def seal_envelope(
@@ -322,20 +302,11 @@ def _signed_parts(session: bytes, sender: str, topic: str, payload: bytes) -> tu
     return b"cipherdag envelope", version, session, sender.encode(), topic.encode(), payload
 
 
-def digest(purpose: bytes, *parts: bytes) -> bytes:
-    """SHA-256 over length-prefixed parts under a purpose: 32 bytes."""
-    state = hashlib.sha256(b"cipherdag digest")
-    for part in (purpose, *parts):
-        state.update(len(part).to_bytes(8, "big"))
-        state.update(part)
-    return state.digest()
-
-
 def question_digest(*, invite_digest: bytes, transcript: bytes, ask: Ask) -> bytes:
     """The digest that keys, masks and signatures of a round are bound to.
 
-    It covers the invite (session, cohort, protection, algorithm), the key agreement's transcript,
-    the round's number, who is asked and the whole question.
+    It covers the plan, the session, the key agreement's transcript, the round's number, who is
+    asked, the question and the sum that led to it: sites told different sums do not agree.
     """
     return digest(b"question", invite_digest, transcript, encode(ask))
 
@@ -345,17 +316,26 @@ def content_digest(question: Question) -> bytes:
     return digest(b"content", msgspec.msgpack.encode(question, order="deterministic"))
 
 
-def fewest_survivors(n_sites: int, colluders: int) -> int:
-    """Fewest sites that a sum may cover: max(c + 2, floor((N + c) / 2) + 1), at most N.
-
-    Any two such sets share more than ``colluders`` sites, hence an honest one, and a site that
-    helped to open a question never answers it again: no two of them can be played off against each
-    other (docs/adr/0012).
-    """
-    return min(n_sites, max(colluders + 2, (n_sites + colluders) // 2 + 1))
+def pack_sum(content: bytes) -> bytes:
+    """An opened sum as it travels back to the sites; most of its bytes are zero."""
+    return zlib.compress(content, level=1)
 
 
-def declaration(ask: Ask, digest_: bytes, n_sites: int, colluders: int) -> Declaration:
+def unpack_sum(packed: bytes, length: int) -> bytes:
+    """Undo `pack_sum`; raises MalformedMessageError unless it has just this length."""
+    reader = zlib.decompressobj()
+    try:
+        content = reader.decompress(packed, length + 1)
+    except zlib.error:
+        content = b""
+    if len(content) != length or not reader.eof or reader.unused_data:
+        raise MalformedMessageError("the last sum is cut short or too long")
+    return content
+
+
+def declaration(
+    question: Question, participants: tuple[int, ...], digest_: bytes, plan: Plan
+) -> Declaration:
     """What a round's shares are for, as the privacy layer wants it.
 
     As many sites recover a mask as a sum covers at least: the honest ones among them released
@@ -363,14 +343,15 @@ def declaration(ask: Ask, digest_: bytes, n_sites: int, colluders: int) -> Decla
     Where no more are asked than that, no mask is recovered at all: the run could not go on without
     the site that left, and with fewer pieces two overlapping sums could be opened.
     """
-    asked, fewest = len(ask.participants), fewest_survivors(n_sites, colluders)
+    asked = len(participants)
+    fewest = fewest_survivors(len(plan.cohort), plan.colluders)
     return Declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(
-            Segment(own.length, own.bound, own.resolution_bits, own.comparison)
-            for own in ask.question.encodings
+            Segment(own.length, own.bound, own.resolution_bits, own.comparison, own.signed)
+            for own in question.encodings
         ),
-        participants=ask.participants,
+        participants=participants,
         threshold=fewest if asked > fewest else 0,
     )

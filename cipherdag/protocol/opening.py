@@ -9,8 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import ShareError, SiteUnreachableError
+from cipherdag.errors import ResultMismatchError, ShareError, SiteUnreachableError
+from cipherdag.privacy.keys.agreement import TAG_BYTES
 from cipherdag.protocol.messages import (
+    Closed,
     Open,
     Opened,
     Recover,
@@ -23,10 +25,18 @@ from cipherdag.protocol.messages import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cipherdag.privacy.aggregation import Declaration
+    from cipherdag.privacy.aggregation import Aggregate, Declaration
     from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.courier import Courier
-    from cipherdag.questions.question import FloatVector
+
+
+def check_share(share: Share, declared: Declaration) -> None:
+    """Raise ShareError unless the site has a piece and a word for every other site asked."""
+    others = len(declared.sites) - 1
+    if len(share.escrow) not in (0, others) or len(share.tags) != others:
+        raise ShareError("its sealed pieces and its word are not one for every other site")
+    if any(len(tag) != TAG_BYTES for tag in share.tags):
+        raise ShareError("its word to a site is cut short or too long")
 
 
 @dataclass(slots=True)
@@ -74,7 +84,7 @@ class Opening:
         left = [position for position in self.declared.sites if position not in self.present]
         return {position: self._recovered(position, shares[position]) for position in left}
 
-    def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> FloatVector:
+    def sum(self, shares: Mapping[int, Share], seeds: Mapping[int, bytes]) -> Aggregate:
         """The sum over the sites asked.
 
         Raises:
@@ -86,7 +96,7 @@ class Opening:
         combined = self.protection.combine(masked, self.declared)
         if self.protection.opened_by_site:
             combined = self._opened(combined, seeds)
-        return self.protection.open(combined, seeds, self.declared).values
+        return self.protection.open(combined, seeds, self.declared)
 
     def _tags_for(self, receiver: int, shares: Mapping[int, Share]) -> tuple[bytes, ...]:
         """What the others said to one site, in their order."""
@@ -138,3 +148,19 @@ class Opening:
             self.leave(opener, "open", replies.failures.get(opener, "foreign sum"))
             self.present = tuple(position for position in self.present if position != opener)
         raise SiteUnreachableError("no site is left to open the sum")
+
+
+def agreed_result(closed: Mapping[int, Closed], name: Callable[[int], str]) -> bytes:
+    """What all sites say the run came to, by position; ``name`` is that of a site.
+
+    Raises:
+        ResultMismatchError: One says something else than the first.
+    """
+    results = {position: own.result for position, own in closed.items()}
+    first = next(iter(results.values()), b"")
+    for position, result in results.items():
+        if result != first:
+            raise ResultMismatchError(
+                "it came to another result than the others", site=name(position)
+            )
+    return first

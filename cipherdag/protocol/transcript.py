@@ -11,17 +11,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.errors import MalformedMessageError, OutputError, writing
-from cipherdag.protocol.messages import (
-    Body,
-    Opened,
-    Ready,
-    Recovered,
-    Share,
-    Unmasked,
-    decode,
-    read_envelope,
-)
+from cipherdag.errors import MalformedMessageError, OutputError
+from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.messages import read_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,18 +22,14 @@ if TYPE_CHECKING:
     from cipherdag.protocol.engines.engine import Engine, SiteFailure
 
 TRANSCRIPT_FILE = "transcript.jsonl"
-# the field of a reply that the site's ledger records
-RECORDED: dict[str, tuple[type[Body], str]] = {
-    "ready": (Ready, "schema_digest"),
-    "share": (Share, "share"),
-    "unmasked": (Unmasked, "seed"),
-    "recovered": (Recovered, "piece"),
-    "opened": (Opened, "words"),
-}
 
 
 class Received(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One reply: from whom, about what, and SHA-256 of the whole and of what a ledger records."""
+    """One reply: from whom, about what, and the SHA-256 that the site's ledger records of it.
+
+    ``content`` is that of the whole reply, as ``envelope`` is; in an earlier revision it was that
+    of what the reply held.
+    """
 
     site: str
     session: str
@@ -73,8 +61,7 @@ class TranscribingEngine:
             for site, reply in replies.items()
             if isinstance(reply, bytes)
         ]
-        with writing(self._path), self._path.open("ab") as file:
-            file.writelines(lines)
+        append(self._path, b"".join(lines))
         return replies
 
 
@@ -83,13 +70,9 @@ def received(site: str, reply: bytes) -> Received:
     digest = hashlib.sha256(reply).hexdigest()
     try:
         envelope = read_envelope(reply)
-        content = ""
-        if envelope.topic in RECORDED:
-            kind, field = RECORDED[envelope.topic]
-            content = hashlib.sha256(getattr(decode(envelope.body, kind), field)).hexdigest()
     except MalformedMessageError:
         return Received(site, "", "garbage", len(reply), digest)
-    return Received(site, envelope.session.hex(), envelope.topic, len(reply), digest, content)
+    return Received(site, envelope.session.hex(), envelope.topic, len(reply), digest, digest)
 
 
 def read_transcript(path: Path) -> list[Received]:

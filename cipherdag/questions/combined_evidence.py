@@ -145,7 +145,7 @@ class CombinedEvidence(
             )
         return (
             Encoding(length=1, bound=1.0),
-            Encoding(length=total, bound=LARGEST_Z * rows, resolution_bits=SCORE_BITS),
+            Encoding(length=total, bound=LARGEST_Z * rows, resolution_bits=SCORE_BITS, signed=True),
             Encoding(length=total, bound=rows),
             reliability,
         )

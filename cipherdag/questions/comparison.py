@@ -13,11 +13,15 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+if TYPE_CHECKING:
+    from cipherdag.questions.presence import Presence
 
 BoolVector = NDArray[np.bool_]
 Ask = Callable[[IndexArray], Question]
@@ -32,7 +36,7 @@ def secure_any(question: Question) -> Generator[Question, FloatVector, BoolVecto
 
 
 def secure_max(
-    ask: Ask, upper: IndexArray, *, arity: int = 16
+    ask: Ask, upper: IndexArray, *, arity: int = 16, present: Presence | None = None
 ) -> Generator[Question, FloatVector, IndexArray]:
     """The largest value over all sites of every group, for whole numbers in 0..upper.
 
@@ -42,38 +46,51 @@ def secure_max(
         upper: Largest possible value of each group, shape (G,), declared and public.
         arity: Parts that a round cuts the remaining interval into; 16 takes 5 rounds and 75 words
             a group for 20 bits, 2 takes 20 rounds and 20 words.
+        present: How many sites the sums cover, where one may leave in between.
 
     Returns:
-        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds.
+        Maxima of shape (G,); ceil(log(upper.max() + 1) / log(arity)) rounds. Where a site left
+        after a group had risen, and no other site was seen to come as high since, -1: the upper
+        bound still holds, the lower one may have been that site's.
 
     Leaks:
         The maximum of every group, nothing else of any site (see the module).
     """
     low = np.zeros_like(upper)
     high = upper.copy()
-    while (low < high).any():
+    doubtful = np.zeros(len(upper), dtype=np.bool_)
+    covered: int | None = None
+    while (open_ := low < high).any():
         thresholds = _thresholds(low, high, arity)
         exceeded = yield from secure_any(ask(thresholds))
         count = exceeded.reshape(thresholds.shape).sum(axis=1)
+        if present is not None:
+            if covered not in (None, present.n_sites):
+                doubtful |= open_ & (low > 0)
+            covered = present.n_sites
+            doubtful &= count == 0
         # thresholds ascend, so the count of exceeded ones says which part holds the maximum
         bounds = np.column_stack([low - 1, thresholds, high])
         groups = np.arange(len(low))
         low, high = bounds[groups, count] + 1, bounds[groups, count + 1]
-    return low
+    return np.where(doubtful, -1, low)
 
 
 def secure_min(
-    ask: Ask, upper: IndexArray, *, arity: int = 16
+    ask: Ask, upper: IndexArray, *, arity: int = 16, present: Presence | None = None
 ) -> Generator[Question, FloatVector, IndexArray]:
     """The smallest value over all sites of every group, shape (G,), for whole numbers in 0..upper.
 
-    As `secure_max`, but ``ask`` makes the question "is your value below each threshold?".
+    As `secure_max`, but ``ask`` makes the question "is your value below each threshold?"; -1 where
+    it is not known.
 
     Leaks:
         The minimum of every group, nothing else of any site.
     """
-    mirrored = yield from secure_max(lambda t: ask(upper[:, None] - t), upper, arity=arity)
-    return upper - mirrored
+    mirrored = yield from secure_max(
+        lambda t: ask(upper[:, None] - t), upper, arity=arity, present=present
+    )
+    return np.where(mirrored < 0, -1, upper - mirrored)
 
 
 def _thresholds(low: IndexArray, high: IndexArray, arity: int) -> IndexArray:
@@ -121,7 +138,7 @@ def secure_lowest(
     """
     low = np.full(n_groups, lowest, dtype=np.int64)
     high = np.full(n_groups, highest, dtype=np.int64)
-    alive = np.ones(n_groups, dtype=np.bool_)
+    alive = np.full(n_groups, lowest <= highest)  # else there is nothing to look for
     counts = np.ones(n_groups, dtype=np.int64) if sizes is None else sizes
     first = True
     while (asked := np.flatnonzero(alive & ((low < high) | first))).size:

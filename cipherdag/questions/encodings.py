@@ -10,32 +10,52 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.errors import AggregateRangeError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 BoolMatrix = NDArray[np.bool_]
+BoolVector = NDArray[np.bool_]
 PositionRows = NDArray[np.uint16]
 
 MAX_VARIABLES = 10_000
 
 
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``length`` values within ``bound``, on a grid of ``2**-resolution_bits``.
+    """``length`` values in 0..``bound``, on a grid of ``2**-resolution_bits``.
 
-    With ``comparison`` the values are 0 or 1 and the sum only tells whether any site has 1.
+    Those that are ``signed`` lie in -``bound``..``bound``. With ``comparison`` the values are 0 or
+    1 and the sum only tells whether any site has 1.
     """
 
     length: int
     bound: float
     resolution_bits: int = 0
     comparison: bool = False
+    signed: bool = False
 
 
 def segments(encodings: Sequence[Encoding], sums: FloatVector) -> list[FloatVector]:
     """The sums over the sites, cut where the encodings of their question say."""
     return np.split(sums, np.cumsum([encoding.length for encoding in encodings])[:-1])
+
+
+def require_possible(about: str, what: str, *, holds: object) -> None:
+    """Refuse sums that each lie in their range, but that no answers add up to.
+
+    Args:
+        about: What was asked, as the question's label has it.
+        what: What the sums say that cannot be.
+        holds: Whether it is not so.
+
+    Raises:
+        AggregateRangeError: It is so.
+    """
+    if not holds:
+        raise AggregateRangeError(f"no answers add up to the sums of '{about}': {what}")
 
 
 def mean_of(total: FloatVector, count: FloatVector) -> FloatVector:

@@ -167,7 +167,10 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
             bits += math.ceil(-math.log2(smallest))
         return (
             Encoding(
-                length=self.n_matrices * self.n_pairs, bound=bound * weight, resolution_bits=bits
+                length=self.n_matrices * self.n_pairs,
+                bound=bound * weight,
+                resolution_bits=bits,
+                signed=self.reference == "code",
             ),
             Encoding(length=self.n_weights, bound=weight, resolution_bits=bits),
             Encoding(length=self.n_pairs, bound=1.0),

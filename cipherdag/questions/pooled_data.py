@@ -21,6 +21,7 @@ from cipherdag.questions.encodings import (
     FloatVector,
     IndexArray,
     mean_of,
+    require_possible,
     segments,
     unpack_blocks,
 )
@@ -36,6 +37,10 @@ PLACE_BITS = 50
 LARGEST_PLACE = 1024.0
 SPREAD_BITS = 20
 LARGEST_SPREAD = 2048.0
+LARGEST_UNIT = 1100
+"""Most that a common unit is the power of two of, either way: that of any number is less."""
+FEWEST_ORDERED = 3
+"""Two categories are in an order anyway."""
 LARGEST_DEVIATION = 1 << 16
 """Most units that a value may lie from the common centre of its column."""
 MOMENT_BITS = 66
@@ -85,11 +90,11 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
     def encodings(self) -> tuple[Encoding, ...]:
         """The segments of the class, in order."""
         p = self.n_variables
-        spread = Encoding(length=p, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS)
+        spread = Encoding(length=p, bound=LARGEST_SPREAD, resolution_bits=SPREAD_BITS, signed=True)
         return (
             Encoding(length=2, bound=float(self.max_rows)),
             Encoding(length=p, bound=float(MAX_CATEGORIES)),
-            Encoding(length=p, bound=LARGEST_PLACE, resolution_bits=PLACE_BITS),
+            Encoding(length=p, bound=LARGEST_PLACE, resolution_bits=PLACE_BITS, signed=True),
             spread,
             Encoding(length=p, bound=1.0),
             spread,
@@ -98,14 +103,21 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         )
 
     def read(self, sums: FloatVector) -> ColumnKinds:
-        """What the sums over the sites say."""
+        """What the sums over the sites say.
+
+        Raises:
+            AggregateRangeError: They contradict each other.
+        """
         p = self.n_variables
         header, categories, place, *marks, flags = segments(self.encodings, sums)
         sites, rows = header
         in_order = flags[p + 1 :] > 0
-        return ColumnKinds(
+        require_possible(self.label, "no site answered", holds=sites >= 1)
+        alike = (categories % sites == 0).all()
+        require_possible(self.label, "sites differ in categories", holds=alike)
+        kinds = ColumnKinds(
             rows=int(rows),
-            categories=np.rint(categories / sites).astype(np.int64),
+            categories=(categories / sites).astype(np.int64),
             place=place / sites,
             spread=mean_of(*marks[:2]),
             size=mean_of(*marks[2:]),
@@ -113,6 +125,20 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             restricted=bool(flags[p] > 0),
             ordered=in_order if self.order else np.zeros(p, dtype=bool),
         )
+        self._check(kinds)
+        return kinds
+
+    def _check(self, kinds: ColumnKinds) -> None:
+        """Refuse columns that no study has."""
+        most, own = kinds.categories.max(), kinds.categories[kinds.ordered]
+        require_possible(self.label, "too many categories", holds=most <= MAX_CATEGORIES)
+        require_possible(
+            self.label, "an order of two categories", holds=(own >= FEWEST_ORDERED).all()
+        )
+        marks = np.nan_to_num(np.concatenate([kinds.spread, kinds.size]))
+        with np.errstate(over="ignore"):
+            near = np.isfinite(np.sinh(kinds.place)).all() and (abs(marks) <= LARGEST_UNIT).all()
+        require_possible(self.label, "values that are no numbers", holds=near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +294,10 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
             and (positions[1:] > positions[:-1]).all()
         ):
             raise ValueError("columns must be ascending positions")
-        if not np.isfinite(self.origin_array()).all() or (abs(self.unit_array()) > 1100).any():  # noqa: PLR2004
+        if (
+            not np.isfinite(self.origin_array()).all()
+            or (abs(self.unit_array()) > LARGEST_UNIT).any()
+        ):
             raise ValueError("origins and units must be finite")
 
     def positions(self) -> IndexArray:
@@ -296,8 +325,12 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
         bound = float(self.max_rows) * LARGEST_DEVIATION**2
         return (
             Encoding(length=1, bound=float(self.max_rows)),
-            Encoding(length=columns, bound=bound, resolution_bits=bits),
-            Encoding(length=columns * (columns + 1) // 2, bound=bound, resolution_bits=bits),
+            Encoding(
+                length=columns + columns * (columns + 1) // 2,
+                bound=bound,
+                resolution_bits=bits,
+                signed=True,
+            ),
         )
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -76,6 +77,8 @@ ResampledQuestion = (
     | CombinedEvidence
     | PooledQuestion
     | RegressionSteps
+    | Contributors
+    | Covered
 )
 
 
@@ -148,8 +151,12 @@ Question = SingleQuestion | Bundle
 
 
 def question_kinds(question: Question) -> str:
-    """The kinds a question is made of: its tag, or the tags of all its parts."""
-    parts: list[SingleQuestion] = []
-    for part in question.parts if isinstance(question, Bundle) else (question,):
-        parts += [part, part.question] if isinstance(part, Resampled) else [part]
-    return "+".join(sorted({str(type(part).__struct_config__.tag) for part in parts}))
+    """The kinds a question is made of: its tag, or the tags of all its parts and of theirs."""
+    found = set()
+    left: list[object] = list(question.parts if isinstance(question, Bundle) else (question,))
+    while left:
+        part = left.pop()
+        found.add(str(type(part).__struct_config__.tag))  # type: ignore[attr-defined]
+        if isinstance(part, Resampled | Contributors | Covered):
+            left.append(part.question)
+    return "+".join(sorted(found))

@@ -18,7 +18,9 @@ import numpy as np
 
 from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 from cipherdag.questions.pooled_data import (
+    FEWEST_ORDERED,
     LARGEST_DEVIATION,
+    LARGEST_UNIT,
     MAX_CATEGORIES,
     MOMENT_BITS,
     check_study,
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_COEFFICIENTS = 4096
-FEWEST_ORDERED = 3
-"""Two categories are in an order anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,10 @@ class RegressionSteps(
             raise ValueError("a variable must have 0 to 2**20 categories")
         if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 4:
             raise ValueError("origins, units or lengths do not have the length of the study")
-        if not np.isfinite(self.origin_array()).all() or (abs(self.unit_array()) > 1100).any():  # noqa: PLR2004
+        if (
+            not np.isfinite(self.origin_array()).all()
+            or (abs(self.unit_array()) > LARGEST_UNIT).any()
+        ):
             raise ValueError("origins and units must be finite")
         check_ordered(self.ordered, self.categories)
         self._check_members()
@@ -180,7 +183,7 @@ class RegressionSteps(
         bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
         bound = float(self.max_rows) * LARGEST_DEVIATION**2
         length = sum(step_length(count) for count in counts)
-        return (Encoding(length=length, bound=bound, resolution_bits=bits),)
+        return (Encoding(length=length, bound=bound, resolution_bits=bits, signed=True),)
 
 
 def outputs(categories: int) -> int:

@@ -166,6 +166,7 @@ class FamilyRegrets(_OfFamilies, frozen=True, tag="family-regrets"):
                 length=len(self.family_list()),
                 bound=float(1 << MAX_REGRET_BITS),
                 resolution_bits=self.grid_bits,
+                signed=True,
             ),
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,8 +9,8 @@ import msgspec
 
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
+from cipherdag.graphs.exports import csv_text
 from cipherdag.results.run import Run
-from cipherdag.sites.study.signed_result import ResultFeature
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,19 +53,7 @@ class FeatureResult(SelectedFeatures, Run):
 
     def to_csv(self) -> str:
         """The rows of `to_frame` as CSV text."""
-        text = io.StringIO(newline="")
-        csv.writer(text, lineterminator="\n").writerows([COLUMNS, *self._rows()])
-        return text.getvalue()
-
-    def signed_content(self) -> dict[str, Any]:
-        """The features by identifier."""
-        return {
-            "features": tuple(
-                ResultFeature(int(label), int(own.feature), own.strength, own.p_value)
-                for label, chosen in self.features.items()
-                for own in chosen
-            )
-        }
+        return csv_text([COLUMNS, *self._rows()])
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)

@@ -15,6 +15,8 @@ from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_le
 if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import LedgerHead, Release
 
+REPORT_FILE = "result.json"
+
 
 @dataclass(frozen=True, slots=True)
 class SavedFiles:
@@ -65,7 +67,7 @@ def read_report(folder: str | Path) -> dict[str, Any]:
     Raises:
         OutputError: The folder holds no readable result.
     """
-    path = Path(folder) / "result.json"
+    path = Path(folder) / REPORT_FILE
     report = _parsed(path, json.loads)
     if not isinstance(report, dict) or not {"variables", "ledgers"} <= set(report):
         raise OutputError(f"{path} is not the result of a run")

@@ -17,7 +17,6 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import compare
 from cipherdag.results.graph_sections import graph_sections
 from cipherdag.results.run import Run, shortened
-from cipherdag.sites.study.signed_result import ResultEdge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -78,11 +77,6 @@ class Result(LearntGraph, Run):
         except OSError as error:
             raise OutputError(f"{path} cannot be written: {error.strerror}") from error
         return path
-
-    def signed_content(self) -> dict[str, Any]:
-        """The edges by identifier."""
-        edges = self.graph.edges
-        return {"edges": tuple(ResultEdge(int(e.source), int(e.target), e.mark) for e in edges)}
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
         found: dict[str, Any] = {

@@ -183,7 +183,7 @@ class Run(ABC):
         """
         texts = {
             "report.html": self.page(truth=truth, written=datetime.now(UTC)),
-            "result.json": saved.json_text(self.to_dict(truth)),
+            saved.REPORT_FILE: saved.json_text(self.to_dict(truth)),
             "run.toml": saved.run_toml(self.source),
             "schema.toml": self.schema,
             **self._tables(),
@@ -238,10 +238,6 @@ class Run(ABC):
     @abstractmethod
     def _tables(self) -> dict[str, str]:
         """Further files of the folder, by name."""
-
-    @abstractmethod
-    def signed_content(self) -> dict[str, Any]:
-        """What was found, by identifier, as the fields of a `SignedResult` for the sites."""
 
 
 def shortened(lines: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import SingleQuestion
+from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -19,19 +20,7 @@ if TYPE_CHECKING:
 
 
 PHRASES = {str(own.__struct_config__.tag): own.leaves for own in get_args(SingleQuestion)} | {
-    # what a session sends beside answers
-    "schema-digest": "a keyed digest of the schema",
-    "label-positions": "positions of the labels among the identifiers",
-    "opened-sum": "the opened sum over all sites",
-    "mask-seeds": "the seed of this round's own mask, which the sum needs",
-    "mask-piece": "a piece of the mask of a site that left",
-}
-SEEN = {
-    "schema-digest": ", from which no name can be read without the sites' common key",
-    "label-positions": ", the same at every site, seen by the coordinator",
-    "opened-sum": ", the sum over {sites} sites, seen by the coordinator and the opening site",
-    "mask-seeds": "",
-    "mask-piece": "",
+    kind.name: kind.phrase for kind in RELEASE_KINDS.values()
 }
 STEPS = {
     "share": "before it sent its share",
@@ -119,14 +108,14 @@ def _rounds(group: list[Release | Counted]) -> str:
 
 def _told(kind: str, protection: str, sites: int, values: int, sent: int) -> str:
     what = phrase(kind)
-    if values and kind != "schema-digest":
+    if values and not kind.startswith("schema-digest"):
         what = f"{values} values ({what})"
     return f"{what}, {size(sent)}{_seen(kind, protection, sites)}"
 
 
 def _seen(kind: str, protection: str, sites: int) -> str:
-    if kind in SEEN:
-        return SEEN[kind].format(sites=sites)
+    if not answers(kind):
+        return RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
     own = protection_kind(protection)
     only = f" only as a sum over {sites} sites" if own.protects else ""
     return f", {own.left}, seen by the coordinator{only}"

@@ -1,4 +1,4 @@
-"""Files that only their owner may read, and locks that keep a second process out."""
+"""Private files, lines that last, and locks that keep a second process out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.errors import OutputError, SiteNotReadyError
+from cipherdag.errors import OutputError, SiteNotReadyError, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,13 +50,18 @@ def make_private_folder(path: Path, *, folders: Sequence[str], files: Mapping[st
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file that only its owner may read, whole or not at all.
+
+    Raises:
+        OutputError: It cannot be written.
+    """
     temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    temporary.replace(path)
+    with writing(path):
+        temporary.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(path)
 
 
 def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
@@ -64,10 +69,12 @@ def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
 
     Raises:
         SiteNotReadyError: Another process holds it for longer than ``wait_s`` seconds.
+        OutputError: The file cannot be made.
     """
     import fcntl
 
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with writing(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + wait_s
     while True:
         try:

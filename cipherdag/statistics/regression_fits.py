@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.regression_steps import Regression, coefficient_count, column_count
 from cipherdag.statistics.thresholds import (
     equal_thresholds,
@@ -95,7 +96,11 @@ class Fit:
         return self.coefficients + self._share * self._move
 
     def hear(self, value: float, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
-        """Take in the sums at `proposed`; ``count`` outputs."""
+        """Take in the sums at `proposed`; ``count`` outputs.
+
+        Raises:
+            AggregateRangeError: They count rows as no rows are.
+        """
         if not self.discrete:
             self._solve(value, gradient, hessian)
             return
@@ -127,14 +132,16 @@ class Fit:
         if self.model.ordered:
             constants = np.arange(count)
             rows = rows_by_category(gradient[constants], hessian.diagonal()[constants])
-            if not self.site_effect:
-                self._free = free_directions(rows, len(gradient))
-                self.coefficients[constants] = marginal_thresholds(rows)
         else:
             chance = 1.0 / (count + 1)
             total = hessian[0, 0] / (chance * (1.0 - chance))
             seen = gradient[constants] + total * chance
             rows = np.append(total - seen.sum(), seen)
+        about = f"a regression of variable {self.model.response + 1}"
+        require_possible(about, "fewer than no rows", holds=rows.min() > -1.0)
+        if self.model.ordered and not self.site_effect:
+            self._free = free_directions(rows, len(gradient))
+            self.coefficients[constants] = marginal_thresholds(rows)
         self.scarce = float(rows.sum() - rows.max())
         if self.site_effect:
             self._free = np.delete(np.eye(len(gradient)), constants, axis=1)

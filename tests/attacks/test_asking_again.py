@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
+from types import SimpleNamespace
 
+import msgspec
 import numpy as np
 import pytest
 from adversary import Split, Ward, expected, refused, send_instead, silence, votes
-from msgspec.structs import replace as replace_field
 
 from cipherdag.errors import (
     CohortError,
@@ -27,11 +28,9 @@ from cipherdag.protocol.messages import (
     Share,
     Unmasked,
     declaration,
-    digest,
-    encode,
-    fewest_survivors,
     read_envelope,
 )
+from cipherdag.protocol.plan import fewest_survivors
 
 
 class Attempt:
@@ -42,7 +41,7 @@ class Attempt:
 
     def __init__(self, lie, number, participants):
         self.lie, self.colluder = lie, lie.everyone[-1]
-        self.ask = Ask(number=number, participants=participants, question=lie.question)
+        self.ask = lie.same(number, participants)
         self.honest = [site for site in participants if site != self.colluder]
         self.shares = lie.call("ask", dict.fromkeys(self.honest, self.ask), Share)
         digest = self.shares[self.honest[0]].digest
@@ -94,22 +93,21 @@ def test_two_attempts_of_the_smallest_size_cannot_both_be_opened():
     first.release(0)
     with pytest.raises(ShareError):
         first.recover(1, 0)
-    lie.call("ask", {2: Ask(number=2, participants=(1, 2, 3), question=lie.question)}, Share)
+    lie.call("ask", {2: lie.same(2, (1, 2, 3))}, Share)
     second = Attempt(lie, 3, (1, 2, 3))
     second.release(1, 2)
     assert (second.sum() == expected(lie.ward, lie.question, names[1:3])).all()
 
 
-def test_the_invite_s_colluders_bind_every_site_however_lax_its_own_policy():
+def test_the_plan_s_colluders_bind_every_site_however_lax_its_own_policy():
     """A coordinator that names few survivors all the same is not believed."""
     ward = Ward(n_sites=6)
-    invite = replace_field(ward.session._invite, colluders=3, min_survivors=1)
-    ward.session._invite = invite
-    ward.session._invite_digest = digest(b"invite", ward.session._session, encode(invite))
+    plan = msgspec.structs.replace(ward.session._plan, colluders=3, min_survivors=1)
+    ward.session = ward.scripts.session(ward.engine, ward.coordinator, plan)
     ward.session.open()
     respondents = list(ward.runtimes.values())
     for participants, answered in (((0, 1, 2, 3), False), ((0, 1, 2, 3, 4), True)):
-        ask = Ask(number=1, participants=participants, question=votes())
+        ask = ward.asking(votes(), participants=participants)
         reply = respondents[0].handle("ask", ward.message("ask", ask))
         assert (read_envelope(reply).topic == "share") == answered
         assert answered or refused(reply) is CohortError
@@ -225,7 +223,7 @@ def test_a_coordinator_that_crashes_while_a_site_leaves_opens_no_second_sum(
         life()
     # its share is lost with the coordinator, and the others released their seeds: no way on
     if dies == 7 and crashes in (7, 8):
-        with pytest.raises(ReplayError, match="opened before"):
+        with pytest.raises(ReplayError, match="step 2 of the plan is not the next one"):
             life()
         return
     names = list(ward.tables)
@@ -295,8 +293,9 @@ def test_no_order_of_messages_opens_sums_to_subtract(n_sites, colluders, questio
     cohorts = [frozenset(c) for size in sizes for c in combinations(everyone, size)]
 
     def opens(sites, seen):
-        ask = Ask(number=1, participants=tuple(sorted(sites)), question=votes())
-        threshold = declaration(ask, bytes(32), n_sites, colluders).threshold
+        ask = Ask(number=1, participants=tuple(sorted(sites)), step=1, content=bytes(32))
+        plan = SimpleNamespace(cohort=everyone, colluders=colluders)
+        threshold = declaration(votes(), ask.participants, bytes(32), plan).threshold
         released = sum(seen[site] for site in honest & sites)
         by_pieces = threshold and released + len(sites - honest) >= threshold
         return released == len(honest & sites) or by_pieces

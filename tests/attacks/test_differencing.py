@@ -24,10 +24,11 @@ from cipherdag.errors import (
 from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.messages import Refusal, decode, read_envelope
+from cipherdag.protocol.messages import Refusal, read_envelope
+from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.wire import decode
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.opened_sums import OpenedSums
 
@@ -55,7 +56,8 @@ def run(hospitals, handlers, names=NAMES, question=QUESTION, **options):
 
 def approve(hospitals, session, names):
     for name in names:
-        Approvals(hospitals.folders[name].runs).approve(session.hex())
+        own = hospitals.folders[name]
+        own.approvals().decide(session.hex(), "approved", own.identity())
 
 
 def test_the_same_sites_may_run_again_and_get_the_same_sums(hospitals):
@@ -104,13 +106,13 @@ def test_what_the_refused_run_would_have_shown_is_one_site_s_answer(hospitals):
     session = hospitals.session(handlers, names=NAMES[:3])
     with pytest.raises(DifferencingError):
         session.open()
-    (asked,) = Approvals(hospitals.folders["hospital-0"].runs).runs()
-    assert "would show the answers of 'hospital-3' by subtraction" in asked.why
+    (asked,) = hospitals.folders["hospital-0"].approvals().runs()
+    assert "would show the answers of 'hospital-3' by subtraction" in asked.consider
     for name in NAMES[:2]:
-        approve(hospitals, session._session, [name])
+        approve(hospitals, session._plan.session, [name])
         with pytest.raises(DifferencingError):
             session.open()
-    approve(hospitals, session._session, [NAMES[2]])
+    approve(hospitals, session._plan.session, [NAMES[2]])
     session.open()
     without = session.ask(QUESTION)
     respondent = handlers["hospital-3"].__self__._open._respondent
@@ -124,7 +126,7 @@ def test_an_approval_holds_for_that_run_alone(hospitals):
     for name in NAMES[:3]:
         with pytest.raises(DifferencingError):
             session.open()
-        approve(hospitals, session._session, [name])
+        approve(hospitals, session._plan.session, [name])
     session.open()
     with pytest.raises(DifferencingError):
         hospitals.session(handlers, names=NAMES[:3]).open()
@@ -140,7 +142,7 @@ def test_a_person_sees_what_two_runs_would_show_and_is_asked_once_more(hospitals
     shown = CliRunner().invoke(cli, ["site", "status", "--dir", folder]).output
     assert "WAITS" in shown
     assert "CONSIDER: with run" in shown
-    approve_it = ["site", "approve", session._session.hex()[:8], "--dir", folder]
+    approve_it = ["site", "approve", session._plan.session.hex()[:8], "--dir", folder]
     refused = CliRunner().invoke(cli, approve_it, input="n\n")
     assert refused.exit_code == 1
     assert "the answers of 'hospital-3'" in refused.output
@@ -210,7 +212,7 @@ def test_other_sites_wait_for_a_person_even_where_they_differ_by_enough(tmp_path
         run(hospitals, handlers, SIX)
     hospitals.close()
     for name in SIX:
-        policy = Policy(approve_cohorts="automatic")
+        policy = Policy(approve_cohorts="automatic", approve_runs="automatic")
         hospitals.folders[name].policy_path.write_text(policy.dumps())
     handlers = hospitals.handlers()
     run(hospitals, handlers, SIX)
@@ -311,7 +313,7 @@ def test_a_whole_run_may_be_repeated_and_remembers_every_question(hospitals):
     handlers = hospitals.handlers()
     for _ in range(2):
         session = hospitals.session(handlers)
-        session.run(FedPC().ask(Facts(session.open(), 4)))
+        session.run(Replay(FedPC().ask(Facts(session.open(), 4))))
         session.finish()
     lines = hospitals.folders["hospital-0"].sums_path.read_text().splitlines()
     assert len(lines) == 2 * len(session.rounds)

@@ -13,11 +13,13 @@ from cohort import (
     masking_site,
     masking_sites,
     only,
+    plain_site,
     plain_sites,
     plain_sum,
     questions,
     seeds_of,
     shares_of,
+    values_of,
     whole_sum,
     words_of,
 )
@@ -35,14 +37,15 @@ from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
 from cipherdag.privacy.fixedpoint import plane_lengths, words_to_bytes
+from cipherdag.privacy.keys.sealing import seal
+from cipherdag.privacy.keys.secretsharing import SHARE_BYTES
 from cipherdag.privacy.keystream import apply_masks
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.residues import WORD_MODULI
-from cipherdag.privacy.sealing import seal
-from cipherdag.privacy.secretsharing import SHARE_BYTES
+from cipherdag.privacy.residues import WORD_MODULI, add, to_signed
 from cipherdag.privacy.unprotected import UNPROTECTED
 
 LENGTH = 20_000
+WORDS = WORD_MODULI[0]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def uniform_answers(n_sites):
 
 def correlation(words, answer):
     """Of masked words, read as signed sums, with an answer."""
-    values = np.delete(words, slice(None, None, 4096)).astype(np.uint64).view(np.int64)
+    values = to_signed(values_of(words, WORDS), WORDS)
     return abs(np.corrcoef(values.astype(float), answer)[0, 1])
 
 
@@ -112,7 +115,7 @@ def test_all_protections_agree_on_the_sum_over_a_part_of_a_cohort(context, drawn
 def test_the_sum_is_that_of_the_answers_of_the_sites_asked(protection, left):
     make_sites, coordinator = protection
     asked = tuple(site for site in range(6) if site not in left)
-    segments = Segment(3, 8.0), Segment(2, 2.0**90), Segment(1, 1.0, comparison=True)
+    segments = Segment(3, 8.0, signed=True), Segment(2, 2.0**90), Segment(1, 1.0, comparison=True)
     declaration = declare(len(asked), *segments, participants=asked)
     answers = [np.array([site, -site, 1.0, site, 5.0, site == 5]) for site in range(6)]
     found = whole_sum(make_sites(6), coordinator, answers, declaration)
@@ -153,7 +156,7 @@ def test_one_piece_for_every_other_site_that_is_the_same_when_asked_again():
     escrow = sites[2].escrow(declaration)
     assert [len(piece) for piece in escrow] == [SHARE_BYTES + 28] * 3
     assert sites[2].escrow(declaration) == escrow
-    assert UNPROTECTED.site(0, {}, b"").escrow(declaration) == ()
+    assert plain_site().escrow(declaration) == ()
 
 
 def test_unmask_repeats_itself_and_releases_the_own_seed_alone():
@@ -166,26 +169,29 @@ def test_unmask_repeats_itself_and_releases_the_own_seed_alone():
     assert {len(seed) for seed in released.values()} == {32}
     of_pairs = {key.derive(b"round", declaration.digest) for key in agreed_keys(5)[0].values()}
     assert not of_pairs & set(released.values())
-    assert UNPROTECTED.site(0, {}, b"").unmask(declaration) == b""
+    assert plain_site().unmask(declaration) == b""
 
 
 # ------------------------------------------------------------------ rounds that miss a site
 
 
 def test_the_shares_of_all_but_one_site_stay_hidden_though_every_seed_is_out():
-    declaration = declare(5, Segment(LENGTH, 1.0, 40), threshold=2)
+    declaration = declare(5, Segment(LENGTH, 1.0, 40, signed=True), threshold=2)
     answers = uniform_answers(5)
     sites = masking_sites(5)
     shares = shares_of(sites, answers, declaration)
     seeds = seeds_of(sites, declaration)
     some = (0, 1, 2, 4)
-    words = sum((words_of(shares[site]) for site in some), np.zeros(1, dtype=np.uint64))
+    words = words_of(shares[0]).copy()
+    for site in some[1:]:
+        add(words, words_of(shares[site]), WORDS)
     stripped = words_to_bytes(words), [seeds[site] for site in some]
     apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=stripped[1])
     # the streams of the pairs with site 3 are left, and no site releases one
     for answer in (np.sum([answers[site] for site in some], axis=0), *answers):
         assert correlation(words, answer) < 0.03
-    total = words + words_of(shares[3])
+    total = words.copy()
+    add(total, words_of(shares[3]), WORDS)
     apply_masks(total, [total.size, 0], WORD_MODULI, added=[], subtracted=[seeds[3]])
     assert correlation(total, np.sum(answers, axis=0)) > 0.99
     coordinator = MASKING.coordinator(b"")
@@ -369,7 +375,7 @@ def test_the_own_mask_is_fresh_in_every_round_and_run():
 
 def test_planes_without_words_need_no_stream():
     declaration = declare(2, Segment(4, 1.0))
-    assert plane_lengths(declaration, WORD_MODULI) == (5, 0)
-    words = np.zeros(5, dtype=np.uint64)
-    apply_masks(words, (5, 0), WORD_MODULI, added=[bytes(32)], subtracted=[bytes(32)])
+    assert plane_lengths(declaration, WORD_MODULI) == (6, 0)
+    words = np.zeros(6, dtype=np.uint64)
+    apply_masks(words, (6, 0), WORD_MODULI, added=[bytes(32)], subtracted=[bytes(32)])
     assert not words.any()

@@ -15,7 +15,8 @@ import cipherdag
 from cipherdag.errors import MalformedMessageError
 from cipherdag.protocol.engines import site_socket, syft_wire
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
-from cipherdag.protocol.messages import decode, read_envelope
+from cipherdag.protocol.messages import read_envelope
+from cipherdag.protocol.wire import decode
 from cipherdag.questions.question import SingleQuestion
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import numpy as np
 import pytest
@@ -30,6 +32,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteUnreachableError,
 )
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
@@ -40,10 +43,10 @@ from cipherdag.protocol.messages import (
     Unmask,
     Unmasked,
     declaration,
-    decode,
-    fewest_survivors,
     read_envelope,
 )
+from cipherdag.protocol.plan import fewest_survivors
+from cipherdag.protocol.wire import decode
 
 PROTECTIONS = ("masking", "bfv", "none")
 STEPS = ("ask", "unmask")
@@ -203,7 +206,6 @@ def test_a_split_view_of_who_is_asked_is_refused():
 
 def test_a_site_unmasks_only_on_the_word_of_all_others_on_its_own_question():
     lie = Split()
-    other = Ask(number=1, participants=lie.everyone, question=votes(0.3))
     away = Split()
     foreign = away.shares
     tags = tags_for(3, lie.shares)
@@ -211,8 +213,35 @@ def test_a_site_unmasks_only_on_the_word_of_all_others_on_its_own_question():
         reply = lie.reply("unmask", 3, Unmask(lie.digest, wrong))
         assert refused(reply) is InconsistentQuestionError
     # asked for something else under the same number, a site answers nothing at all
-    assert refused(lie.reply("ask", 3, other)) is ReplayError
+    assert refused(lie.reply("ask", 3, lie.other(votes(0.3), 1))) is ReplayError
+    # and under the next one it knows that its plan asks something else
+    assert refused(lie.reply("ask", 3, lie.other(votes(0.3)))) is InconsistentQuestionError
     lie.call("unmask", {3: Unmask(lie.digest, tags)}, Unmasked)
+
+
+def test_sites_whose_plans_ask_different_things_do_not_give_each_other_their_word():
+    """Were one site brought to ask something else, its answer would open nothing."""
+    lie = Split()
+    own = lie.ask(2, lie.everyone)
+    lie.runtime(3)._current.rounds._question = votes(0.3)
+    told = lie.other(votes(0.3), 3)
+    shares = lie.call("ask", dict.fromkeys((0, 1, 2), lie.same(3)) | {3: told}, Share)
+    assert len({share.digest for share in shares.values()}) == 2
+    for site, request in lie.unmask(shares).items():
+        assert refused(lie.reply("unmask", site, request)) is InconsistentQuestionError
+        old = Unmask(own[site].digest, tags_for(site, own))
+        assert refused(lie.reply("unmask", site, old)) is ReplayError
+
+
+def test_sites_that_are_told_of_other_sites_in_one_round_do_not_agree_either():
+    lie = Split()
+    asked = dict.fromkeys((0, 1), lie.same(2)) | dict.fromkeys((2, 3), lie.same(2, (0, 2, 3)))
+    shares = lie.call("ask", asked, Share)
+    assert len({share.digest for share in shares.values()}) == 2
+    words = {0: [shares[k].tags[0] for k in (1, 2, 3)], 2: [shares[0].tags[1], shares[3].tags[1]]}
+    for site, tags in words.items():
+        reply = lie.reply("unmask", site, Unmask(shares[site].digest, tuple(tags)))
+        assert refused(reply) is InconsistentQuestionError
 
 
 def test_a_tag_is_for_one_receiver_and_one_sender():
@@ -244,23 +273,26 @@ def test_a_site_that_gives_its_word_to_some_sites_only_is_left_out():
 def test_declaring_all_but_a_few_dropped_is_refused():
     lie = Split(n_sites=6)
     for asked in ((0,), (0, 1), (0, 1, 2), ()):
-        again = Ask(number=2, participants=asked, question=lie.question)
+        again = lie.same(2, asked)
         assert refused(lie.reply("ask", 0, again)) is CohortError
 
 
 def test_the_sites_asked_are_in_order_known_and_the_site_itself_among_them():
     lie = Split(n_sites=4)
     for asked in ((1, 2, 3), (0, 1, 2, 9), (2, 1, 0, 3), (0, 0, 1, 2), (-1, 0, 1, 2)):
-        again = Ask(number=2, participants=asked, question=lie.question)
+        again = lie.same(2, asked)
         assert refused(lie.reply("ask", 0, again)) is CohortError
 
 
 def test_a_rerun_without_one_site_is_refused():
     lie = Split()
     lie.call("unmask", lie.unmask(), Unmasked)
-    again = Ask(number=2, participants=(0, 1, 2), question=lie.question)
+    again = lie.same(2, (0, 1, 2))
+    # nor as the plan's next step, even if the plan says so
+    following = lie.following(lie.question, lie.shares, 2, (0, 1, 2))
     for position in (0, 1, 2):
         assert refused(lie.reply("ask", position, again)) is ReplayError
+        assert refused(lie.reply("ask", position, following)) is ReplayError
 
 
 def test_a_given_up_round_may_be_asked_again_of_fewer_sites():
@@ -289,7 +321,7 @@ def test_a_site_and_a_colluder_cannot_open_a_sum_that_the_others_are_asked_for_a
     with pytest.raises(ShareError, match="are needed"):
         coordinator.rebuild(pieces, lie.declared)
     # otherwise the same question to 1, 2 and 3 would give a second sum, and the difference site 0
-    again = Ask(number=2, participants=(1, 2, 3), question=lie.question)
+    again = lie.same(2, (1, 2, 3))
     lie.call("ask", dict.fromkeys((1, 2), again), Share)
     late = Recover(lie.digest, 2, lie.shares[2].escrow[1])
     assert refused(lie.reply("recover", 1, late)) is ReplayError
@@ -300,8 +332,9 @@ def test_what_opens_a_sum_leaves_too_few_sites_for_another_one():
         for colluders in range(n_sites):
             fewest = fewest_survivors(n_sites, colluders)
             for asked in range(fewest, n_sites + 1):
-                ask = Ask(number=1, participants=tuple(range(asked)), question=votes())
-                threshold = declaration(ask, bytes(32), n_sites, colluders).threshold
+                ask = Ask(number=1, participants=tuple(range(asked)), step=1, content=bytes(32))
+                plan = SimpleNamespace(cohort=range(n_sites), colluders=colluders)
+                threshold = declaration(votes(), ask.participants, bytes(32), plan).threshold
                 assert 0 <= threshold < asked
                 # an honest site that released its seed never answers the question again
                 released = (threshold or asked) - colluders
@@ -312,8 +345,9 @@ def test_a_site_that_left_cannot_be_brought_back_to_shift_the_sum():
     lie = Split()
     shares = lie.ask(2, (0, 1, 2))
     lie.call("unmask", lie.unmask(shares), Unmasked)
-    back = Ask(number=3, participants=lie.everyone, question=votes(0.3))
+    back = lie.following(votes(0.3), shares, 3, lie.everyone)
     assert refused(lie.reply("ask", 0, back)) is CohortError
+    assert len(lie.call("ask", {0: lie.following(votes(0.3), shares, 3, (0, 1, 2))}, Share)) == 1
 
 
 def test_masks_are_recovered_only_of_other_sites_asked_and_only_after_unmasking():
@@ -333,7 +367,7 @@ def test_the_share_of_a_site_left_out_stays_hidden():
         lie = Split()
         lie.call("unmask", lie.unmask(lie.ask(2, (0, 1, 2))), Unmasked)
         hidden.append(np.frombuffer(lie.shares[3].share, dtype="<u8"))
-    unit = np.concatenate(hidden).astype(np.float64) / 2.0**64
+    unit = np.concatenate(hidden).astype(np.float64) / WORD_MODULI[0]
     assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
 
 
@@ -367,15 +401,8 @@ def test_a_crashed_coordinator_goes_on_where_it_was(protection, operation, tmp_p
     questions = [votes(alpha) for alpha in (0.01, 0.05, 0.1, 0.2)]
     journal = tmp_path / "journal.jsonl"
 
-    def session(progress=None):
-        from cipherdag.protocol.messages import Member
-        from cipherdag.protocol.session import Session
-
-        members = [Member(name=n, identity=k) for n, k in ward.pinned.items()]
-        return Session(
-            ward.engine, ward.coordinator, members, protection=protection, algorithm="fedpc",
-            journal=Journal(journal),
-        )  # fmt: skip
+    def session():
+        return ward.new_session(protection, journal=Journal(journal))
 
     first = session()
     first.open()

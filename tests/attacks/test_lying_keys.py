@@ -13,11 +13,10 @@ from cipherdag.protocol.messages import (
     Offer,
     Offers,
     Refusal,
-    decode,
-    encode,
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.wire import decode, encode
 
 LOW_ORDER = (bytes(32), b"\x01" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f")
 LIAR, HONEST = "hospital-2", ("hospital-0", "hospital-1")
@@ -54,7 +53,7 @@ def signed(ward, offer, *, key=None, session=None):
     """An offer as the lying site, or whoever has the key, would sign it."""
     return seal_envelope(
         key or ward.identities[LIAR],
-        session=session or ward.session._session,
+        session=session or ward.session._plan.session,
         sender=LIAR,
         topic="offer",
         body=offer,
@@ -105,7 +104,7 @@ def test_a_key_of_another_session_is_refused():
     assert relayed(change) == {SignatureError}
 
 
-def test_a_key_for_another_invite_is_refused():
+def test_a_key_for_another_plan_is_refused():
     def change(ward, offers):
         return signed(ward, msgspec.structs.replace(offer_of(offers[2]), invite_digest=bytes(32)))
 

@@ -19,6 +19,7 @@ from cohort import (
     plain_sum,
     seeds_of,
     shares_of,
+    values_of,
     words_of,
 )
 from scipy import stats
@@ -35,22 +36,24 @@ from cipherdag.privacy import bfvcontext
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, BfvContext
-from cipherdag.privacy.fixedpoint import encode, words_to_bytes
-from cipherdag.privacy.keystream import Keystream, apply_masks
-from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.pairkeys import (
+from cipherdag.privacy.fixedpoint import encode, plane_lengths, words_to_bytes
+from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
 )
-from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keystream import Keystream, apply_masks
+from cipherdag.privacy.masking import MASKING
+from cipherdag.privacy.residues import WORD_MODULI, add, subtract, to_signed
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
-from cipherdag.privacy.sealing import seal, unseal
+from cipherdag.privacy.tags import SumKey
 
 tenseal = pytest.importorskip("tenseal")
 
 LENGTH = 20_000
+WORDS = WORD_MODULI[0]
 PRIME = DEFAULT_PARAMETERS.moduli[0]
 
 
@@ -61,10 +64,7 @@ def context():
 
 def recovers(words, answer, modulus):
     """Whether words, read as a fixed-point sum, show anything of the answer."""
-    values = np.delete(words, slice(None, None, 4096)).astype(np.uint64)
-    signed = values.view(np.int64).astype(float) if modulus == 2**64 else values.astype(float)
-    if modulus != 2**64:
-        signed[signed > modulus / 2] -= modulus
+    signed = to_signed(values_of(words, modulus), modulus).astype(float)
     return abs(np.corrcoef(signed, answer)[0, 1]) > 0.05
 
 
@@ -77,27 +77,27 @@ def uniform(words, modulus):
 
 
 def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_released():
-    declaration = declare(5, Segment(LENGTH, 1.0, 40))
+    declaration = declare(5, Segment(LENGTH, 1.0, 40, signed=True))
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = masking_sites(5)
     shares = shares_of(sites, answers, declaration)
     everyone = words_of(MASKING.coordinator(b"").combine(shares, declaration))
-    assert uniform(everyone, 2**64)
-    assert not recovers(everyone, np.sum(answers, axis=0), 2**64)
+    assert uniform(everyone, WORDS)
+    assert not recovers(everyone, np.sum(answers, axis=0), WORDS)
     seeds = seeds_of(sites, declaration)
     total = np.zeros_like(everyone)
     for site in range(5):
         own = words_of(shares[site]).copy()
         apply_masks(own, [own.size, 0], WORD_MODULI, added=[], subtracted=[seeds[site]])
-        total += own
+        add(total, own, WORDS)
         if site < 4:
-            assert uniform(total, 2**64)
-            assert not any(recovers(total, answer, 2**64) for answer in answers)
-    assert recovers(total, np.sum(answers, axis=0), 2**64)
+            assert uniform(total, WORDS)
+            assert not any(recovers(total, answer, WORDS) for answer in answers)
+    assert recovers(total, np.sum(answers, axis=0), WORDS)
 
 
 def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_rest():
-    declaration = declare(4, Segment(LENGTH, 1.0, 40))
+    declaration = declare(4, Segment(LENGTH, 1.0, 40, signed=True))
     keys = agreed_keys(4)
     answer = np.random.default_rng(0).uniform(-1, 1, LENGTH)
     victim = masking_site(0, keys[0])
@@ -108,13 +108,13 @@ def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_r
     missing = keys[1][0].derive(b"round", declaration.digest)
     for seeds, opens in ((known, False), ([missing], True)):
         apply_masks(stripped, [stripped.size, 0], WORD_MODULI, added=[], subtracted=seeds)
-        assert uniform(stripped, 2**64) != opens
-        assert recovers(stripped, answer, 2**64) == opens
+        assert uniform(stripped, WORDS) != opens
+        assert recovers(stripped, answer, WORDS) == opens
 
 
 def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_refused():
     keys = agreed_keys(3)[0]
-    declaration = declare(3, Segment(LENGTH, 1.0, 40))
+    declaration = declare(3, Segment(LENGTH, 1.0, 40, signed=True))
     again = declare(3, *declaration.segments, label="2")
     one, other = np.random.default_rng(0).uniform(-1, 1, (2, LENGTH))
 
@@ -127,10 +127,13 @@ def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_r
         return words
 
     reused = [without_self_mask(answer, declaration) for answer in (one, other)]
-    assert recovers(reused[0] - reused[1], one - other, 2**64)
     fresh = without_self_mask(other, again)
-    assert not recovers(reused[0] - fresh, one - other, 2**64)
-    assert uniform(reused[0] - fresh, 2**64)
+    of_the_same, of_another = reused[0].copy(), reused[0].copy()
+    subtract(of_the_same, reused[1], WORDS)
+    assert recovers(of_the_same, one - other, WORDS)
+    subtract(of_another, fresh, WORDS)
+    assert not recovers(of_another, one - other, WORDS)
+    assert uniform(of_another, WORDS)
     site = masking_site(0, keys)
     site.share(one, declaration)
     with pytest.raises(ReplayError):
@@ -138,7 +141,9 @@ def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_r
 
 
 def test_masking_sites_that_were_asked_different_questions_give_noise():
-    honest, altered = (declare(3, Segment(LENGTH, 1.0, 40), label=name) for name in "ab")
+    honest, altered = (
+        declare(3, Segment(LENGTH, 1.0, 40, signed=True), label=name) for name in "ab"
+    )
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(3)]
     sites = masking_sites(3)
     asked = {0: altered, 1: honest, 2: honest}
@@ -148,8 +153,8 @@ def test_masking_sites_that_were_asked_different_questions_give_noise():
     combined = words_to_bytes(total)
     lengths = [total.size, 0]
     strip_masks(total, lengths, WORD_MODULI, seeds=seeds, declaration=honest)
-    assert uniform(total, 2**64)
-    assert not any(recovers(total, answer, 2**64) for answer in answers)
+    assert uniform(total, WORDS)
+    assert not any(recovers(total, answer, WORDS) for answer in answers)
     with pytest.raises(AggregateRangeError):
         MASKING.coordinator(b"").open(combined, seeds, honest)
 
@@ -174,12 +179,12 @@ def test_keys_swapped_by_the_coordinator_open_nothing():
 @pytest.fixture(scope="module")
 def bfv_run(context):
     """Shares of five sites, the same without masks, and a colluder's copy of the key."""
-    declaration = declare(5, Segment(LENGTH, 1.0, 28))
+    declaration = declare(5, Segment(LENGTH, 1.0, 28, signed=True))
     answers = [np.random.default_rng(site).uniform(-1, 1, LENGTH) for site in range(5)]
     sites = bfv_sites(context, 5)
     shares = shares_of(sites, answers, declaration)
     seeds = seeds_of(sites, declaration)
-    lengths = [LENGTH + 5, 0, 0]
+    lengths = plane_lengths(declaration, DEFAULT_PARAMETERS.moduli)
     unmasked = {
         site: context.write(encode(answer, declaration, DEFAULT_PARAMETERS.moduli), lengths)
         for site, answer in enumerate(answers)
@@ -353,6 +358,7 @@ def secret_objects(context):
         key,
         EphemeralKeys.generate(),
         Keystream(b"TOPSECRET-PAIRKEY-TOPSECRET-PAIR"),
+        SumKey(b"TOPSECRET-SUM-KEY-TOPSECRET-SUM-"),
         RoundMasks(0, {1: key}),
         masking_site(0, {1: key}),
         bfv_site(0, {1: key}, context),
@@ -379,6 +385,7 @@ def test_errors_carry_neither_keys_nor_answers(context):
         lambda: bfv_site(0, {1: key}, context).share(np.array([987654.321]), declaration),
         lambda: masking_site(5, {1: key}),
         lambda: PairKey(b"TOPSECRET"),
+        lambda: SumKey(b"TOPSECRET"),
         lambda: unseal(key, b"p", b"x" * 40, b"a"),
         lambda: EphemeralKeys.generate().exchange(b"987654.321"),
         lambda: BfvContext.from_secret_bytes(context.secret_bytes()[:-1]),

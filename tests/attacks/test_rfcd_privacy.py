@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cohort import values_of
 from driving import drive
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,8 @@ from scipy import stats
 from cipherdag import Federation, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import PolicyRefusedError
-from cipherdag.privacy import sums
+from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.privacy.sums import CoordinatorAggregation
 from cipherdag.questions.comparison import secure_lowest
 from cipherdag.questions.regrets import (
     GraphRegretExceeds,
@@ -42,15 +44,15 @@ def simulated(algorithm, n_variables, worst):
 def recorded(federation, algorithm, monkeypatch):
     """A real run: the view of its coordinator, and the opened words behind every comparison."""
     words = []
-    decode = sums.decode
+    opened = CoordinatorAggregation.open
 
-    def watching(combined, declaration, moduli):
-        aggregate = decode(combined, declaration, moduli)
-        words.append((np.frombuffer(combined, dtype="<u8"), aggregate.values))
+    def watching(self, combined, seeds, declaration):
+        aggregate = opened(self, combined, seeds, declaration)
+        words.append((np.frombuffer(aggregate.content, dtype="<u8"), aggregate.values))
         return aggregate
 
     with monkeypatch.context() as patch:
-        patch.setattr(sums, "decode", watching)
+        patch.setattr(CoordinatorAggregation, "open", watching)
         result = federation.run(algorithm)
     return result, words
 
@@ -93,7 +95,7 @@ def test_which_site_is_the_worst_leaves_no_trace_in_the_opened_words(monkeypatch
         _, words = recorded(federation, RFcd(beam=2), monkeypatch)
         zeros = [np.flatnonzero(values).tobytes() for _, values in words]
         drawn = np.concatenate([_payload(raw, len(values)) for raw, values in words])
-        samples.append((zeros, drawn[drawn != 0] / 2.0**64))
+        samples.append((zeros, drawn[drawn != 0] / WORD_MODULI[0]))
     assert samples[0][0] == samples[1][0] == samples[2][0]
     assert len(samples[0][1]) > 3000
     for _, sample in samples:
@@ -103,9 +105,8 @@ def test_which_site_is_the_worst_leaves_no_trace_in_the_opened_words(monkeypatch
 
 
 def _payload(raw, length):
-    """The words of the values: the first plane without its check words."""
-    starts = np.arange(0, len(raw), 4096)
-    return np.delete(raw, starts)[:length]
+    """The words of the values: the first plane without the heads of its rows."""
+    return values_of(raw, WORD_MODULI[0])[:length]
 
 
 def test_every_question_of_the_paper_s_objective_is_a_comparison():

@@ -18,8 +18,9 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import CipherdagError
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.privacy import pairkeys, roundmasks
+from cipherdag.privacy import roundmasks, tags
 from cipherdag.privacy.bfvcontext import BfvContext
+from cipherdag.privacy.keys import pairkeys
 from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.transcript import TranscribingEngine
 from cipherdag.sites.session import handshake
@@ -29,7 +30,7 @@ from cipherdag.sites.study.study import new_request, sign_study, write_file
 NAMES = ("north", "south", "west")
 WRITTEN = {
     "identity.pem", "ledger.jsonl", "sums.jsonl", "usage.json", "policy.toml", "study.json",
-    "north.request", "journal.jsonl", "transcript.jsonl", "started.json", "result.signed.json",
+    "north.request", "journal.jsonl", "transcript.jsonl", "started.json", "plan.json",
     "result.json", "run.toml", "graph.graphml",
 }  # fmt: skip
 
@@ -99,6 +100,7 @@ def made(monkeypatch):
         if hasattr(body, "alignment_key"):
             keep("alignment key", body.alignment_key)
             keep("context key", body.context_key)
+            keep("sum key", body.sum_key)
 
     def of_context(content, own):
         public = own.public_bytes()
@@ -112,15 +114,16 @@ def made(monkeypatch):
     watch(handshake, "encode", of_shared)
     watch(BfvContext, "secret_bytes", of_context)
     watch(roundmasks.RoundMasks, "mask", lambda _, own, *__: keep("self mask", own._self_seed))
+    watch(tags, "expand", lambda key, *_: keep("tag stream", key))
     watch(roundmasks.RoundMasks, "_pair_seed", lambda seed, *_: keep("pair mask", seed))
     return secrets
 
 
 KINDS = {
     "masking": {"pair key", "x25519 private", "ml-kem private", "alignment key", "context key",
-                "self mask", "pair mask"},
+                "self mask", "pair mask", "sum key", "tag stream"},
     "bfv": {"pair key", "x25519 private", "ml-kem private", "alignment key", "context key",
-            "self mask", "pair mask", "bfv secret"},
+            "self mask", "pair mask", "bfv secret", "sum key", "tag stream"},
 }  # fmt: skip
 
 
@@ -148,18 +151,19 @@ def test_no_secret_is_in_any_file_log_exception_or_repr(study, made, caplog, cap
     kept = {name: KeptSite(site.path) for name, site in sites.items()}
     try:
         engine = Crashing({name: site.handle for name, site in kept.items()})
-        federation = ConnectedFederation(coordinator, protection=protection)
+        federation = ConnectedFederation(coordinator, protection=protection, purpose="a test")
         folder = federation._new_run()
-        started = StartedRun("fedpc", {"alpha": 0.05}, protection, 0, {})
+        plan = federation.plan(FedPC(alpha=0.05))
+        started = StartedRun(plan, {})
         started.write(folder)
         transcribed = TranscribingEngine(engine, folder / "transcript.jsonl")
         for engine.crash_at in ("unmask", "ask"):
             with pytest.raises(CrashError) as crash:
-                federation.learn(coordinator.study(), transcribed, folder, started, None)
+                federation.learn(transcribed, folder, started, None)
             shown += traceback.format_exception(crash.value)
         shown += [repr((site, site._open)) for site in kept.values()]
         shown += [repr(site._open._current) for site in kept.values()]
-        result = federation.learn(coordinator.study(), transcribed, folder, started, None)
+        result = federation.learn(transcribed, folder, started, None)
         result.save(root / f"result-{protection}")
         shown.append(repr((result, federation, engine, FedPC(), coordinator, sites)))
         shown += refusals(kept, engine)

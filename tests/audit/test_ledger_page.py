@@ -12,7 +12,7 @@ from pages import Page
 
 from cipherdag import FedPC
 from cipherdag.audit.ledger_page import attention, ledger_page, ledger_runs
-from cipherdag.privacy.identity import SigningIdentity, fingerprint
+from cipherdag.privacy.keys.identity import SigningIdentity, fingerprint
 from cipherdag.sites.record.ledger import Ledger, read_releases, verify_ledger
 
 IDENTITY = SigningIdentity.generate()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import re
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -16,6 +18,7 @@ from commands import call as cipherdag
 from pages import Page
 
 from cipherdag import FedPC
+from cipherdag.cli import live
 from cipherdag.cli.live import LiveRun, LiveServer, asked_skeleton, live_page, live_part
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.question import Bundle, CITestSpec, Skeleton
@@ -104,6 +107,47 @@ def test_only_the_address_gets_an_answer(server):
         assert get(root, path)[0] == 404
     for method in ("POST", "PUT", "DELETE", "HEAD"):
         assert get(server.address, method=method)[0] == 501
+
+
+def test_a_path_without_a_stroke_gets_no_answer_and_no_traceback(server, capfd):
+    root, token = server.address.rsplit("/", 2)[:2]
+    host = urlsplit(server.address).netloc
+    for path in ("*", "x", token, f"{token}/", f"{token}/part", "?", "x:y"):
+        with socket.create_connection(host.split(":"), timeout=10) as raw:
+            raw.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+            assert b" 404 " in raw.recv(64), path
+    assert get(root, f"/{token}/")[0] == 200
+    assert not "".join(capfd.readouterr())
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch):
+    monkeypatch.setattr(live, "IDLE_S", 0.2)
+    with LiveServer(LiveRun()) as server:
+        with socket.create_connection(urlsplit(server.address).netloc.split(":")) as raw:
+            raw.settimeout(10)
+            assert raw.recv(1) == b""
+        assert get(server.address)[0] == 200
+
+
+def test_connections_beyond_the_most_are_turned_away_until_one_ends(server, capfd):
+    before = threading.active_count()
+    place = urlsplit(server.address).netloc.split(":")
+    idle = [socket.create_connection(place, timeout=10) for _ in range(live.MOST_CONNECTIONS)]
+    for _ in range(3):
+        with socket.create_connection(place, timeout=10) as raw:
+            assert raw.recv(1) == b""
+    assert threading.active_count() <= before + live.MOST_CONNECTIONS
+    for raw in idle:
+        raw.close()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            assert get(server.address)[0] == 200
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("no connection was let in again")
+    assert not "".join(capfd.readouterr())
 
 
 def test_a_name_that_leads_here_from_elsewhere_gets_no_answer(server):

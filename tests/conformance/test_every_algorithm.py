@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+import tempfile
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import adversary
 import click
 import numpy as np
 import pandas as pd
 import pytest
+import replaying
+import simulated_view
+from scipy import stats
 
 from cipherdag import FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.parameters import parameters_of
@@ -17,6 +24,8 @@ from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algo
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.networks import asia
+from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.protocol.messages import content_digest
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.testing import LAWS, Trial, check_algorithm
 
@@ -103,6 +112,157 @@ def test_it_goes_on_after_a_crash_of_the_coordinator(name, tmp_path):
     assert [report.aggregate for report in crashed.rounds] == [
         report.aggregate for report in whole.rounds
     ]
+
+
+# replay: what a site computes for itself is what the coordinator computes
+
+
+@cache
+def replayed(name):
+    """A trial of an algorithm, or of FedPC with a kind of evidence."""
+    if name in ALGORITHMS:
+        return trial(name)
+    return Trial(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
+
+
+@cache
+def run_apart(name, protection):
+    """A run of it whose sites each have a program of their own."""
+    with tempfile.TemporaryDirectory() as folder:
+        return replaying.run_apart(replayed(name), Path(folder) / "journal.jsonl", protection)
+
+
+REPLAYED = [*ALGORITHMS] + [
+    f"fedpc {evidence}"
+    for evidence in parameters_of(FedPC)["evidence"].choices
+    if evidence != FedPC().evidence
+]
+
+
+@pytest.mark.parametrize("protection", ["masking", "bfv"])
+@pytest.mark.parametrize("name", REPLAYED)
+def test_sites_with_programs_of_their_own_come_to_the_coordinator_s_result(name, protection):
+    if protection == "bfv":
+        pytest.importorskip("tenseal")
+    own, run = replayed(name), run_apart(name, protection)
+    assert len(run.programs) == len(own.data)
+    assert len({id(program.replay) for program in run.programs}) == len(own.data)
+    assert all(program.replay.ended for program in run.programs)
+    assert run.told == dict.fromkeys(own.data, run.expected())
+    # a simulation, whose parties share one run, has the very same sums
+    shared = own.run(protection=protection)
+    assert [r.aggregate for r in run.rounds] == [r.aggregate for r in shared.rounds]
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_it_replays_alike_whatever_the_number_of_threads(name, tmp_path):
+    saved = replaying.saved(run_apart(name, "masking"), tmp_path / "run.msgpack")
+    here = replaying.replayed_digest(saved)
+    there = {threads: replaying.in_process_of_its_own(saved, threads) for threads in (1, 2)}
+    assert there == {1: here, 2: here}
+
+
+# the view: what the coordinator receives follows from plan and opened sums
+
+
+@cache
+def views(name, protection):
+    """A real run, and what a simulator makes of its plan and its sums without any site."""
+    own = replayed(name)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "journal.jsonl"
+        real = replaying.run_apart(own, path, protection, adversary.RecordingEngine)
+    made = simulated_view.simulated(
+        real.plan,
+        opened(real),
+        n_variables=real.facts.n_variables,
+        labels=real.facts.labels,
+        schema_bytes=schema_bytes(own),
+        make=own.algorithm,
+    )
+    return real, made
+
+
+def schema_bytes(own):
+    return len(own.federation().sites[0].table.schema.canonical())
+
+
+def opened(real):
+    return [np.frombuffer(entry.values, dtype="<f8") for entry in real.summed]
+
+
+def received(engine):
+    """Every message: who sends it, in which order, every number in it, how long the rest is."""
+    return [
+        (operation, simulated_view.outline(reply), len(reply))
+        for operation, _, reply in engine.received
+    ]
+
+
+def told(rounds):
+    names = ("number", "kind", "label", "values", "n_sites", "aggregate")
+    return [[getattr(report, name) for name in names] for report in rounds]
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_coordinator_s_view_follows_from_the_plan_and_the_opened_sums(name):
+    real, made = views(name, "masking")
+    assert received(real.engine) == received(made.engine)
+    assert simulated_view.asked(real.engine) == simulated_view.asked(made.engine)
+    assert told(real.rounds) == told(made.rounds)
+    own = real.algorithm
+    found = own.conclude(real.outcome, real.facts).decisions
+    assert own.conclude(made.outcome, made.facts).decisions == found
+    # what all sites say at the end is a digest of plan, opened sums and decisions
+    assert set(real.told.values()) == {real.expected()}
+    assert len(set(made.told.values())) == 1
+
+
+def test_how_long_the_schema_is_can_be_told_from_what_is_sealed():
+    """The one thing of a site that the view above has beside plan and sums; its text is sealed."""
+    real, made = views("fedpc", "masking")
+    longer = simulated_view.simulated(
+        real.plan,
+        opened(real),
+        n_variables=real.facts.n_variables,
+        labels=(),
+        schema_bytes=1 + schema_bytes(replayed("fedpc")),
+        make=real.algorithm,
+    )
+    assert received(longer.engine) != received(made.engine)
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_plan_s_generator_over_the_opened_sums_asks_what_was_asked(name):
+    real, _ = views(name, "masking")
+    asked, outcome = simulated_view.questions(
+        real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
+    )
+    contents = [content_digest(question) for question in asked]
+    assert contents == [entry.content for entry in real.summed]
+    lengths = [sum(encoding.length for encoding in question.encodings) for question in asked]
+    assert lengths == [len(sums) for sums in opened(real)]
+    decisions = real.algorithm.conclude(outcome, real.facts).decisions
+    assert decisions == real.algorithm.conclude(real.outcome, real.facts).decisions
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_shares_are_uniform_alone_and_together_in_real_and_simulated_runs(name):
+    real, made = views(name, "masking")
+    asked, _ = simulated_view.questions(
+        real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
+    )
+    modulus = WORD_MODULI[0]
+    samples = []
+    for engine, plan in ((real.engine, real.plan), (made.engine, made.plan)):
+        words = list(simulated_view.masked_words(engine, asked, plan).values())
+        whole = sum(own.astype(object) for own in words) % modulus
+        pairs = [(a.astype(object) + b) % modulus for a, b in itertools.combinations(words, 2)]
+        samples.append([own.astype(float) / modulus for own in (*words, *pairs, whole)])
+    for truly, simulated in zip(*samples, strict=True):
+        assert len(truly) == len(simulated) > 20
+        assert stats.kstest(truly, "uniform").pvalue > 1e-6
+        assert stats.ks_2samp(truly, simulated).pvalue > 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,15 +11,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from cohort import agreed_keys, declare, whole_sum
+from cohort import SUM_KEY, agreed_keys, declare, values_of, whole_sum, words_of
 
 import cipherdag
 from cipherdag.errors import MalformedMessageError, ParameterError, ProtectionError
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.protections import DEFAULT, PROTECTING, PROTECTIONS, protection_kind
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.privacy.secrecy import Secret
-from cipherdag.protocol.messages import Invite, Member, decode, encode
+from cipherdag.protocol.plan import Member, Plan, make_plan
+from cipherdag.protocol.wire import decode, encode
 
 PACKAGE = Path(cipherdag.__file__).parent
 
@@ -58,24 +60,26 @@ def test_all_are_made_alike_and_give_the_same_sums(name):
         pytest.importorskip("tenseal")
     kind = PROTECTIONS[name]
     content, public = kind.shared()
-    sites = [kind.site(index, keys, content) for index, keys in enumerate(agreed_keys(3))]
+    sites = [kind.site(index, keys, SUM_KEY, content) for index, keys in enumerate(agreed_keys(3))]
     coordinator = kind.coordinator(public)
-    declaration = declare(3, Segment(3, 1.0, 20), Segment(1, 1.0, comparison=True), threshold=0)
+    segments = Segment(3, 1.0, 20, signed=True), Segment(1, 1.0, comparison=True)
+    declaration = declare(3, *segments, threshold=0)
     answers = [np.array([0.25, -0.5, own / 4, own == 2]) for own in range(3)]
     found = whole_sum(sites, coordinator, answers, declaration)
     assert found.tolist() == [0.75, -1.5, 0.75, 1.0]
     assert all(isinstance(site, Secret) for site in sites)
-    answer = sites[0].share(np.zeros(4), declare(3, *declaration.segments, label="next"))
-    assert (answer == bytes(len(answer))) == (not kind.protects)
+    share = sites[0].share(np.zeros(4), declare(3, *segments, label="next"))
+    in_the_clear = len(share) == 8 * 6 and not values_of(words_of(share), WORD_MODULI[0]).any()
+    assert in_the_clear == (not kind.protects)
 
 
 @pytest.mark.parametrize("name", ["ckks", "", "masking\n", "MASKING", "none|bfv", "xmasking"])
 def test_a_message_that_names_another_protection_is_malformed(name):
     member = Member(name="a", identity=bytes(32))
-    invite = Invite((member,), "bfv", "fedpc", min_survivors=3, colluders=1)
-    assert decode(encode(invite), Invite) == invite
+    plan = make_plan((member,), protection="bfv", algorithm="fedpc")
+    assert decode(encode(plan), Plan) == plan
     with pytest.raises(MalformedMessageError):
-        decode(encode(msgspec.structs.replace(invite, protection=name)), Invite)
+        decode(encode(msgspec.structs.replace(plan, protection=name)), Plan)
 
 
 def test_the_names_cost_no_import_of_what_protections_compute_with():

@@ -30,8 +30,9 @@ from cipherdag.errors import (
     SiteNotReadyError,
     SiteUnreachableError,
 )
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.addresses import check_datasite_url
+from cipherdag.protocol.replay import Replay
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
@@ -221,7 +222,7 @@ def test_a_run_where_pysyft_is_missing_is_named(enrolled, capsys, monkeypatch):
     coordinator, _, _ = enrolled
     with pytest.raises(SiteNotReadyError, match="PySyft is not installed here"):
         open_datasite_engine(coordinator.path, coordinator.study())
-    run = ("coordinator", "run", "fedpc", "--dir", coordinator.path)
+    run = ("coordinator", "run", "fedpc", "--purpose", "a test", "--dir", coordinator.path)
     code, _, err = call(capsys, monkeypatch, *run)
     assert code == 4
     assert "constraints-syft.txt" in err
@@ -317,7 +318,7 @@ def standing(tmp_path):
 
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
-    outcome = session.run(FedPC().ask(Facts(session.open(), len(handlers))))
+    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers)))))
     session.finish()
     return outcome
 
@@ -367,7 +368,8 @@ def test_an_old_invite_opens_no_run_and_a_repeated_one_gets_the_same_bytes(stand
     assert handlers["hospital-0"]("invite", sent[0]) == handlers["hospital-0"]("invite", sent[0])
     whole_run(hospitals, handlers)
     from cipherdag.protocol.courier import refusal_error
-    from cipherdag.protocol.messages import Refusal, decode, read_envelope
+    from cipherdag.protocol.messages import Refusal, read_envelope
+    from cipherdag.protocol.wire import decode
 
     refused = read_envelope(handlers["hospital-0"]("invite", sent[0]))
     assert refused.topic == "refusal"

@@ -38,19 +38,22 @@ from cipherdag.errors import (
     OutputError,
     ParameterError,
     PolicyRefusedError,
+    ProgramMismatchError,
     ReplayError,
     SignatureError,
     SiteNotReadyError,
 )
 from cipherdag.federation.simulated import Federation
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.transcript import TranscribingEngine, read_transcript
+from cipherdag.results.site_result import site_result
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
 from cipherdag.sites.record.ledger import LedgerHead, ledger_lines
 from cipherdag.sites.session import handshake
-from cipherdag.sites.study.signed_result import ResultEdge, named_edges, read_result, sign_result
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
     MAX_REQUEST_BYTES,
@@ -422,7 +425,8 @@ def test_what_cannot_be_promised_is_refused_with_what_could_be():
 
 def test_every_site_holds_the_coordinator_to_what_the_study_promises(tmp_path):
     names = tuple(f"hospital-{k}" for k in range(4))
-    made = hospital_folders.hospitals(tmp_path, names=names, policy=Policy(tolerated_colluders=0))
+    lax = Policy(tolerated_colluders=0, approve_runs="automatic")
+    made = hospital_folders.hospitals(tmp_path, names=names, policy=lax)
     made.pin(colluders=2, min_sites=4)
     handlers = made.handlers()
     with pytest.raises(CohortError, match="tolerates 1 colluding sites, .* asks for 2"):
@@ -622,11 +626,12 @@ def test_a_site_that_is_not_activated_does_not_answer(hospitals):
 
 
 def whole_run(hospitals, engine=None, protection="masking"):
+    hospitals.installed = True
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
         session._courier._engine = engine(LocalEngine(handlers))
-    outcome = session.run(FedPC().ask(Facts(session.open(), len(handlers))))
+    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers)))))
     return session, outcome, session.finish()
 
 
@@ -673,14 +678,18 @@ def test_a_site_outside_the_study_is_refused_by_all_others(hospitals):
 
 
 def test_garbage_gets_a_signed_refusal_and_nothing_else(hospitals):
-    from cipherdag.protocol.messages import Refusal, decode, read_envelope
+    from cipherdag.protocol.messages import Refusal, read_envelope
+    from cipherdag.protocol.wire import decode
 
     handler = hospitals.handler("hospital-0")
     for operation in ("invite", "ask", "open", "shell"):
         for message in (b"", b"\x00" * 99, b"{}"):
             envelope = read_envelope(handler(operation, message))
             assert envelope.topic == "refusal"
-            assert decode(envelope.body, Refusal).error in ("MalformedMessageError", "ReplayError")
+            error = decode(envelope.body, Refusal).error
+            in_a_round = operation in ("ask", "open")
+            assert in_a_round == (error == "RefusedError")
+            assert in_a_round or error in ("MalformedMessageError", "ReplayError")
 
 
 # secrets
@@ -691,7 +700,7 @@ def test_no_secret_is_in_any_file_log_or_repr_of_a_run(
     hospitals, monkeypatch, caplog, tmp_path, protection
 ):
     """Every key that a run makes is looked for in everything that it wrote."""
-    from cipherdag.privacy import pairkeys
+    from cipherdag.privacy.keys import pairkeys
 
     if protection == "bfv":
         pytest.importorskip("tenseal")
@@ -706,6 +715,7 @@ def test_no_secret_is_in_any_file_log_or_repr_of_a_run(
         if hasattr(shared, "alignment_key"):
             secrets[f"alignment key {len(secrets)}"] = shared.alignment_key
             secrets[f"context key {len(secrets)}"] = shared.context_key
+            secrets[f"sum key {len(secrets)}"] = shared.sum_key
         elif getattr(shared, "context", b""):
             secrets[f"bfv context {len(secrets)}"] = shared.context[-200:]
         return encode(shared)
@@ -777,8 +787,10 @@ def test_an_answer_that_the_ledger_hides_is_found(hospitals, tmp_path):
     shorter = LedgerHead(0, "0" * 64, head.site, head.identity)
     with pytest.raises(LedgerError, match="does not record"):
         check_ledger(lines[:3], transcript, expected=shorter)
-    with pytest.raises(LedgerError, match="shorter"):
+    with pytest.raises(LedgerError, match="1 answers arrived that the ledger does not record"):
         check_ledger(lines[:-1], transcript, expected=head)
+    with pytest.raises(LedgerError, match="shorter"):
+        check_ledger(lines[:-2], transcript, expected=head)
 
 
 def test_a_ledger_rewritten_after_the_run_is_found(hospitals, tmp_path):
@@ -806,46 +818,64 @@ def test_an_answer_that_never_arrived_is_said(hospitals, tmp_path):
 # results with names
 
 
-def signed_result(hospitals, tmp_path, *, identity=None, study=None, variables=5, edges=()):
-    path = tmp_path / "result.json"
-    signed = sign_result(
-        identity or hospitals.coordinator,
-        study=study or hospitals.study,
-        algorithm="fedpc",
-        protection="masking",
-        rounds=3,
-        variables=variables,
-        edges=edges or (ResultEdge(1, 2, "-->"), ResultEdge(5, 3, "---")),
-    )
-    path.write_bytes(msgspec.json.encode(signed))
-    return path
+def test_every_site_comes_to_the_result_by_its_own_names_and_from_its_own_record(hospitals):
+    session, outcome, _ = whole_run(hospitals)
+    read = {name: site_result(folder) for name, folder in hospitals.folders.items()}
+    names = read["hospital-0"].graph.nodes
+    expected = FedPC().conclude(outcome, Facts(len(names), 3, names=names)).graph
+    assert expected.edges
+    for name, result in read.items():
+        assert result.graph == expected
+        assert result.sites == hospital_folders.NAMES
+        assert result.bytes_sent_per_site == {name: session.bytes_sent_per_site[name]}
 
 
-def test_a_result_gets_its_names_back_at_the_site(hospitals, tmp_path):
-    shared = read_result(signed_result(hospitals, tmp_path), hospitals.study)
-    names = ("a", "b", "c", "d", "e")
-    assert named_edges(shared, names) == [("a", "b", "-->"), ("e", "c", "---")]
-    with pytest.raises(CipherdagError):
-        named_edges(shared, names[:-1])
+def record_of(hospitals, name="hospital-1"):
+    (folder,) = (path.parent for path in hospitals.folders[name].runs.glob("*/plan.json"))
+    return folder
 
 
-def test_a_result_that_the_coordinator_did_not_sign_is_refused(hospitals, tmp_path):
-    path = signed_result(hospitals, tmp_path, identity=SigningIdentity.generate())
-    with pytest.raises(SignatureError):
-        read_result(path, hospitals.study)
-    path = signed_result(hospitals, tmp_path)
-    path.write_bytes(path.read_bytes().replace(b'"-->"', b'"---"'))
-    with pytest.raises(SignatureError):
-        read_result(path, hospitals.study)
-    other = msgspec.structs.replace(hospitals.study, name="other")
-    with pytest.raises(SignatureError, match="of the study"):
-        read_result(signed_result(hospitals, tmp_path, study=other), hospitals.study)
-    path.write_bytes(b"{}")
-    with pytest.raises(MalformedMessageError):
-        read_result(path, hospitals.study)
-    path = signed_result(hospitals, tmp_path, edges=(ResultEdge(0, 9, "-->"),))
-    with pytest.raises(MalformedMessageError, match="variable that there is not"):
-        named_edges(read_result(path, hospitals.study), "abcde")
+def test_a_record_that_is_not_that_of_a_whole_run_gives_no_result(hospitals):
+    """Cut short, with sums that the plan does not ask for, of no plan, or of another program."""
+    own = hospitals.folders["hospital-1"]
+    with pytest.raises(OutputError, match="no run has taken place"):
+        site_result(own)
+    whole_run(hospitals)
+    record = record_of(hospitals)
+    session, sums, plan = record.name, record / "sums.jsonl", record / "plan.json"
+    assert site_result(own, session[:8]) is not None
+    with pytest.raises(OutputError, match="0 runs of this site start with"):
+        site_result(own, "ffffffff")
+    for wrong in ("zz", "*", str(record), f"../runs/{session}"):
+        with pytest.raises(ParameterError, match="hexadecimal"):
+            site_result(own, wrong)
+    lines, text = sums.read_bytes().splitlines(keepends=True), plan.read_text("utf-8")
+    for changed in (lines[:-1], [*lines, lines[-1]], lines[::-1], []):
+        sums.write_bytes(b"".join(changed))
+        with pytest.raises(OutputError, match="was changed since the run"):
+            site_result(own)
+    sums.write_bytes(b"".join(lines) + b"{")
+    with pytest.raises(OutputError, match="holds no run that can be read"):
+        site_result(own)
+    sums.write_bytes(b"".join(lines))
+    plan.write_text("{}", "utf-8")
+    with pytest.raises(OutputError, match="holds no run that can be read"):
+        site_result(own)
+    other = msgspec.structs.replace(Plan.loads(text), program="ab" * 32)
+    plan.write_text(other.dumps(), "utf-8")
+    with pytest.raises(ProgramMismatchError):
+        site_result(own)
+
+
+def test_a_run_that_was_not_ended_gives_no_result(hospitals):
+    hospitals.installed = True
+    session = hospitals.session(hospitals.handlers())
+    session.run(Replay(FedPC().ask(Facts(session.open(), 3))))
+    for own in hospitals.folders.values():
+        with pytest.raises(OutputError, match="did not come to its end"):
+            site_result(own)
+    session.finish()
+    assert site_result(hospitals.folders["hospital-2"]) is not None
 
 
 # the whole way with FLARE's own provisioning
@@ -1053,4 +1083,4 @@ def test_too_few_sites_make_no_run(flare, tmp_path):
 
     CoordinatorFolder.create(tmp_path / "c", study="study", host="localhost", port=8002)
     with pytest.raises(CohortError, match="asks for 3"):
-        Federation.connect(tmp_path / "c").run(FedPC())
+        Federation.connect(tmp_path / "c", purpose="a test").run(FedPC())

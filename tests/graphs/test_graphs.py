@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import subprocess
@@ -19,7 +21,7 @@ from hypothesis import strategies as st
 from cipherdag.errors import GraphError, OutputError
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.edges import Edge
-from cipherdag.graphs.exports import EXPORTS, export_graph
+from cipherdag.graphs.exports import EXPORTS, csv_text, export_graph
 from cipherdag.graphs.graph import CausalGraph
 
 ODD_NAMES = (
@@ -261,6 +263,32 @@ def test_csv_keeps_everything(graph):
     assert CausalGraph.from_csv(text, nodes=graph.nodes) == graph
     joined = [name for name in graph.nodes if graph.skeleton()[graph.nodes.index(name)].any()]
     assert set(CausalGraph.from_csv(text).nodes) == set(joined)
+
+
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "'=1", "''-1", '=cmd|" /C calc"!A0')
+
+
+def test_no_name_in_a_csv_is_a_formula_to_a_spreadsheet():
+    names = (*FORMULAS, "plain", "'quoted'", "a=b")
+    graph = CausalGraph.from_marked(names, [(name, "plain", "-->") for name in FORMULAS])
+    text = graph.to_csv()
+    rows = list(csv.reader(io.StringIO(text, newline="")))
+    assert [row[0] for row in rows[1:]] == ["'" + own.source for own in graph.edges]
+    assert {row[2] for row in rows[1:]} == {"-->"}
+    assert CausalGraph.from_csv(text, nodes=names) == graph
+    assert set(CausalGraph.from_csv(text).nodes) == {*FORMULAS, "plain"}
+
+
+def test_the_csv_of_another_program_keeps_its_apostrophes():
+    graph = CausalGraph.from_csv("parent,child\n'=a,'b'\n", nodes=("'=a", "'b'"))
+    assert graph.directed == (("'=a", "'b'"),)
+
+
+def test_numbers_and_further_columns_of_a_csv_stay_as_they_are():
+    rows = [("=a", -1.5, None, True), ("b", "-2", "---", 0), ("\tc", "d", "e=f", "'g")]
+    shown = "'=a,-1.5,,True\nb,'-2,---,0\n'\tc,d,e=f,'g\n"
+    assert csv_text(rows) == shown
+    assert csv_text([["\r=d"]]).strip('"\n') == "'\r=d"
 
 
 READ_BACK = {

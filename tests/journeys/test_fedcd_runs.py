@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from scipy import stats
 
 from cipherdag import CausalGraph, FedCD, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.registry import program_digest
 from cipherdag.errors import (
     MissingColumnError,
     ParameterError,
@@ -22,11 +24,15 @@ from cipherdag.errors import (
     UnknownCategoryError,
 )
 from cipherdag.federation.splitting import split_regimes
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal, Summed
-from cipherdag.protocol.messages import Envelope, Member, Share, decode, read_envelope
+from cipherdag.protocol.messages import Envelope, Share, read_envelope
+from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.protocol.wire import decode
 from cipherdag.results.folder import verify_folder
 from cipherdag.sites.answers.belief_answers import table_beliefs
 from cipherdag.sites.answers.respondent import Respondent, table_tests
@@ -154,7 +160,7 @@ def test_the_coordinator_cannot_tell_who_intervened_on_what():
     for words, again in zip(shares_seen(first), shares_seen(second), strict=True):
         assert len(words) == len(again)
         assert not (words == again).any()
-        both = np.concatenate([words, again]) / 2.0**64
+        both = np.concatenate([words, again]) / WORD_MODULI[0]
         assert stats.kstest(both, "uniform").pvalue > 1e-6
         assert abs(np.corrcoef(words.astype(float), again.astype(float))[0, 1]) < 0.9
     # what does differ, the sites' own answers, never arrived in the clear
@@ -211,16 +217,18 @@ class Cohort:
                 watch(operation)
                 return super().call(operation, messages, timeout_s=timeout_s)
 
-        session = Session(
-            Mortal(self.handlers),
-            self.key,
+        journal = Journal(self.path)
+        plan = journal.plan or make_plan(
             [Member(name=n, identity=k) for n, k in self.pinned.items()],
-            protection="masking",
             algorithm="fedcd",
-            journal=Journal(self.path),
+            protection="masking",
+            parameters=msgspec.to_builtins(algorithm),
+            seed=7,
+            program=program_digest("fedcd"),
         )
+        session = Session(Mortal(self.handlers), self.key, plan, journal=journal)
         n_variables = session.open()
-        outcome = session.run(algorithm.ask(Facts(n_variables, 3, seed=7)))
+        outcome = session.run(Replay(algorithm.ask(Facts(n_variables, 3, seed=plan.seed))))
         return outcome, asked.count("ask")
 
 

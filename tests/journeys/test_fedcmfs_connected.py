@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import hospital_folders
 import pytest
 from adversary import CrashError, CrashingEngine
+from scripted import about
 
 from cipherdag import FedCMFS, Federation, FedPC, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-from cipherdag.errors import MalformedMessageError, SchemaError
-from cipherdag.federation.connected import RESULT_FILE, ConnectedFederation
+from cipherdag.errors import SchemaError
+from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.replay import Replay
+from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.ledger import read_releases
-from cipherdag.sites.study.signed_result import (
-    ResultFeature,
-    named_features,
-    read_result,
-    sign_result,
-)
 
 ALGORITHM = FedCMFS(k1=100, k2=100)
 LABELS = ("Theatre", "Zyrtec-dose")
@@ -31,6 +26,7 @@ LABELS = ("Theatre", "Zyrtec-dose")
 @pytest.fixture
 def hospitals(tmp_path):
     made = hospital_folders.hospitals(tmp_path)
+    made.installed = True
     yield made
     made.close()
 
@@ -56,15 +52,11 @@ def learn(hospitals, tmp_path, engine, *, algorithm=ALGORITHM, protection="maski
     """A connected run without FLARE, in a folder that a second call finds again."""
     folder = tmp_path / "runs" / "one"
     folder.mkdir(parents=True, exist_ok=True)
-    started = StartedRun(
-        algorithm=algorithm.name,
-        parameters=asdict(algorithm),
-        protection=protection,
-        seed=0,
-        source={},
-    )
+    if not (folder / "started.json").exists():
+        plan = hospitals.plan(protection=protection, **about(algorithm))
+        StartedRun(plan=plan, source={}).write(folder)
     federation = coordinator(hospitals, tmp_path)
-    return federation.learn(hospitals.study, engine, folder, started, None), folder
+    return federation.learn(engine, folder, StartedRun.read(folder), None), folder
 
 
 def in_process(hospitals, schema):
@@ -89,29 +81,26 @@ def test_a_connected_run_is_the_run_in_one_process_without_the_names(
     text = "".join(path.read_text("utf-8") for path in folder.rglob("*.*"))
     assert '"fedcmfs"' in text
     assert not any(name in text for name in schema.names)
-    shared = read_result(folder / RESULT_FILE, hospitals.study)
-    named = [
-        (label, own.feature, own.strength)
-        for label, chosen in expected.features.items()
-        for own in chosen
-    ]
-    assert named
-    assert named_features(shared, schema.names) == named
-    assert all(kinds(hospitals, name)[1] == "label-positions" for name in hospitals.folders)
+    assert any(expected.features.values())
+    for own in hospitals.folders.values():
+        assert site_result(own).features == expected.features
+    for name in hospitals.folders:
+        assert kinds(hospitals, name)[:3] == ["offer", "seals", "schema-digest+label-positions"]
 
 
-def test_the_site_reads_the_result_by_name(hospitals, tmp_path, call):
+def test_every_site_reads_the_result_by_name(hospitals, tmp_path, call):
     schema = mark(hospitals, LABELS)
     expected = in_process(hospitals, schema)
-    _, folder = learn(hospitals, tmp_path, LocalEngine(hospitals.handlers()))
+    learn(hospitals, tmp_path, LocalEngine(hospitals.handlers()))
     hospitals.close()
-    site, out = hospitals.folders["hospital-0"].path, tmp_path / "read"
-    code, text, _ = call("site", "result", folder / RESULT_FILE, "--dir", site, "--out", out)
-    assert code == 0
-    for label, chosen in expected.features.items():
-        if chosen:
-            assert f"{label}: {', '.join(own.feature for own in chosen)}" in text
-    assert (out / "features.csv").read_text("utf-8").startswith("label,feature,strength\n")
+    for name, folder in hospitals.folders.items():
+        out = tmp_path / "read" / name
+        code, text, _ = call("site", "result", "--dir", folder.path, "--out", out)
+        assert code == 0
+        for label, chosen in expected.features.items():
+            if chosen:
+                assert f"{label}: {', '.join(own.feature for own in chosen)}" in text
+        assert (out / "features.csv").read_text("utf-8").startswith("label,rank,feature,")
 
 
 def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_path):
@@ -127,25 +116,12 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
 def test_positions_of_labels_leave_only_for_an_algorithm_that_needs_them(hospitals, tmp_path):
     mark(hospitals, LABELS)
     session = hospitals.session(hospitals.handlers(), journal=Journal(tmp_path / "journal.jsonl"))
-    session.run(FedPC().ask(Facts(session.open(), 3)))
+    session.run(Replay(FedPC().ask(Facts(session.open(), 3))))
     assert session.labels == ()
-    assert all("label-positions" not in kinds(hospitals, name) for name in hospitals.folders)
+    for name in hospitals.folders:
+        assert not any("label-positions" in kind for kind in kinds(hospitals, name))
 
 
 def test_without_a_label_the_coordinator_says_so(hospitals, tmp_path):
     with pytest.raises(SchemaError, match="label"):
         learn(hospitals, tmp_path, LocalEngine(hospitals.handlers()))
-
-
-def test_a_result_that_names_no_variable_is_refused(hospitals, tmp_path):
-    signed = sign_result(
-        hospitals.coordinator,
-        study=hospitals.study,
-        algorithm="fedcmfs",
-        protection="masking",
-        rounds=1,
-        variables=3,
-        features=(ResultFeature(1, 4, 0.5, 0.0),),
-    )
-    with pytest.raises(MalformedMessageError, match="variable"):
-        named_features(signed.result, ("a", "b", "c"))

@@ -86,9 +86,9 @@ def test_no_label_is_named():
     assert refused.value.column == "gout"
 
 
-def constant_at(site, column, table):
-    """Three sites of one table, at one or all of which a column holds one value."""
-    parts = {f"site{k}": table.iloc[k::3].copy() for k in range(3)}
+def constant_at(site, column, table, *, n_sites=3):
+    """Sites of one table, at one or all of which a column holds one value."""
+    parts = {f"site{k}": table.iloc[k::n_sites].copy() for k in range(n_sites)}
     for name in parts if site == "all" else [site]:
         parts[name][column] = 1
     return parts
@@ -131,18 +131,30 @@ def test_a_constant_label_or_feature_is_named():
 
 
 def test_where_the_schema_allows_it_a_constant_column_weighs_nothing_at_its_site():
-    table = discrete_table(2700)
+    table = discrete_table(3600)
     schema = allowing(("asthma", "zodiac"))
-    parts = constant_at("site1", "asthma", table)
+    parts = constant_at("site1", "asthma", table, n_sites=4)
     result = Federation.simulate(parts, schema=schema, device="cpu").run(ALGORITHM)
     assert names(result, "asthma") == ["pollen"]
-    alone = {k: v for k, v in constant_at("site1", "zodiac", table).items() if k != "site1"}
-    policy = Policy(min_sites=2)
-    without = Federation.simulate(alone, schema=schema, device="cpu", policy=policy).run(ALGORITHM)
+    alone = {k: v for k, v in parts.items() if k != "site1"}
+    without = Federation.simulate(alone, schema=schema, device="cpu").run(ALGORITHM)
     assert result.features["asthma"] == without.features["asthma"]
     everywhere = constant_at("all", "zodiac", table)
     result = Federation.simulate(everywhere, schema=schema, device="cpu").run(ALGORITHM)
     assert result.untested == ("zodiac",)
+
+
+def test_what_fewer_sites_than_a_sum_must_cover_can_test_is_not_opened():
+    """Of three sites one has no asthma: the sum of the other two would say what each has."""
+    table = discrete_table(2700)
+    parts = constant_at("site1", "asthma", table)
+    schema = allowing(("asthma",))
+    result = Federation.simulate(parts, schema=schema, device="cpu").run(ALGORITHM)
+    assert names(result, "asthma") == []
+    assert set(names(result, "bronchitis")) == {"smoke", "cough"}
+    lax = Policy(min_sites=2)
+    result = Federation.simulate(parts, schema=schema, device="cpu", policy=lax).run(ALGORITHM)
+    assert names(result, "asthma") == ["pollen"]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from cipherdag import errors
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.federation.simulated import Federation
+from cipherdag.protocol.replay import Replay
 from cipherdag.sites.session.serving import open_site
 from cipherdag.sites.study.doctor import examine
 from cipherdag.sites.table.cells import CHUNK_ROWS
@@ -278,10 +279,11 @@ def test_no_file_log_ledger_or_output_of_a_site_holds_the_password(
             source(folder.path, server, 'table = "clinic.patients"')
             text = folder.settings_path.read_text("utf-8")
             folder.settings_path.write_text(text.replace("data.csv", "warehouse.toml"), "utf-8")
+    hospitals.installed = True
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
-    n_variables = session.open()
-    session.run(FedPC().ask(Facts(n_variables, 3, names=tuple(adversary.NAMES))))
+    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES))
+    session.run(Replay(FedPC().ask(facts)))
     session.finish()
     hospitals.close()
     folder = hospitals.folders["hospital-0"]

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 from markupsafe import escape
 
-from cipherdag.errors import DifferencingError, LedgerError
-from cipherdag.protocol.journal import Journal, Opened, Replay, Started, Summed
+from cipherdag.errors import DifferencingError, LedgerError, OutputError
+from cipherdag.protocol.journal import Journal
 from cipherdag.results.folder import read_run_toml, verify_folder
 from cipherdag.results.kinds import load_run
 from cipherdag.results.result import Result
@@ -175,12 +175,23 @@ def test_a_site_counts_on_from_the_tests_of_the_day(golden):
     assert json.loads(path.read_text("utf-8")) == {"day": "2026-11-22", "tests": 85}
 
 
-def test_a_coordinator_s_journal_reads_with_all_entries(golden):
+def test_a_coordinator_s_journal_is_said_to_be_of_another_revision(golden):
+    """Its run had questions that travelled; sites carry out plans only."""
     path = golden / "run" / "journal.jsonl"
-    entries = Journal(path).entries
-    assert [type(entry) for entry in entries] == [Started, Opened, Summed, Summed]
-    replay = Replay(entries)
-    assert (replay.started, replay.opened) == entries[:2]
-    assert [replay.next_ended() for _ in range(3)] == [*entries[2:], None]
-    cohort = read_file(golden / "site" / "study.json", SignedStudy).study.pinned
-    assert {member.name: member.identity for member in entries[0].invite.cohort} == cohort
+    before = path.read_bytes()
+    with pytest.raises(OutputError, match="a run that another revision of cipherdag began") as no:
+        Journal(path)
+    assert "Start a new run" in no.value.remedy
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("cut", [1, 200, None])
+def test_a_journal_that_was_cut_in_its_first_entries_is_told_apart(golden, cut):
+    path = golden / "run" / "journal.jsonl"
+    first, _, rest = path.read_bytes().partition(b"\n")
+    path.write_bytes(first + b"\n" + rest[:cut])
+    with pytest.raises(OutputError, match="another revision"):
+        Journal(path)
+    path.write_bytes(rest)
+    with pytest.raises(OutputError, match="is not the journal of a run"):
+        Journal(path)

@@ -11,6 +11,7 @@ import hospital_folders
 import pytest
 from adversary import CrashError, CrashingEngine, RecordingEngine
 from click.testing import CliRunner
+from site_logs import REASONS, refused
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
@@ -19,6 +20,7 @@ from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 from cipherdag.errors import (
     OutputError,
     ParameterError,
+    RefusedError,
     ReplayError,
     SessionLostError,
     SiteNotReadyError,
@@ -26,33 +28,35 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.connected import ConnectedFederation
 from cipherdag.federation.started_run import StartedRun
-from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.site_socket import ADDRESS_FILE, SiteSocket, ask_site
 from cipherdag.protocol.journal import Journal
-from cipherdag.protocol.messages import Ask, Refusal, content_digest, decode, encode, read_envelope
+from cipherdag.protocol.messages import Ask, read_envelope
+from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.wire import decode, encode
 from cipherdag.results.sentences import dropout_lines
 
-LOST = SessionLostError.summary
+LOST = RefusedError.summary  # the coordinator hears no more of a round; the site's log does
 FOUR = tuple(f"hospital-{k}" for k in range(4))
 
 
 @pytest.fixture
 def hospitals(tmp_path):
     made = hospital_folders.hospitals(tmp_path, names=FOUR)
+    made.installed = True
     yield made
     made.close()
 
 
+def last_reason():
+    """Why a site refused last, as its own log has it."""
+    return type(list(REASONS.values())[-1])
+
+
 def learn(session):
-    outcome = session.run(FedPC().ask(Facts(session.open(), 4)))
+    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), 4))))
     return outcome.arcs.tobytes(), session.finish()
-
-
-def refused(reply):
-    envelope = read_envelope(reply)
-    assert envelope.topic == "refusal"
-    return type(refusal_error(decode(envelope.body, Refusal), "x"))
 
 
 def questions(*engines):
@@ -62,7 +66,7 @@ def questions(*engines):
         for operation, _, message in engine.sent:
             if operation == "ask":
                 ask = decode(read_envelope(message).body, Ask)
-                asked.setdefault(content_digest(ask.question), set()).add(message)
+                asked.setdefault(ask.content, set()).add(message)
     return asked
 
 
@@ -102,7 +106,7 @@ def test_a_run_goes_on_where_its_coordinator_crashed(
     assert all(len(messages) == 1 for messages in questions(crashing, engine).values())
     sent = reference.bytes_sent_per_site
     assert all(second.bytes_sent_per_site[name] >= sent[name] * 0.99 for name in FOUR)
-    assert second._session == first._session
+    assert second._plan == first._plan
     assert path.stat().st_mode & 0o077 == 0
 
 
@@ -158,6 +162,7 @@ def test_a_site_that_was_restarted_is_left_out_and_the_run_goes_on(hospitals, pr
         3,
         3,
     )
+    assert last_reason() is SessionLostError
     assert set(closed) == set(FOUR) - {"hospital-2"}
     lines = dropout_lines(left)
     assert len(lines) == 4
@@ -177,19 +182,23 @@ def test_a_coordinator_and_a_site_that_both_restart_leave_the_site_out(hospitals
     session = hospitals.session(handlers, journal=Journal(path))
     learn(session)
     assert [(left.site, left.reason) for left in session.dropouts] == [("hospital-1", LOST)]
+    assert last_reason() is SessionLostError
     assert session.rounds[0].n_sites == 4
     assert {report.n_sites for report in session.rounds[1:]} == {3}
 
 
 def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals = hospital_folders.hospitals(tmp_path)
+    hospitals.installed = True
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
     session.open()
     hospitals.restart(handlers, "hospital-1")
     session._courier._engine = RecordingEngine(handlers)
-    with pytest.raises(SiteUnreachableError, match="restarted") as caught:
-        session.run(FedPC().ask(Facts(5, 3)))
+    with pytest.raises(SessionLostError) as caught:  # as the site's log has it
+        session.run(Replay(FedPC().ask(Facts(5, 3))))
+    assert isinstance(caught.value.__context__, SiteUnreachableError)
+    assert LOST in caught.value.__context__.message
     assert caught.value.site == "hospital-1"
     hospitals.close()
 
@@ -220,8 +229,10 @@ def test_another_run_in_between_ends_the_first_one_for_good(hospitals, tmp_path)
     with pytest.raises(CrashError):
         learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
     learn(hospitals.session(handlers))
-    with pytest.raises(SiteUnreachableError, match="began another run"):
+    with pytest.raises(SessionLostError) as caught:
         learn(hospitals.session(handlers, journal=Journal(path)))
+    assert isinstance(caught.value.__context__, SiteUnreachableError)
+    assert LOST in caught.value.__context__.message
 
 
 def test_a_journal_is_not_taken_up_over_other_sites(hospitals, tmp_path):
@@ -231,8 +242,9 @@ def test_a_journal_is_not_taken_up_over_other_sites(hospitals, tmp_path):
     with pytest.raises(CrashError):
         learn(hospitals.session(handlers, engine=crashing, journal=Journal(path)))
     for other in ({"names": FOUR[:3]}, {"protection": "bfv"}, {"algorithm": "fedcmfs"}):
-        with pytest.raises(OutputError, match="another cohort, protection or algorithm"):
-            hospitals.session(handlers, journal=Journal(path), **other)
+        plan = hospitals.plan(**other)
+        with pytest.raises(OutputError, match="of another plan"):
+            hospitals.session(handlers, journal=Journal(path), plan=plan)
 
 
 def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
@@ -242,7 +254,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    first.run(FedPC().ask(Facts(5, 4)))
+    first.run(Replay(FedPC().ask(Facts(5, 4))))
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -262,8 +274,9 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     assert kept._open is None
     handlers.pop("hospital-1")
     session._courier._engine = RecordingEngine(handlers)
-    with pytest.raises(SiteUnreachableError, match="restarted"):
-        session.run(FedPC().ask(Facts(5, 4)))
+    with pytest.raises(SessionLostError) as caught:
+        session.run(Replay(FedPC().ask(Facts(5, 4))))
+    assert isinstance(caught.value.__context__, SiteUnreachableError)
 
 
 def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
@@ -272,7 +285,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.handshake is None
-    session.run(FedPC().ask(Facts(5, 4)))
+    session.run(Replay(FedPC().ask(Facts(5, 4))))
     session.finish()
     assert not runtime._current.session
 
@@ -349,10 +362,12 @@ def test_a_caller_that_asks_again_waits_for_the_answer_under_way(hospitals):
 # the run's folder and the commands
 
 
+MEMBERS = [Member(name=name, identity=bytes([k]) * 32) for k, name in enumerate(FOUR)]
+
+
 def started(folder, **changes):
-    about = {"algorithm": "fedpc", "parameters": {"alpha": 0.05}, "protection": "masking",
-             "seed": 0, "source": {}}  # fmt: skip
-    StartedRun(**(about | changes)).write(folder)
+    about = {"algorithm": "fedpc", "parameters": {"alpha": 0.05}, "protection": "masking"}
+    StartedRun(make_plan(MEMBERS, **(about | changes)), source={}).write(folder)
     return StartedRun.read(folder)
 
 
@@ -368,7 +383,9 @@ def test_a_started_run_reads_back_as_the_algorithm_it_began_with(tmp_path):
             started(tmp_path, **wrong).make_algorithm()
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"algorithm": "fedpc"}', b"\xff"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"{}", b'{"algorithm": "fedpc"}', b'{"plan": {}, "source": {}}', b"\xff"]
+)
 def test_a_folder_that_is_no_run_s_is_named(tmp_path, content):
     if content is not None:
         (tmp_path / "started.json").write_bytes(content)
@@ -378,7 +395,7 @@ def test_a_folder_that_is_no_run_s_is_named(tmp_path, content):
 
 def test_a_run_that_has_ended_is_not_resumed(tmp_path):
     started(tmp_path)
-    (tmp_path / "result.signed.json").write_text("{}")
+    (tmp_path / "result.json").write_text("{}")
     with pytest.raises(OutputError, match="has ended"):
         ConnectedFederation(CoordinatorFolder(tmp_path)).resume(tmp_path)
 

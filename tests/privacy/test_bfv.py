@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from cohort import (
+    SUM_KEY,
     agreed_keys,
     bfv_site,
     bfv_sites,
@@ -73,7 +74,9 @@ def test_bfv_masking_and_plain_sums_are_the_same_bits(context, question):
 
 def test_a_hundred_sites_at_the_edge_of_the_plaintext_modulus(default_context):
     half = (DEFAULT_PARAMETERS.moduli[0] - 1) // 2
-    declaration = declare(100, Segment(2, float(half // 100)), Segment(2, 2.0**99))
+    declaration = declare(
+        100, Segment(2, float(half // 100), signed=True), Segment(2, 2.0**99, signed=True)
+    )
     answer = np.array([half // 100, -(half // 100), 2.0**99, -(2.0**99)], dtype=float)
     sites = bfv_sites(default_context, 100)
     coordinator = BFV.coordinator(default_context.public_bytes())
@@ -81,9 +84,9 @@ def test_a_hundred_sites_at_the_edge_of_the_plaintext_modulus(default_context):
     assert found.tolist() == (100 * answer).tolist()
 
 
-@pytest.mark.parametrize("length", [0, 1, 4095, 4096, 9000])
+@pytest.mark.parametrize("length", [0, 1, 4093, 4094, 9000])
 def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, capfd, length):
-    declaration = declare(2, Segment(length, 1.0, 20))
+    declaration = declare(2, Segment(length, 1.0, 20, signed=True))
     answers = [np.linspace(-1, 1, length), np.linspace(0.5, 1, length)]
     sites = bfv_sites(default_context, 2)
     coordinator = BFV.coordinator(default_context.public_bytes())
@@ -98,9 +101,9 @@ def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, c
 @pytest.fixture
 def run(default_context):
     """Two sites' shares and seeds: two ciphertexts in one plane and one in another."""
-    declaration = declare(2, Segment(5000, 1.0, 10), Segment(2, 2.0**60))
+    declaration = declare(2, Segment(5000, 1.0, 10, signed=True), Segment(2, 2.0**60))
     sites = bfv_sites(default_context, 2)
-    answers = [np.linspace(-1, 1, 5002)] * 2
+    answers = [np.append(np.linspace(-1, 1, 5000), [0.5, 2.0**60])] * 2
     shares = shares_of(sites, answers, declaration)
     seeds = seeds_of(sites, declaration)
     return declaration, sites, shares, seeds, BFV.coordinator(default_context.public_bytes())
@@ -150,7 +153,7 @@ def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
     seeds = seeds_of(sites, declaration)
     context = default_context._contexts[0]
     coordinator = BFV.coordinator(default_context.public_bytes())
-    for slots in (1, 3, 5, 4096):
+    for slots in (1, 4, 5, 7, 4096):
         wrong = _pack([tenseal.bfv_vector(context, [0] * slots).serialize()])
         with pytest.raises(ShareError):
             coordinator.combine({0: wrong, 1: wrong}, declaration)
@@ -162,8 +165,8 @@ def test_ciphertexts_of_foreign_parameters_are_refused(default_context):
     declaration = declare(2, Segment(3, 1.0))
     coordinator = BFV.coordinator(default_context.public_bytes())
     foreign = [
-        tenseal.bfv_vector(raw_context(DEFAULT_PARAMETERS.moduli[1], (54, 55)), [0] * 4),
-        tenseal.bfv_vector(raw_context(HIGH_PRECISION_PARAMETERS.moduli[0], (36, 36, 37)), [0] * 4),
+        tenseal.bfv_vector(raw_context(DEFAULT_PARAMETERS.moduli[1], (54, 55)), [0] * 6),
+        tenseal.bfv_vector(raw_context(HIGH_PRECISION_PARAMETERS.moduli[0], (36, 36, 37)), [0] * 6),
     ]
     ckks = raw_context(None, (54, 55), scheme="CKKS")
     ckks.global_scale = 2.0**30
@@ -258,7 +261,7 @@ def test_a_sum_over_some_sites_only_or_with_wrong_seeds_is_refused(default_conte
 def test_a_question_the_site_did_not_answer_is_not_opened(run):
     declaration, sites, shares, seeds, coordinator = run
     combined = coordinator.combine(shares, declaration)
-    looser = declare(2, Segment(5000, 2.0, 10), Segment(2, 2.0**60))
+    looser = declare(2, Segment(5000, 2.0, 10, signed=True), Segment(2, 2.0**60))
     other = declare(2, *declaration.segments, label="another")
     for wrong in (looser, other):
         with pytest.raises(OpeningRefusedError):
@@ -301,7 +304,7 @@ def test_a_site_shares_once_for_a_digest_a_bound_and_its_cohort(default_context)
         bfv_site(0, {}, default_context)
     keys = agreed_keys(2)[0][1]
     with pytest.raises(CohortError):
-        BFV.site(0, dict.fromkeys(range(1, 102), keys), default_context.secret_bytes())
+        BFV.site(0, dict.fromkeys(range(1, 102), keys), SUM_KEY, default_context.secret_bytes())
 
 
 def test_opened_words_are_checked_by_the_coordinator(run):
@@ -314,7 +317,7 @@ def test_opened_words_are_checked_by_the_coordinator(run):
     for wrong in ({}, {2: seeds[1]}):
         with pytest.raises(ShareError):
             coordinator.open(opened, wrong, declaration)
-    for position in (0, 8, 5004 * 8):
+    for position in (0, 8, 24, 5008 * 8):
         altered = opened[:position] + b"\xff" * 8 + opened[position + 8 :]
         with pytest.raises(AggregateRangeError):
             coordinator.open(altered, seeds, declaration)

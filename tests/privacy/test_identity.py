@@ -22,11 +22,11 @@ from cipherdag.errors import (
     ProtectionError,
     SignatureError,
 )
-from cipherdag.privacy import pairkeys
-from cipherdag.privacy.agreement import AgreementKeys
-from cipherdag.privacy.identity import SigningIdentity, fingerprint, verify
-from cipherdag.privacy.keyed import keyed_digest, same_digest
-from cipherdag.privacy.pairkeys import (
+from cipherdag.privacy.keys import pairkeys
+from cipherdag.privacy.keys.agreement import AgreementKeys
+from cipherdag.privacy.keys.identity import SigningIdentity, fingerprint, verify
+from cipherdag.privacy.keys.keyed import keyed_digest, same_digest
+from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
@@ -34,7 +34,7 @@ from cipherdag.privacy.pairkeys import (
     expand,
     hkdf,
 )
-from cipherdag.privacy.sealing import seal, unseal
+from cipherdag.privacy.keys.sealing import seal, unseal
 
 TRANSCRIPT = bytes(range(32))
 # RFC 7748, section 7.1: the points of low order on the curve

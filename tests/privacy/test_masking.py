@@ -1,21 +1,25 @@
 import json
 import tracemalloc
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
+import plain_masks
 import pytest
 from cohort import (
     agreed_keys,
     declare,
+    is_prime,
     masked_sum,
     masking_site,
     masking_sites,
+    pair_contents,
     partial_sum,
+    plain_site,
     plain_sum,
     questions,
     seeds_of,
     shares_of,
+    values_of,
     words_of,
 )
 from hypothesis import given, settings
@@ -30,17 +34,14 @@ from cipherdag.errors import (
     ShareError,
 )
 from cipherdag.privacy.aggregation import Segment
-from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS
+from cipherdag.privacy.bfvcontext import DEFAULT_PARAMETERS, HIGH_PRECISION_PARAMETERS
 from cipherdag.privacy.fixedpoint import plane_lengths
+from cipherdag.privacy.keys.pairkeys import PairKey
 from cipherdag.privacy.keystream import CHUNK_WORDS, Keystream, apply_masks
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.pairkeys import PairKey, expand
-from cipherdag.privacy.residues import WORD_MODULI, add
+from cipherdag.privacy.residues import MAX_MODULUS, WORD_MODULI, add
 from cipherdag.privacy.roundmasks import RoundMasks, strip_masks
 from cipherdag.privacy.unprotected import UNPROTECTED
-
-GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "pair_masks.json"
-
 
 # ------------------------------------------------------------------ the keystream
 
@@ -65,23 +66,37 @@ def test_the_keystream_does_not_depend_on_how_it_is_cut():
 
 
 def test_masks_are_those_of_the_golden_file():
-    golden = json.loads(GOLDEN.read_text())
+    golden = json.loads((plain_masks.GOLDEN / "pair_masks.json").read_text())
+    assert golden == plain_masks.golden_masks()
     key = PairKey(bytes.fromhex(golden["pair_key"]))
     seed = key.derive(b"round", bytes.fromhex(golden["digest"]))
     assert seed.hex() == golden["seed"]
-    for name, moduli in (("words", WORD_MODULI), ("bfv", DEFAULT_PARAMETERS.moduli)):
+    assert set(golden["masks"]) == set(plain_masks.MODULI)
+    for planes in golden["masks"].values():
+        moduli = tuple(int(plane["modulus"]) for plane in planes)
         for sign, signed in (
             (1, {"added": [seed], "subtracted": []}),
             (-1, {"added": [], "subtracted": [seed]}),
         ):
             masks = np.zeros(4 * len(moduli), dtype=np.uint64)
             apply_masks(masks, [4] * len(moduli), moduli, **signed)
-            expected = [
+            assert masks.tolist() == [
                 sign * int(word) % modulus
-                for plane, modulus in zip(golden[name], moduli, strict=True)
-                for word in plane
+                for plane, modulus in zip(planes, moduli, strict=True)
+                for word in plane["words"]
             ]
-            assert masks.tolist() == expected
+
+
+def test_the_golden_files_are_about_the_moduli_in_use():
+    assert plain_masks.MODULI["words"] == list(WORD_MODULI)
+    assert plain_masks.MODULI["bfv"] == list(DEFAULT_PARAMETERS.moduli)
+    assert plain_masks.MODULI["bfv-high"] == list(HIGH_PRECISION_PARAMETERS.moduli)
+
+
+@pytest.mark.parametrize("modulus", WORD_MODULI)
+def test_words_are_counted_modulo_primes_below_2_to_56(modulus):
+    assert modulus < MAX_MODULUS == 2**56
+    assert is_prime(modulus)
 
 
 # ------------------------------------------------------------------ sums
@@ -95,28 +110,51 @@ def test_masked_sums_are_the_plain_ones_bit_by_bit(question):
     assert found.tobytes() == plain_sum(answers, declaration).tobytes()
 
 
-def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs():
-    # the definition, stream by stream, with the integers of Python
+@pytest.mark.parametrize("moduli", plain_masks.MODULI.values(), ids=plain_masks.MODULI)
+def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs(moduli):
     declaration = declare(5, participants=(0, 2, 3, 4, 6))
-    keys = agreed_keys(7)
-    moduli, lengths = DEFAULT_PARAMETERS.moduli, [5, 0, 2]
-    masks = RoundMasks(3, keys[3])
-    words = np.zeros(7, dtype=np.uint64)
-    masks.mask(words, lengths, moduli, declaration)
-    own = masks.unmask(declaration)
-    signed = [(own, 1)] + [
-        (keys[3][peer].derive(b"round", declaration.digest), 1 if peer > 3 else -1)
-        for peer in (0, 2, 4, 6)
+    contents = pair_contents(7)
+    lengths = [5, 0, 2][: len(moduli)]
+    masks = RoundMasks(3, agreed_keys(7)[3])
+    words = np.arange(sum(lengths), dtype=np.uint64)
+    planes = [plane.tolist() for plane in np.split(words, np.cumsum(lengths)[:-1])]
+    masks.mask(words, lengths, tuple(moduli), declaration)
+    expected = plain_masks.masked(
+        planes,
+        3,
+        declaration.sites,
+        masks.unmask(declaration),
+        contents[3],
+        declaration.digest,
+        moduli,
+    )
+    assert words.tolist() == [word for plane in expected for word in plane]
+
+
+def test_a_share_is_that_of_the_plain_program():
+    declaration = declare(3, Segment(5000, 40.0), Segment(4, 2.0**70), participants=(0, 1, 3))
+    answer = np.append(np.arange(5000.0) % 41, [2.0**69, 0.0, 1.0, 2.0**70])
+    site = masking_sites(4)[1]
+    share = words_of(site.share(answer, declaration)).tolist()
+    whole = [int(value) for value in answer]
+    first, second = WORD_MODULI
+    small, large = whole[:5000], whole[5000:]
+    residues = [value % first for value in small + large]
+    planes = [
+        [0, 0, *residues[:4094], 0, 0, *residues[4094:]],
+        [0, 0, *(value % second for value in large)],
     ]
-    start = 0
-    for plane, (length, modulus) in enumerate(zip(lengths, moduli, strict=True)):
-        expected = [0] * length
-        for seed, sign in signed:
-            stream = Keystream(expand(seed, b"plane", plane.to_bytes(4, "big")))
-            drawn = stream.residues(length, modulus).tolist()
-            expected = [(e + sign * d) % modulus for e, d in zip(expected, drawn, strict=True)]
-        assert words[start : start + length].tolist() == expected
-        start += length
+    tagged = plain_masks.tagged(planes, bytes(range(32)), declaration.digest, WORD_MODULI)
+    planes = plain_masks.masked(
+        tagged,
+        1,
+        declaration.sites,
+        site.unmask(declaration),
+        pair_contents(4)[1],
+        declaration.digest,
+        WORD_MODULI,
+    )
+    assert share == [word for plane in planes for word in plane]
 
 
 @pytest.mark.parametrize("n_sites", [2, 3, 4, 5, 8, 13, 21, 34, 55, 89, 100])
@@ -142,7 +180,9 @@ def test_masks_of_all_sites_asked_are_stripped_by_their_seeds(n_sites, moduli):
 
 @pytest.mark.parametrize("length", [0, 1, 3, CHUNK_WORDS - 1, CHUNK_WORDS, CHUNK_WORDS + 1])
 def test_answers_of_any_length_cancel(length):
-    declaration = declare(3, Segment(length, 1.0, 30), Segment(length // 9, 2.0**60, 30))
+    declaration = declare(
+        3, Segment(length, 1.0, 30, signed=True), Segment(length // 9, 2.0**60, 30, signed=True)
+    )
     rng = np.random.default_rng(length)
     answers = [rng.uniform(-1, 1, declaration.length) for _ in range(3)]
     found = masked_sum(masking_sites(3), answers, declaration)
@@ -150,7 +190,7 @@ def test_answers_of_any_length_cancel(length):
 
 
 def test_the_order_of_arrival_does_not_matter():
-    declaration = declare(4, Segment(5, 1.0, 40), Segment(2, 2.0**80))
+    declaration = declare(4, Segment(5, 1.0, 40, signed=True), Segment(2, 2.0**80, signed=True))
     answers = [np.random.default_rng(site).uniform(-1, 1, 7) for site in range(4)]
     shares = shares_of(masking_sites(4), answers, declaration)
     coordinator = MASKING.coordinator(b"")
@@ -161,7 +201,9 @@ def test_the_order_of_arrival_does_not_matter():
 
 
 def test_a_hundred_sites_at_their_bounds():
-    declaration = declare(100, Segment(2, 2.0**16, 40), Segment(1, 1.0, comparison=True))
+    declaration = declare(
+        100, Segment(2, 2.0**16, 40, signed=True), Segment(1, 1.0, comparison=True)
+    )
     answers = [np.array([2.0**16, -(2.0**16), site == 57]) for site in range(100)]
     found = masked_sum(masking_sites(100), answers, declaration)
     assert found.tolist() == [100 * 2.0**16, -100 * 2.0**16, 1.0]
@@ -170,7 +212,7 @@ def test_a_hundred_sites_at_their_bounds():
 def test_a_share_has_eight_bytes_a_word():
     declaration = declare(3, Segment(10_000, 1.0, 40))
     share = masking_sites(3)[0].share(np.zeros(10_000), declaration)
-    assert len(share) == 8 * sum(plane_lengths(declaration, WORD_MODULI)) == 8 * 10_003
+    assert len(share) == 8 * sum(plane_lengths(declaration, WORD_MODULI)) == 8 * 10_006
 
 
 # ------------------------------------------------------------------ what a share shows
@@ -188,7 +230,7 @@ def test_masked_words_are_uniform_and_unrelated_to_the_answer():
             np.bincount((plane % 200).astype(int), minlength=200),
         ):
             assert stats.chisquare(counts).pvalue > 1e-6
-    values = np.delete(words[:first], slice(None, None, 4096))[:length].astype(float)
+    values = values_of(words[:first], WORD_MODULI[0])[:length].astype(float)
     assert abs(np.corrcoef(values, answer[:length])[0, 1]) < 0.02
 
 
@@ -196,7 +238,9 @@ def test_every_bit_of_a_masked_word_is_balanced():
     length = 60_000
     declaration = declare(2, Segment(length, 1.0))
     share = masking_sites(2)[0].share(np.ones(length), declaration)
-    bits = np.unpackbits(np.frombuffer(share, dtype=np.uint8)).reshape(-1, 64)
+    words = np.frombuffer(share, dtype=np.uint8).reshape(-1, 8)
+    assert not words[:, 7].any()
+    bits = np.unpackbits(words[:, :7]).reshape(-1, 56)
     ones = bits.sum(axis=0)
     expected = len(bits) / 2
     assert (np.abs(ones - expected) < 6 * np.sqrt(len(bits)) / 2).all()
@@ -209,12 +253,12 @@ def test_another_digest_key_position_or_plane_gives_unrelated_masks():
 
     wide = (Segment(400, 2.0**70),)
     streams = [masks(), masks(label="two"), masks(seed=1), masks(index=1), masks(index=2)]
-    streams += [stream[401:] for stream in streams]
-    words = np.concatenate([stream[:401] for stream in streams])
+    streams += [stream[402:] for stream in streams]
+    words = np.concatenate([stream[:402] for stream in streams])
     assert len(np.unique(words)) == words.size
     for i, one in enumerate(streams):
         for other in streams[i + 1 :]:
-            correlation = np.corrcoef(one[:401].astype(float), other[:401].astype(float))[0, 1]
+            correlation = np.corrcoef(one[:402].astype(float), other[:402].astype(float))[0, 1]
             assert abs(correlation) < 0.3
 
 
@@ -332,20 +376,20 @@ def test_a_share_of_another_question_site_or_run_is_noticed(segment):
 
 def test_a_million_values_are_masked_in_bounded_memory():
     length = 1_000_000
-    declaration = declare(10, Segment(length, 1.0, 40))
+    declaration = declare(10, Segment(length, 1.0, 40, signed=True))
     site = masking_sites(10)[0]
     answer = np.random.default_rng(0).uniform(-1, 1, length)
     tracemalloc.start()
     share = site.share(answer, declaration)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    # one check word for every row of 4095 values
-    assert len(share) == 8 * (length + -(-length // 4095))
+    # one check word and one tag for every row of 4094 values
+    assert len(share) == 8 * (length + 2 * -(-length // 4094))
     assert peak < 10 * len(share)
 
 
 def test_nothing_is_opened_by_a_site():
-    for site in (masking_sites(2)[0], UNPROTECTED.site(0, {}, b"")):
+    for site in (masking_sites(2)[0], plain_site()):
         with pytest.raises(OpeningRefusedError):
             site.open(bytes(8), {}, declare(2))
     assert not MASKING.coordinator(b"").opened_by_site

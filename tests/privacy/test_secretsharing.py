@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.errors import ParameterError, ShareError
-from cipherdag.privacy.secretsharing import PRIME, SHARE_BYTES, check_share, combine, split
+from cipherdag.privacy.keys.secretsharing import PRIME, SHARE_BYTES, check_share, combine, split
 
 GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "secret_shares.json"
 SECRET = bytes(range(32))

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
+import shutil
+
 import hospital_folders
 import msgspec
 import pytest
 from adversary import RecordingEngine, Ward, refused, votes
+from site_logs import why
 
 from cipherdag.errors import (
     CohortError,
     MalformedMessageError,
+    OutputError,
     PolicyRefusedError,
     ReplayError,
     SessionLostError,
     SignatureError,
-    SiteComputationError,
     SiteNotReadyError,
 )
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol import messages
 from cipherdag.protocol.messages import (
     OPERATIONS,
     REPLIES,
-    Ask,
     Finish,
-    Invite,
     Refusal,
-    decode,
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.session.admission import SET_UP
 
 NAME = "hospital-0"
 STRANGER = SigningIdentity.generate()
@@ -49,29 +52,47 @@ def coordinator_s(hospitals, topic, body, session, key=None):
     return seal_envelope(key, session=session, sender="coordinator", topic=topic, body=body)
 
 
+def invited(hospitals, plan=None, key=None):
+    """The message that opens a plan's session."""
+    plan = plan or hospitals.plan()
+    return coordinator_s(hospitals, "invite", plan, plan.session, key)
+
+
 def malformed(message, key):
     """The same message with a body cut short, signed all the same."""
     envelope = read_envelope(message)
     body = envelope.body[:-2]
     parts = messages._signed_parts(envelope.session, envelope.sender, envelope.topic, body)
     signature = key.sign(*parts)
-    return messages.encode(msgspec.structs.replace(envelope, body=body, signature=signature))
+    return encode(msgspec.structs.replace(envelope, body=body, signature=signature))
 
 
-def invite_of(hospitals, **changes):
-    about = {"protection": "masking", "algorithm": "fedpc", "min_survivors": 3, "colluders": 1}
-    return Invite(cohort=tuple(hospitals.members), **(about | changes))
+def about(number):
+    """The question of a step, and where in the run it is asked."""
+    return votes(0.01 * number), {"number": number, "step": number}
 
 
-def ask(number):
-    return Ask(number=number, participants=(0, 1, 2), question=votes(0.01 * number))
+def ask(hospitals, session, number):
+    """The request for a step, and the sum of the step before."""
+    question, where = about(number)
+    return hospitals.scripts.asking(session._plan, question, previous=session._previous, **where)
+
+
+def approvals(folder):
+    """The plans that asked at a site."""
+    return Approvals(folder.runs, folder.identity().public)
+
+
+def approve(folder, plan):
+    """A person of the site approves a plan."""
+    approvals(folder).decide(plan.session.hex(), "approved", folder.identity())
 
 
 def run(hospitals, handlers, engine=None, rounds=1):
     session = hospitals.session(handlers, engine=engine)
     session.open()
     for number in range(1, rounds + 1):
-        session.ask(votes(0.01 * number))
+        session.ask(about(number)[0])
     return session
 
 
@@ -146,12 +167,13 @@ def test_the_turn_of_an_operation_comes_before_what_is_wrong_with_the_message(ho
 
 def test_of_a_session_that_is_set_up_a_stranger_hears_only_that_it_is_one(hospitals):
     handlers = hospitals.handlers()
-    session = run(hospitals, handlers)._session
-    asked = coordinator_s(hospitals, "ask", ask(2), session, STRANGER)
+    session = run(hospitals, handlers)
+    second, own = ask(hospitals, session, 2), session._plan.session
+    asked = coordinator_s(hospitals, "ask", second, own, STRANGER)
     assert refused(handlers[NAME]("ask", asked)) is SignatureError
-    other = coordinator_s(hospitals, "ask", ask(2), b"x" * 16)
+    other = coordinator_s(hospitals, "ask", second, b"x" * 16)
     assert refused(handlers[NAME]("ask", other)) is SignatureError
-    body = malformed(coordinator_s(hospitals, "ask", ask(2), session), hospitals.coordinator)
+    body = malformed(coordinator_s(hospitals, "ask", second, own), hospitals.coordinator)
     assert refused(handlers[NAME]("ask", body)) is MalformedMessageError
 
 
@@ -165,14 +187,15 @@ def test_another_session_comes_before_signature_and_body_but_not_before_the_form
         message = malformed(message, key)
     reply = ward.runtimes[NAME].handle("unmask", message)
     assert refused(reply) is SignatureError
-    assert text(reply) == "the message belongs to another session or sender"
+    assert why(reply) == "the message belongs to another session or sender"
+    assert text(reply) == ""
     for operation, bytes_ in (("open", message), ("unmask", message[:-1])):
         assert refused(ward.runtimes[NAME].handle(operation, bytes_)) is MalformedMessageError
 
 
 def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn(hospitals):
     handlers = hospitals.handlers()
-    session = run(hospitals, handlers)._session
+    session = run(hospitals, handlers)._plan.session
     hospitals.restart(handlers, NAME)
     for key, error in ((STRANGER, SignatureError), (None, SessionLostError)):
         message = coordinator_s(hospitals, "finish", Finish(rounds=1), session, key)
@@ -181,31 +204,57 @@ def test_that_keys_are_lost_is_said_to_the_coordinator_and_comes_before_the_turn
     assert refused(handlers[NAME]("finish", cut)) is SessionLostError
 
 
-def test_the_day_comes_before_lost_keys_and_is_held_against_no_stranger(hospitals):
+def test_the_day_comes_after_lost_keys_and_is_held_against_no_stranger(hospitals):
+    """What a step costs the day is known once the site derived its question."""
     policy = hospitals.folders[NAME].policy_path
-    policy.write_text(Policy(max_rounds_per_day=1).dumps())
+    policy.write_text(Policy(approve_runs="automatic", max_rounds_per_day=1).dumps())
     handlers = hospitals.handlers()
-    session = run(hospitals, handlers)._session
-    second = coordinator_s(hospitals, "ask", ask(2), session)
+    session = run(hospitals, handlers)
+    request, own = ask(hospitals, session, 2), session._plan.session
+    second = coordinator_s(hospitals, "ask", request, own)
     reply = handlers[NAME]("ask", second)
     assert refused(reply) is PolicyRefusedError
-    assert "max_rounds_per_day" in text(reply)
-    hospitals.restart(handlers, NAME)
-    assert refused(handlers[NAME]("ask", second)) is PolicyRefusedError
-    unsigned = coordinator_s(hospitals, "ask", ask(2), session, STRANGER)
+    assert "max_rounds_per_day" in why(reply)
+    assert text(reply) == ""
+    unsigned = coordinator_s(hospitals, "ask", request, own, STRANGER)
     assert refused(handlers[NAME]("ask", unsigned)) is SignatureError
     cut = malformed(second, hospitals.coordinator)
     assert refused(handlers[NAME]("ask", cut)) is MalformedMessageError
+    hospitals.restart(handlers, NAME)
+    assert refused(handlers[NAME]("ask", second)) is SessionLostError
+    assert refused(handlers[NAME]("ask", unsigned)) is SignatureError
+    assert refused(handlers[NAME]("ask", cut)) is SessionLostError
+
+
+def test_a_step_that_was_refused_today_is_answered_tomorrow(hospitals):
+    hospitals.folders[NAME].policy_path.write_text(
+        Policy(approve_runs="automatic", max_rounds_per_day=1).dumps()
+    )
+    handlers = hospitals.handlers()
+    session = run(hospitals, handlers)
+    own = session._plan.session
+    second = coordinator_s(hospitals, "ask", ask(hospitals, session, 2), own)
+    for _ in range(2):
+        assert refused(handlers[NAME]("ask", second)) is PolicyRefusedError
+    another_sum = msgspec.structs.replace(ask(hospitals, session, 2), previous=b"")
+    reply = handlers[NAME]("ask", coordinator_s(hospitals, "ask", another_sum, own))
+    assert refused(reply) is ReplayError
+    site = handlers[NAME].__self__._open
+    site._admission.folder.daily.clock = lambda: "2999-01-01"
+    assert read_envelope(handlers[NAME]("ask", second)).topic == "share"
 
 
 def test_an_answer_of_the_day_is_repeated_however_much_the_day_has_left(hospitals):
-    hospitals.folders[NAME].policy_path.write_text(Policy(max_rounds_per_day=1).dumps())
+    hospitals.folders[NAME].policy_path.write_text(
+        Policy(approve_runs="automatic", max_rounds_per_day=1).dumps()
+    )
     handlers = hospitals.handlers()
     engine = RecordingEngine(handlers)
-    run(hospitals, handlers, engine)
+    session = run(hospitals, handlers, engine)
     (asked,) = [m for o, site, m in engine.sent if (o, site) == ("ask", NAME)]
     (share,) = [r for o, site, r in engine.received if (o, site) == ("ask", NAME)]
-    second = coordinator_s(hospitals, "ask", ask(2), read_envelope(asked).session)
+    request = ask(hospitals, session, 2)
+    second = coordinator_s(hospitals, "ask", request, read_envelope(asked).session)
     assert refused(handlers[NAME]("ask", second)) is PolicyRefusedError
     assert handlers[NAME]("ask", asked) == share
 
@@ -214,52 +263,56 @@ def test_revoked_sites_come_before_a_person_and_a_person_before_the_session(hosp
     folder = hospitals.folders[NAME]
     folder.policy_path.write_text(Policy(approve_runs="manual").dumps())
     everyone = hospitals.study.sites
-    invite = invite_of(hospitals)
+    plan = hospitals.plan()
     hospitals.pin(sites=everyone[:2], revoked=("hospital-2",), version=2, min_sites=2)
     site = hospitals.open(NAME)
-    message = coordinator_s(hospitals, "invite", invite, b"s" * 16)
+    message = invited(hospitals, plan)
     assert refused(site.handle("invite", message)) is CohortError
-    assert Approvals(folder.runs).runs() == []
+    assert approvals(folder).runs() == []
     hospitals.pin(sites=everyone, revoked=(), version=3)
     hospitals.close()
     site = hospitals.open(NAME)
     assert refused(site.handle("invite", message)) is PolicyRefusedError
-    (asked,) = Approvals(folder.runs).runs()
-    Approvals(folder.runs).approve(asked.session)
+    (asked,) = approvals(folder).runs()
+    assert asked.session == plan.session.hex()
+    approve(folder, plan)
     assert read_envelope(site.handle("invite", message)).topic == "offer"
-    other = invite_of(hospitals, algorithm="fedcmfs")
-    again = coordinator_s(hospitals, "invite", other, b"s" * 16)
-    assert refused(site.handle("invite", again)) is PolicyRefusedError
-    Approvals(folder.runs).approve(asked.session)
-    reply = site.handle("invite", again)
+    other = msgspec.structs.replace(plan, algorithm="fedcmfs")
+    again = coordinator_s(hospitals, "invite", other, plan.session)
+    assert refused(site.handle("invite", again)) is MalformedMessageError
+    assert refused(site.handle("invite", invited(hospitals, other))) is PolicyRefusedError
+    approve(folder, other)
+    assert read_envelope(site.handle("invite", invited(hospitals, other))).topic == "offer"
+    shutil.rmtree(folder.runs)
+    assert refused(site.handle("invite", message)) is PolicyRefusedError
+    approve(folder, plan)
+    reply = site.handle("invite", message)
     assert (refused(reply), text(reply)) == (ReplayError, "the session was opened before")
 
 
 def test_nobody_is_asked_to_approve_what_the_policy_forbids_anyway(hospitals):
     folder = hospitals.folders[NAME]
     folder.policy_path.write_text(Policy(approve_runs="manual", algorithms=frozenset()).dumps())
-    message = coordinator_s(hospitals, "invite", invite_of(hospitals), b"s" * 16)
+    message = invited(hospitals)
     reply = hospitals.handler(NAME)("invite", message)
     assert "does not allow 'fedpc'" in text(reply)
-    assert Approvals(folder.runs).runs() == []
+    assert approvals(folder).runs() == []
 
 
 def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals, caplog):
     folder = hospitals.folders[NAME]
     folder.policy_path.write_text(Policy(approve_runs="manual").dumps())
-    (folder.runs / f"{'ab' * 16}.json").write_text("row 17 holds Alice")
-    message = coordinator_s(hospitals, "invite", invite_of(hospitals), b"s" * 16)
+    (folder.runs / "ab").mkdir()
+    (folder.runs / "ab" / "asked.json").write_text("row 17 holds Alice")
+    message = invited(hospitals)
     handle = hospitals.handler(NAME)
     reply = handle("invite", message)
     assert (refused(reply), text(reply)) == (SiteNotReadyError, "")
     assert "is not a run that asked" in caplog.text
-    folder.runs.chmod(0o700)
-    for path in folder.runs.iterdir():
-        path.unlink()
-    folder.runs.rmdir()
+    shutil.rmtree(folder.runs)
     folder.runs.write_text("not a folder")
     reply = handle("invite", message)
-    assert (refused(reply), text(reply)) == (SiteComputationError, "")
+    assert (refused(reply), text(reply)) == (OutputError, "")
 
 
 # a site that is not ready, or no longer the one that was started
@@ -268,10 +321,16 @@ def test_a_folder_that_fails_while_it_is_checked_says_so_by_name_alone(hospitals
 def test_a_site_that_is_not_ready_says_nothing_else_to_anybody(hospitals):
     (hospitals.folders[NAME].path / "data.csv").write_text("gone\n")
     handle = hospitals.handler(NAME)
-    invite = coordinator_s(hospitals, "invite", invite_of(hospitals), b"s" * 16)
-    unsigned = coordinator_s(hospitals, "invite", invite_of(hospitals), b"t" * 16, STRANGER)
-    said = {text(handle(o, m)) for o in (*OPERATIONS, "share") for m in (b"", invite, unsigned)}
-    assert said == {"the site is not ready; its own log says why"}
+    invite = invited(hospitals)
+    unsigned = invited(hospitals, key=STRANGER)
+    messages_, known = (b"", invite, unsigned), "the site is not ready; its own log says why"
+    in_rounds = OPERATIONS - set(SET_UP)
+    assert {text(handle(o, m)) for o in (*SET_UP, "share") for m in messages_} == {known}
+    said = {bytes(read_envelope(handle(o, m)).body) for o in in_rounds for m in messages_}
+    assert said == {encode(Refusal(error="RefusedError", message=""))}
+    ledger = hospitals.folders[NAME].ledger_path.read_text("utf-8").splitlines()
+    assert {own.kind for own in read_releases(ledger)} == {"refusal"}
+    assert len(ledger) == (len(OPERATIONS) + 1) * len(messages_)
 
 
 def test_a_site_whose_study_got_another_coordinator_answers_neither(hospitals, caplog):
@@ -281,7 +340,7 @@ def test_a_site_whose_study_got_another_coordinator_answers_neither(hospitals, c
     hospitals.coordinator = new
     hospitals.pin(coordinator=new.public)
     for key in (new, old):
-        message = coordinator_s(hospitals, "invite", invite_of(hospitals), key.public[:16], key)
+        message = invited(hospitals, key=key)
         error = SiteNotReadyError if key is old else SignatureError
         assert refused(handlers[NAME]("invite", message)) is error
     assert "another coordinator" in caplog.text
@@ -295,17 +354,17 @@ def test_a_run_that_goes_on_is_not_idle_however_old_the_process(hospitals, monke
     now[0] = 90_000.0
     session = run(hospitals, handlers)
     kept.forget_idle(86_400.0)
-    session.ask(votes(0.2))
+    session.ask(about(2)[0])
     now[0] += 86_401.0
     kept.forget_idle(86_400.0)
-    message = coordinator_s(hospitals, "finish", Finish(rounds=2), session._session)
+    message = coordinator_s(hospitals, "finish", Finish(rounds=2), session._plan.session)
     assert refused(handlers[NAME]("finish", message)) is SessionLostError
 
 
 def test_a_refused_invite_to_a_site_in_memory_leaves_the_session_as_it_is():
     ward = Ward()
     ward.session.open()
-    other = msgspec.structs.replace(ward.session._invite, algorithm="unknown")
-    message = ward.message("invite", other, session=b"o" * 16)
+    other = msgspec.structs.replace(ward.session._plan, algorithm="unknown")
+    message = ward.message("invite", other, session=other.session)
     assert refused(ward.runtimes[NAME].handle("invite", message)) is PolicyRefusedError
     ward.session.ask(votes())

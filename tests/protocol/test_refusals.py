@@ -46,7 +46,7 @@ def test_the_texts_do_not_depend_on_docstrings():
         "from cipherdag.protocol.courier import refusal_error\n"
         "from cipherdag.protocol.messages import Refusal\n"
         "error = refusal_error(Refusal('EmptyDataError', ''), 'north')\n"
-        "print(type(error).__doc__, error, sep='|')"
+        "print(refusal_error.__doc__, error, sep='|')"
     )
     run = subprocess.run([sys.executable, "-OO", "-c", script], capture_output=True, check=True)
     assert run.stdout.decode().strip() == "None|site 'north': The file has no row of data"

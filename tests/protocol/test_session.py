@@ -19,6 +19,7 @@ from adversary import (
     recorded,
     tags_for,
 )
+from site_logs import refused
 
 from cipherdag import FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
@@ -40,28 +41,31 @@ from cipherdag.errors import (
     SiteComputationError,
     SiteUnreachableError,
 )
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.messages import (
     OPERATIONS,
     Ask,
     Envelope,
-    Invite,
-    Member,
     Offers,
     Open,
     Refusal,
     Sealed,
     Share,
     Unmask,
-    decode,
-    encode,
+    content_digest,
     read_envelope,
 )
+from cipherdag.protocol.plan import Member, Plan, make_plan
+from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.record.ledger import read_releases
 
 PROTECTIONS = ("masking", "bfv", "none")
+MODULUS = WORD_MODULI[0]
 FULL = Skeleton.from_matrix(~np.eye(len(NAMES), dtype=bool))
 VOTES = EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=0.01))
 
@@ -70,10 +74,6 @@ def variant(number):
     """The same question but for a trifle: a question is never opened twice."""
     spec = CITestSpec(alpha=0.01, min_rows_per_cell=5.0 + number * 1e-6)
     return msgspec.structs.replace(VOTES, test=spec)
-
-
-def asking(number, question, sites=3):
-    return Ask(number=number, participants=tuple(range(sites)), question=question)
 
 
 def with_body(message, **changes):
@@ -98,7 +98,7 @@ def test_all_protections_give_the_same_bits_and_graph():
             except StopIteration as finished:
                 return finished.value
 
-        outcome = spy(FedPC(sepset="mean").ask(Facts(variables, 3)))
+        outcome = spy(FedPC(sepset="mean").ask(Facts(variables, 3, fewest=3)))
         seen[protection] = (outcome.arcs.tobytes(), [s.tobytes() for s in sums])
     assert seen["masking"] == seen["none"]
     assert seen["bfv"] == seen["none"]
@@ -145,8 +145,7 @@ def test_masked_shares_say_nothing_alone_or_together():
     answers = [runtime._respondent.answer(VOTES) for runtime in ward.runtimes.values()]
     # the answer is the same in every round, so a mean over rounds would show it
     for subset in ([0], [1], [0, 1], [1, 2, 3], [0, 2, 3]):
-        words = shares[subset].sum(axis=0)
-        unit = words.astype(np.float64) / 2.0**64
+        unit = shares[subset].sum(axis=0) % MODULUS / MODULUS
         assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
         assert np.abs(unit.mean(axis=0) - 0.5).max() < 5 / np.sqrt(12 * 200)
         for site in range(4):
@@ -155,7 +154,7 @@ def test_masked_shares_say_nothing_alone_or_together():
                 noise = [np.corrcoef(row, answer)[0, 1] for row in unit[:, -len(answer) :]]
                 assert abs(np.mean(noise)) < 5 / np.sqrt(200 * (len(answer) - 1))
     # not even all shares together say anything before the sites release their seeds
-    total = shares.sum(axis=0).astype(np.float64) / 2.0**64
+    total = shares.sum(axis=0) % MODULUS / MODULUS
     assert abs(total.mean() - 0.5) < 5 / np.sqrt(12 * total.size)
 
 
@@ -215,25 +214,65 @@ def test_a_share_cut_short_is_refused():
     assert caught.value.site == "hospital-2"
 
 
-def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum():
+@pytest.mark.parametrize("vote", [7, -10])
+def test_a_lying_site_that_answers_out_of_range_is_caught_by_the_sum(vote):
     ward = Ward("none")
     ward.session.open()
-    sevens = np.full(FULL.n_edges, 7, dtype="<u8").tobytes()
-    lie(ward.runtimes["hospital-0"], lambda share: share[: -len(sevens)] + sevens)
-    with pytest.raises(AggregateRangeError):
+    votes = np.full(FULL.n_edges, vote % WORD_MODULI[0], dtype="<u8").tobytes()
+    lie(ward.runtimes["hospital-0"], lambda share: share[: -len(votes)] + votes)
+    with pytest.raises(AggregateRangeError, match="segment 0 of the sum .* cannot produce"):
         ward.session.ask(VOTES)
 
 
+def test_a_wrong_sum_says_whose_it_is_and_how_many_were_in_order_and_what_to_do():
+    ward = Ward("none")
+    ward.session.open()
+    ward.session.ask(VOTES)
+    votes = np.full(FULL.n_edges, 7, dtype="<u8").tobytes()
+    lie(ward.runtimes["hospital-0"], lambda share: share[: -len(votes)] + votes)
+    with pytest.raises(AggregateRangeError) as caught:
+        ward.session.ask(OTHER)
+    sites = "'hospital-0', 'hospital-1', 'hospital-2'"
+    assert caught.value.message.startswith(f"round 2 over {sites}: segment 0 of the sum")
+    assert caught.value.message.endswith("sums in order before it: 1")
+    assert "disjoint groups of at least min_sites" in caught.value.remedy
+
+
+OTHER = msgspec.structs.replace(VOTES, test=CITestSpec(alpha=0.5))
+
+
+def as_other(ask):
+    """The same request for another question."""
+    return msgspec.structs.replace(ask, content=content_digest(OTHER))
+
+
 def split_question(ward):
-    """Ask one site another question than the others, correctly signed."""
-    other = msgspec.structs.replace(VOTES, test=CITestSpec(alpha=0.5))
+    """Ask one site another question than the others, correctly signed; its plan asks it."""
+    rounds = ward.runtimes["hospital-1"]._current.rounds
+    rounds.program = replace(rounds.program, replay=Replay(question for question in [OTHER]))
 
     def tamper(operation, site, message):
         if operation == "ask" and site == "hospital-1":
-            return ward.message("ask", asking(1, other))
+            return ward.message("ask", as_other(decode(read_envelope(message).body, Ask)))
         return message
 
     ward.engine.tamper = tamper
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+def test_a_site_answers_no_question_but_that_of_the_plan(protection):
+    ward = Ward(protection)
+    ward.session.open()
+    runtime = ward.runtimes["hospital-1"]
+    honest = ward.asking(VOTES)
+    for ask in (as_other(honest), msgspec.structs.replace(honest, content=b"")):
+        reply = runtime.handle("ask", ward.message("ask", ask))
+        assert refused(reply) is InconsistentQuestionError
+    left = read_releases(ward.ledgers["hospital-1"].lines)
+    assert [own.kind for own in left] == ["offer", "seals", "schema-digest", "refusal", "refusal"]
+    assert sum(own.values for own in left) == 1
+    ward.session.ask(VOTES)  # nothing of it was spent
+    assert ward.session.dropouts == ()
 
 
 @pytest.mark.parametrize("protection", PROTECTIONS)
@@ -256,19 +295,11 @@ def test_a_coordinator_that_splits_its_question_is_refused_by_every_site(protect
     replies = [reply for operation, _, reply in ward.engine.received if operation == "ask"]
     shares = {p: decode(read_envelope(reply).body, Share) for p, reply in enumerate(replies)}
     assert len({share.digest for share in shares.values()}) == 2
-    for position, (name, runtime) in enumerate(ward.runtimes.items()):
+    for position, runtime in enumerate(ward.runtimes.values()):
         tags = tags_for(position, shares)
         request = ward.message("unmask", Unmask(shares[position].digest, tags))
-        envelope = read_envelope(runtime.handle("unmask", request))
-        with pytest.raises(InconsistentQuestionError, match="did not agree"):
-            raise refusal_error(decode(envelope.body, Refusal), name)
-
-
-def refused(reply):
-    """The error class that a refusal names; fails where the site did not refuse."""
-    envelope = read_envelope(reply)
-    assert envelope.topic == "refusal"
-    return type(refusal_error(decode(envelope.body, Refusal), "x"))
+        assert refused(runtime.handle("unmask", request)) is InconsistentQuestionError
+        assert "did not agree" in runtime.refused.message
 
 
 def test_under_a_split_question_masked_shares_sum_to_noise():
@@ -281,7 +312,7 @@ def test_under_a_split_question_masked_shares_sum_to_noise():
             ward.session.ask(VOTES)
         shares = [s for name in ward.tables for s in shares_of(ward.engine, name)]
         sums.append(sum(np.frombuffer(s, dtype="<u8") for s in shares))
-    unit = np.concatenate(sums).astype(np.float64) / 2.0**64
+    unit = np.concatenate(sums) % MODULUS / MODULUS
     assert abs(unit.mean() - 0.5) < 5 / np.sqrt(12 * unit.size)
 
 
@@ -294,7 +325,17 @@ def test_a_round_is_never_answered_twice(protection):
     runtime = ward.runtimes["hospital-0"]
     reply = next(r for o, s, r in ward.engine.received if o == "ask" and s == "hospital-0")
     assert runtime.handle("ask", first) == reply
-    for again in (asking(1, variant(1)), asking(2, VOTES), asking(3, variant(1))):
+    opened = ward.session._previous
+    for question, about in (
+        (variant(1), {"number": 1}),
+        (variant(1), {"number": 1, "step": 2, "previous": opened}),
+        (VOTES, {"number": 2}),
+        (variant(1), {"number": 3, "step": 2, "previous": opened}),
+        (variant(1), {"number": 2, "step": 3, "previous": opened}),
+        (VOTES, {"number": 2, "step": 2, "previous": opened}),
+        (VOTES, {"number": 2, "step": 2}),
+    ):
+        again = ward.asking(question, **about)
         assert refused(runtime.handle("ask", ward.message("ask", again))) is ReplayError
 
 
@@ -306,9 +347,11 @@ def test_set_up_is_repeated_byte_for_byte_or_not_at_all():
     sent = {o: m for o, site, m in ward.engine.sent if site == "hospital-0"}
     for operation, message in sent.items():
         assert runtime.handle(operation, message) == replies[operation]
-    invite = decode(read_envelope(sent["invite"]).body, Invite)
-    swapped = msgspec.structs.replace(invite, cohort=invite.cohort[::-1])
-    assert refused(runtime.handle("invite", ward.message("invite", swapped))) is ReplayError
+    plan = decode(read_envelope(sent["invite"]).body, Plan)
+    assert plan == ward.session._plan
+    swapped = msgspec.structs.replace(plan, cohort=plan.cohort[::-1])
+    reply = runtime.handle("invite", ward.message("invite", swapped))
+    assert refused(reply) is MalformedMessageError  # a session carries out the plan it is named by
     for topic, kind in (("offers", Offers), ("sealed", Sealed)):
         body = decode(read_envelope(sent[topic]).body, kind)
         other = ward.message(topic, kind(envelopes=body.envelopes[::-1]))
@@ -319,7 +362,7 @@ def test_set_up_is_repeated_byte_for_byte_or_not_at_all():
 def test_another_session_of_the_same_coordinator_is_out_of_step():
     ward = Ward()
     ward.session.open()
-    foreign = ward.message("ask", asking(1, VOTES), session=b"x" * 16)
+    foreign = ward.message("ask", ward.asking(VOTES), session=b"x" * 16)
     assert refused(ward.runtimes["hospital-0"].handle("ask", foreign)) is SignatureError
 
 
@@ -327,7 +370,7 @@ def test_a_stranger_is_not_the_coordinator():
     ward = Ward()
     ward.session.open()
     stranger = SigningIdentity.generate()
-    asked = ward.message("ask", asking(1, VOTES), key=stranger)
+    asked = ward.message("ask", ward.asking(VOTES), key=stranger)
     assert refused(ward.runtimes["hospital-0"].handle("ask", asked)) is SignatureError
 
 
@@ -427,10 +470,8 @@ def test_a_cohort_is_what_every_site_has_pinned():
 def test_a_site_outside_the_cohort_refuses_to_join():
     ward = Ward(n_sites=4)
     members = tuple(Member(name=n, identity=k) for n, k in ward.pinned.items())
-    invite = Invite(
-        cohort=members[:3], protection="masking", algorithm="fedpc", min_survivors=3, colluders=1
-    )
-    message = ward.message("invite", invite, session=b"y" * 16)
+    plan = make_plan(members[:3], protection="masking", algorithm="fedpc")
+    message = ward.message("invite", plan, session=plan.session)
     assert refused(ward.runtimes["hospital-3"].handle("invite", message)) is CohortError
 
 
@@ -456,8 +497,8 @@ def test_a_run_says_how_many_colluding_sites_it_is_safe_against(colluders, fewes
     ward = Ward(n_sites=4, policy=Policy(tolerated_colluders=colluders))
     session = ward.new_session(colluders=colluders)
     session.open()
-    assert session._invite.colluders == colluders
-    assert session._invite.min_survivors == fewest
+    assert session._plan.colluders == colluders
+    assert session._plan.min_survivors == fewest
     assert (session.ask(VOTES) == expected(ward, VOTES, list(ward.tables))).all()
 
 
@@ -475,7 +516,7 @@ def test_a_site_that_fears_more_colluders_than_the_run_is_safe_against_refuses_i
 def test_a_run_against_as_many_colluders_as_sites_is_no_run(n_sites):
     ward = Ward(n_sites=5)
     members = [Member(name=n, identity=k) for n, k in ward.pinned.items()][:n_sites]
-    assert ward.new_session(members=members)._invite.colluders == min(1, n_sites - 1)
+    assert ward.new_session(members=members)._plan.colluders == min(1, n_sites - 1)
     for colluders in (-1, max(n_sites, 2), 99):
         with pytest.raises(ParameterError, match=f"against {colluders} colluding") as caught:
             ward.new_session(members=members, colluders=colluders)
@@ -558,8 +599,11 @@ def test_ledgers_hold_exactly_what_left():
         opened = sent.count(("open", site))
         unmasked = sent.count(("unmask", site))
         assert asked == unmasked
-        assert len(own) == 1 + asked + unmasked + opened
-        assert own["bytes"].sum() < result.bytes_sent_per_site[site]
+        set_up = ["offer", "seals", "schema-digest"]
+        assert len(own) == len(set_up) + asked + unmasked + opened + 1
+        assert list(own["kind"])[:3] == set_up
+        assert list(own["kind"])[-1] == "closed"
+        assert own["bytes"].sum() == result.bytes_sent_per_site[site]
     assert set(releases["protection"]) == {"bfv"}
     assert not releases.isin(list(NAMES)).to_numpy().any()
 

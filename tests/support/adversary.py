@@ -9,33 +9,36 @@ import msgspec
 import numpy as np
 import pandas as pd
 from driving import plain_sum
+from scripted import Installed, Scripts, about
+from site_logs import refused
 
 from cipherdag.federation import in_process
 from cipherdag.federation.one_run import carry_out
 from cipherdag.federation.simulated import Federation
-from cipherdag.privacy.identity import SigningIdentity
-from cipherdag.protocol.courier import refusal_error
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import (
-    Ask,
-    Member,
-    Refusal,
     Share,
     Unmask,
+    Unmasked,
+    content_digest,
     declaration,
-    decode,
-    encode,
+    pack_sum,
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.answers.respondent import Respondent, table_tests
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
+from cipherdag.sites.session.program import Program
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
 ROWS = (1237, 1429, 1613)
@@ -95,9 +98,12 @@ def recorded(federation, tamper=None, forge=None):
 
 
 class Ward:
-    """Sites, a coordinator's key and a session, all in the test's hands."""
+    """Sites, a coordinator's key and a session, all in the test's hands.
 
-    def __init__(self, protection="masking", n_sites=3, policy=None):
+    Its plans ask what the test asks, or what an algorithm of some parameters asks.
+    """
+
+    def __init__(self, protection="masking", n_sites=3, policy=None, algorithm=None):
         own = policy or Policy(allow_unprotected=protection == "none")
         rows = (ROWS * ((n_sites + 2) // 3))[:n_sites]
         self.federation = hospitals(protection, own, rows)
@@ -105,6 +111,8 @@ class Ward:
         self.coordinator = SigningIdentity.generate()
         self.identities = {name: SigningIdentity.generate() for name in self.tables}
         self.pinned = {name: key.public for name, key in self.identities.items()}
+        self.scripts = Scripts() if algorithm is None else Installed()
+        self.about = {} if algorithm is None else about(algorithm)
         self.ledgers = {name: Ledger(name, key) for name, key in self.identities.items()}
         self.runtimes = {name: self.runtime(name) for name in self.tables}
         self.engine = RecordingEngine({n: r.handle for n, r in self.runtimes.items()})
@@ -123,25 +131,31 @@ class Ward:
         )
         respondent = Respondent(len(table.names), table_tests(table, device="cpu"))
         policy = self.federation.sites[0].policy
-        return SiteRuntime(replace(profile, **changes), respondent, policy, self.ledgers[name])
+        return SiteRuntime(
+            replace(profile, **changes),
+            respondent,
+            policy,
+            self.ledgers[name],
+            programs=self.scripts.program,
+        )
 
     def new_session(self, protection="masking", members=None, journal=None, **options):
         cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
-        return Session(
-            self.engine,
-            self.coordinator,
-            cohort,
-            protection=protection,
-            algorithm="fedpc",
-            journal=journal,
-            **options,
+        own = {key: options.pop(key) for key in ("colluders", "algorithm") if key in options}
+        plan = (journal.plan if journal is not None else None) or make_plan(
+            cohort, **({"protection": protection, "algorithm": "fedpc"} | self.about | own)
         )
+        return self.scripts.session(self.engine, self.coordinator, plan, journal=journal, **options)
+
+    def asking(self, question, **about):
+        """The request that a coordinator sends for a question which the plan asks."""
+        return self.scripts.asking(self.session._plan, question, **about)
 
     def message(self, topic, body, *, key=None, session=None):
         """Bytes as this coordinator, or another key, would sign them."""
         return seal_envelope(
             key or self.coordinator,
-            session=session or self.session._session,
+            session=session or self.session._plan.session,
             sender="coordinator",
             topic=topic,
             body=body,
@@ -157,7 +171,7 @@ def send_instead(ward, site, **changes):
         share = decode(read_envelope(reply).body, Share)
         return seal_envelope(
             ward.identities[site],
-            session=ward.session._session,
+            session=ward.session._plan.session,
             sender=site,
             topic="share",
             body=msgspec.structs.replace(
@@ -198,12 +212,6 @@ def silence(ward, site, operation, *, after=False):
     ward.engine.call = call
 
 
-def refused(reply):
-    envelope = read_envelope(reply)
-    assert envelope.topic == "refusal"
-    return type(refusal_error(decode(envelope.body, Refusal), "x"))
-
-
 def expected(ward, question, sites):
     return plain_sum(question, [ward.runtimes[site]._respondent for site in sites])
 
@@ -216,14 +224,14 @@ class Split:
         self.ward.session.open()
         self.everyone = tuple(range(n_sites))
         self.question = votes()
-        ask = Ask(number=1, participants=self.everyone, question=self.question)
+        ask = self.ward.asking(self.question)
         self.shares = self.call("ask", dict.fromkeys(self.everyone, ask), Share)
         self.digest = self.shares[0].digest
         self.declared = self.declaration(ask, self.digest)
 
     def declaration(self, ask, digest):
         """What a round's shares are for, as coordinator and sites have it."""
-        return declaration(ask, digest, len(self.everyone), 1)
+        return declaration(self.question, ask.participants, digest, self.ward.session._plan)
 
     def runtime(self, position):
         return list(self.ward.runtimes.values())[position]
@@ -237,10 +245,35 @@ class Split:
             for p, b in bodies.items()
         }
 
+    def same(self, number, participants=None):
+        """The request for the question again."""
+        return self.ward.asking(self.question, number=number, participants=participants)
+
+    def other(self, question, number=2, participants=None):
+        """The request for a question that the plan does not ask."""
+        same = self.same(number, participants)
+        return msgspec.structs.replace(same, content=content_digest(question))
+
+    def following(self, question, shares, number=2, participants=None):
+        """The request for the plan's next question, with the sum of these shares."""
+        about = {"number": number, "participants": participants, "step": 2}
+        return self.ward.asking(question, previous=self.opened(shares), **about)
+
+    def opened(self, shares):
+        """The sum of the shares of all sites asked, as the coordinator sends it to the sites."""
+        seeds = self.call("unmask", self.unmask(shares), Unmasked)
+        digest = next(iter(shares.values())).digest
+        ask = self.runtime(next(iter(shares)))._current.rounds._current.ask
+        declared = self.declaration(ask, digest)
+        coordinator = self.ward.session._aggregation
+        combined = coordinator.combine({p: s.share for p, s in shares.items()}, declared)
+        return pack_sum(
+            coordinator.open(combined, {p: s.seed for p, s in seeds.items()}, declared).content
+        )
+
     def ask(self, number, participants):
         """The question again, of some sites; their shares."""
-        ask = Ask(number=number, participants=participants, question=self.question)
-        return self.call("ask", dict.fromkeys(participants, ask), Share)
+        return self.call("ask", dict.fromkeys(participants, self.same(number, participants)), Share)
 
     def unmask(self, shares=None):
         """The request for each site asked, with the tags that the others made for it."""
@@ -308,6 +341,8 @@ def crash_and_resume(trial, path, *, after):
     coordinator = SigningIdentity.generate()
     keys = {site.name: SigningIdentity.generate() for site in federation.sites}
     pinned = {name: key.public for name, key in keys.items()}
+    names = federation.sites[0].table.schema.names
+    algorithm = trial.algorithm
     handlers = {
         site.name: in_process._runtime(
             site,
@@ -315,23 +350,23 @@ def crash_and_resume(trial, path, *, after):
             coordinator.public,
             pinned,
             Ledger(site.name, keys[site.name]),
-            federation,
+            federation.device,
+            lambda _, facts: Program(Replay(algorithm.ask(replace(facts, names=names))), facts),
         ).handle
         for site in federation.sites
     }
-    members = [Member(name=name, identity=key) for name, key in pinned.items()]
-    names = federation.sites[0].table.schema.names
+    plan = make_plan(
+        [Member(name=name, identity=key) for name, key in pinned.items()],
+        algorithm=algorithm.name,
+        protection=federation.protection,
+        seed=1,
+    )
 
     def life(engine):
-        session = Session(
-            engine,
-            coordinator,
-            members,
-            protection=federation.protection,
-            algorithm=trial.algorithm.name,
-            journal=Journal(path),
+        session = Session(engine, coordinator, plan, journal=Journal(path))
+        return carry_out(
+            session, plan, lambda facts: Program(Replay(algorithm.ask(facts)), facts), names=names
         )
-        return carry_out(session, trial.algorithm.ask, members, names=names, seed=1)
 
     with contextlib.suppress(CrashError):
         life(CrashingEngine(handlers, "ask", after + 1))

@@ -34,6 +34,7 @@ FENCE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F]{2}(?::[0-9A-F]{2}){31})")
+ASKED = re.compile(r"^run ([0-9a-f]{8})  WAITS", re.MULTILINE)
 READ_ALOUD = re.compile(r"FINGERPRINT-OF-(\w+)")
 FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)  # directives, too
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(https?://[^>\s]+)>")
@@ -121,6 +122,7 @@ class Reader:
     folder: Path
     names: dict = field(default_factory=lambda: {"__name__": "__main__"})
     fingerprints: dict = field(default_factory=dict)
+    asked: str = ""
     printed: str = ""
     started: list = field(default_factory=list)
 
@@ -205,9 +207,13 @@ class Reader:
             raise AssertionError(f"line {block.line}: {shlex.join(words)} gave {code}:\n{said}")
         if found := FINGERPRINT.search(said):
             self.fingerprints.setdefault(_owner(words), found[1])
+        if found := ASKED.search(said):
+            self.asked = found[1]
 
     def _heard(self, word):
-        """A fingerprint that one person read to another by telephone."""
+        """A fingerprint that one person read to another by telephone, or the run that waits."""
+        if word == "SESSION":
+            return self.asked
         return READ_ALOUD.sub(lambda match: self.fingerprints[match[1]], word)
 
 

@@ -11,14 +11,28 @@ def plain_sum(question, respondents):
     """The aggregate that every protection must give for one question."""
     answers = np.array([respondent.answer(question) for respondent in respondents])
     total = answers.sum(axis=0)
-    start = 0
-    for encoding in question.encodings:
-        part = slice(start, start + encoding.length)
-        start += encoding.length
+    for encoding, part in parts(question):
+        assert within(encoding, answers[:, part]), question.label
         if encoding.comparison:
             total[part] = total[part] > 0
-    assert start == len(total)
+    assert sum(encoding.length for encoding in question.encodings) == len(total)
     return total
+
+
+def parts(question):
+    """Every segment of a question's answer, and where it lies."""
+    start = 0
+    for encoding in question.encodings:
+        yield encoding, slice(start, start + encoding.length)
+        start += encoding.length
+
+
+def within(encoding, values):
+    """Whether a site may answer these values: what rounds to zero is no less than it."""
+    if encoding.comparison:
+        return np.isin(values, (0.0, 1.0)).all()
+    lowest = -encoding.bound if encoding.signed else -(2.0 ** -(encoding.resolution_bits + 1))
+    return ((lowest <= values) & (values <= encoding.bound)).all()
 
 
 def drive(asking, respondents):

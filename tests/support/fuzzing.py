@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from adversary import Ward
+from adversary import Ward, silence, votes
+from cohort import masking_sites, opened_sum
 from driving import drive
-from msgspec.structs import replace
 
 from cipherdag import FedCMFS, Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
@@ -18,10 +20,13 @@ from cipherdag.graphs.networks import asia
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.bfv import BFV
 from cipherdag.privacy.bfvcontext import BfvContext
+from cipherdag.privacy.keys.pairkeys import PairKey
+from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.masking import MASKING
-from cipherdag.privacy.pairkeys import PairKey
-from cipherdag.privacy.sealing import seal, unseal
+from cipherdag.privacy.tags import SumKey
+from cipherdag.privacy.unprotected import UNPROTECTED
 from cipherdag.protocol import messages
+from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.question import Bundle, CITestSpec, LocalBeliefs, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -57,7 +62,7 @@ def targets():
         samples = tuple(
             messages.read_envelope(raw).body for raw in (*received, *(m for _, m in sent))
         )[:12]
-        found.append(Target(kind.__name__, lambda b, k=kind: messages.decode(b, k), samples))
+        found.append(Target(kind.__name__, lambda b, k=kind: decode(b, k), samples))
     runtime = ward.runtimes["hospital-0"]
     for operation in sorted(messages.OPERATIONS):
         own = tuple(m for o, m in sent if o == operation)[:2] or (sent[0][1],)
@@ -68,9 +73,7 @@ def targets():
                 own,
             )
         )
-    asked = next(message for operation, message in sent if operation == "ask")
-    ask = messages.decode(messages.read_envelope(asked).body, messages.Ask)
-    return [*found, *question_targets(ask), *protection_targets(), *text_targets(ward)]
+    return [*found, *signed_targets(), *sum_targets(), *protection_targets(), *text_targets(ward)]
 
 
 def bodies():
@@ -82,17 +85,91 @@ def bodies():
     ]
 
 
-def question_targets(ask):
-    """Questions of every kind that a run asks, within the message that carries them."""
+def signed_targets():
+    """The same doors for a coordinator that signs whatever it sends, each where it is expected."""
+    found = []
+    for operation in sorted(messages.OPERATIONS):
+        ward, site, sample = stopped_at(operation)
+        door = signing(ward, ward.runtimes[site], operation)
+        found.append(Target(f"site signed {operation}", door, (sample,)))
+    return found
 
-    def read(content):
-        question = messages.decode(content, messages.Ask).question
-        return sum(encoding.length for encoding in question.encodings)
 
-    return [
-        Target(f"question {name}", read, (messages.encode(replace(ask, question=question)),))
-        for name, question in sorted(asked_questions().items())
-    ]
+def stopped_at(operation):
+    """A ward as far as a site expects this message, and the message; in round 2 a site leaves."""
+    ward = Ward("bfv" if operation == "open" else "masking", n_sites=4)
+    stopped = []
+
+    def tamper(own, site, message):
+        if own == operation and (own != "ask" or ward.session._step == 2):
+            stopped.extend((site, messages.read_envelope(message).body))
+            raise StoppedError
+        return message
+
+    with suppress(StoppedError):
+        ward.engine.tamper = tamper
+        ward.session.open()
+        ward.session.ask(votes())
+        silence(ward, "hospital-2", "unmask")
+        ward.session.ask(votes(0.2))
+        ward.session.finish()
+    return ward, *stopped
+
+
+class StoppedError(Exception):
+    """The coordinator has come as far as it should."""
+
+
+def signing(ward, runtime, operation):
+    """A site's door for bodies that the coordinator signs, wherever it stands now."""
+    held = runtime._current
+
+    def session_of(body):
+        try:
+            return decode(body, messages.Plan).session
+        except CipherdagError:
+            return ward.session._plan.session
+
+    def feed(body):
+        session = session_of(body)
+        parts = messages._signed_parts(session, "coordinator", operation, body)
+        signature = ward.coordinator.sign(b"cipherdag envelope", *parts)
+        envelope = messages.Envelope(
+            messages.WIRE_VERSION, session, "coordinator", operation, body, signature
+        )
+        reply = runtime.handle(operation, encode(envelope))
+        runtime._current = held  # a session that ended, or began
+        return messages.read_envelope(reply)
+
+    return feed
+
+
+def sum_targets():
+    """What a site is told was opened, for questions of every kind that a run asks."""
+    found = []
+    for name, question in sorted(asked_questions().items()):
+        ask = messages.Ask(number=1, participants=(0, 1), step=1, content=bytes(32))
+        plan = SimpleNamespace(cohort=range(2), colluders=1)
+        declared = messages.declaration(question, ask.participants, b"d" * 32, plan)
+        sites = [UNPROTECTED.site(0, {}, SumKey(b"k" * 32), b"") for _ in range(2)]
+        shares = {
+            k: site.share(np.zeros(declared.length), declared) for k, site in enumerate(sites)
+        }
+        coordinator = UNPROTECTED.coordinator(b"")
+        opened = coordinator.open(
+            coordinator.combine(shares, declared), dict.fromkeys(shares, b""), declared
+        )
+
+        def read(packed, site=sites[0], declared=declared):
+            length = site.sum_bytes(declared)
+            return site.accept(messages.unpack_sum(packed, length), declared)
+
+        def read_words(content, site=sites[0], declared=declared):
+            return site.accept(content, declared)
+
+        found.append(Target(f"packed sum {name}", read, (messages.pack_sum(opened.content),)))
+        found.append(Target(f"sum {name}", read_words, (opened.content,)))
+    return found
 
 
 def asked_questions():
@@ -117,8 +194,10 @@ def asked_questions():
     for algorithm, federation in runs:
         sites = [table_respondent(s.table, min_cell_size=5, device="cpu") for s in federation.sites]
         names = federation.sites[0].table.names
-        facts = Facts(len(names), 3, names=names, labels=(0, 1))
-        _, questions = drive(algorithm.ask(facts), sites)
+        questions = []
+        for fewest in (1, 2):
+            facts = Facts(len(names), 3, names=names, labels=(0, 1), fewest=fewest)
+            questions += drive(algorithm.ask(facts), sites)[1]
         for question in questions:
             for part in question.parts if isinstance(question, Bundle) else (question,):
                 found.setdefault(type(part).__name__, part)
@@ -131,11 +210,14 @@ def protection_targets():
     declared = Declaration(b"d" * 32, 3, (Segment(20, 1.0), Segment(5, 1.0, comparison=True)))
     bfv = BFV.coordinator(context.public_bytes())
     masking = MASKING.coordinator(b"")
+    sites = masking_sites(3)
+    opened = opened_sum(sites, masking, [np.ones(25)] * 3, declared).content
     key = PairKey(b"k" * 32)
     boxed = seal(key, b"fuzz", b"plain", b"with")
     return [
-        Target("masked share", lambda b: masking.check(b, declared), (bytes(8 * 26),)),
+        Target("masked share", lambda b: masking.check(b, declared), (bytes(8 * 27),)),
         Target("encrypted share", lambda b: bfv.check(b, declared), (context.public_bytes(),)),
+        Target("opened sum", lambda b: sites[0].accept(b, declared), (opened,)),
         Target("public context", BFV.coordinator, (context.public_bytes(),)),
         Target("sealed box", lambda b: unseal(key, b"fuzz", b, b"with"), (boxed,)),
     ]

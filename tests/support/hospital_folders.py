@@ -8,13 +8,15 @@ from typing import Any
 
 import adversary
 import msgspec
+from scripted import Scripts
 
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.algorithms.registry import ALGORITHMS, program_digest
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.messages import Member
-from cipherdag.protocol.session import Session
+from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import lock
+from cipherdag.sites.session.program import installed_program
 from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study, write_file
@@ -32,6 +34,13 @@ class Hospitals:
     folders: dict[str, SiteFolder]
     study: Study
     held: list[int] = field(default_factory=list)
+    scripts: Scripts = field(default_factory=Scripts)
+    installed: bool = False
+    """Whether sites run the algorithms that they have, instead of what a test asks."""
+
+    @property
+    def programs(self):
+        return installed_program if self.installed else self.scripts.program
 
     @property
     def members(self):
@@ -47,11 +56,11 @@ class Hospitals:
         """The site as its handler has it; its lock is released by `close`."""
         folder = self.folders[name]
         self.held.append(lock(folder.path / ".lock", wait_s=0.0))
-        return open_site(folder, folder.identity(), folder.study())
+        return open_site(folder, folder.identity(), folder.study(), programs=self.programs)
 
     def handler(self, name):
         """What FLARE's executor calls."""
-        handler = KeptSite(self.folders[name].path, lock_wait_s=0.0).handle
+        handler = KeptSite(self.folders[name].path, lock_wait_s=0.0, programs=self.programs).handle
         self.held.append(handler.__self__.held)
         return handler
 
@@ -64,10 +73,21 @@ class Hospitals:
         self.held.remove(handlers[name].__self__.held)
         handlers[name] = self.handler(name)
 
-    def session(self, handlers, *, names=None, engine=None, **options: Any):
-        chosen = {"protection": "masking", "algorithm": "fedpc"} | options
+    def plan(self, *, names=None, **options: Any):
         members = [m for m in self.members if names is None or m.name in names]
-        return Session(engine or LocalEngine(handlers), self.coordinator, members, **chosen)
+        about = {"protection": "masking", "algorithm": "fedpc"} | options
+        program = program_digest(about["algorithm"]) if about["algorithm"] in ALGORITHMS else ""
+        return make_plan(members, **({"program": program, "purpose": "a test"} | about))
+
+    def session(self, handlers, *, names=None, engine=None, plan=None, journal=None, **options):
+        return self.scripts.session(
+            engine or LocalEngine(handlers),
+            self.coordinator,
+            plan
+            or (journal.plan if journal is not None else None)
+            or self.plan(names=names, **options),
+            journal=journal,
+        )
 
     def close(self):
         """Release every lock, as the end of the processes would."""
@@ -80,7 +100,9 @@ def hospitals(tmp_path, *, policy=None, names=NAMES):
     folders, sites, tables = {}, [], {}
     for number, name in enumerate(names):
         settings = SiteSettings(name=name, device="cpu")
-        folder = SiteFolder.create(tmp_path / name, settings, policy or Policy())
+        folder = SiteFolder.create(
+            tmp_path / name, settings, policy or Policy(approve_runs="automatic")
+        )
         tables[name] = adversary.patients(adversary.ROWS[number % 3], number)
         tables[name].to_csv(folder.path / "data.csv", index=False)
         folders[name] = folder

@@ -56,7 +56,7 @@ def frames(tables):
 
 def scored(scores):
     """A respondent whose every score is this one."""
-    return Respondent(scores.n_variables, None, make_scores=lambda spec: scores)
+    return Respondent(scores.n_variables, lambda spec: None, make_scores=lambda spec: scores)
 
 
 def gaussian(tables):

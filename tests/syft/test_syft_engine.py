@@ -41,7 +41,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
     SiteNotReadyError,
 )
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines import syft_wire
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft import SyftEngine, SyftLink

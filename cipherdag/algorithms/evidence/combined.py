@@ -17,6 +17,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
 from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, combined_p
+from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_blocks
 
 if TYPE_CHECKING:
@@ -38,18 +39,19 @@ class CombinedTests(RememberedTests):
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__()
+        self._fewest = settings.fewest
         self._template = CombinedEvidence.over_sites(
             settings.spec, combination, settings.n_variables, settings.max_rows
         )
 
     def _ask(self, tests: Tests) -> PValues:
-        """One round, and one more per `ROUND_VALUES` values."""
+        """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
         self.tally[self._template.combination] += sum(len(rows) for rows in tests)
         parts: list[list[FloatVector]] = [[] for _ in tests]
         for piece in in_slices(tests, [np.full(len(rows), 3.0) for rows in tests]):
             counts, members = pack_blocks(piece)
             question = msgspec.structs.replace(self._template, counts=counts, members=members)
-            found = combined_p(question, (yield question))
+            found = combined_p(question, (yield from covered(question, self._fewest)))
             ends = np.cumsum([len(rows) for rows in piece])[:-1]
             for own, p_value in zip(parts, np.split(found, ends), strict=True):
                 own.append(p_value)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cipherdag.questions.presence import Presence
+
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.questions.question import CITestSpec, FloatVector, Question
@@ -21,6 +23,8 @@ class EvidenceSettings:
         max_cells: Largest contingency table that is asked for.
         max_rows: Declared bound of a site's rows.
         site_effect: Whether regressions have constants of every site's own.
+        present: How many sites the last sum covers.
+        fewest: How many sites have to contribute to a test whose sums are opened.
     """
 
     spec: CITestSpec
@@ -28,6 +32,8 @@ class EvidenceSettings:
     max_cells: int = 4096
     max_rows: int = 1 << 20
     site_effect: bool = False
+    present: Presence = field(default_factory=lambda: Presence(0))
+    fewest: int = 1
 
 
 Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]

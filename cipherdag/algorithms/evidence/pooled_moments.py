@@ -13,6 +13,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
+from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, BoolVector, ColumnKinds, Moments
 from cipherdag.questions.question import pack_integers
 
@@ -33,6 +34,9 @@ def open_moments(
 ) -> Generator[Question, FloatVector, MomentTests]:
     """Ask for the moments of all columns without missing values; one round, none if there is none.
 
+    Raises:
+        AggregateRangeError: More rows than there are.
+
     Leaks:
         The means and covariances of these columns over all sites.
     """
@@ -48,6 +52,7 @@ def open_moments(
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
     if len(complete):
         rows, own = correlations_of((yield question), len(complete))
+        require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
         correlations[np.ix_(complete, complete)] = own
     fallback = CombinedTests(FALLBACK, settings)
     return MomentTests(correlations, rows, kinds.incomplete, fallback)

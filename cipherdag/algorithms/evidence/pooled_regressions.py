@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import Question
 
-    Fitting = Generator[Question, FloatVector, dict[Regression, Fit]]
+    Fitting = Generator[Question, FloatVector, list[FloatVector]]
 
+MIXED = -1
+"""The number of sites of a fit during which one left."""
 IN_ORDER = attrgetter("response", "predictors", "complete_in")
 
 
@@ -55,7 +57,9 @@ class RegressionTests(RememberedTests):
 
     A test whose discrete variables have a table that some site withholds falls back to the sum of
     the sites' own likelihood ratios. One with more than 4096 coefficients is not done, and counts
-    as dependent. Both are tallied.
+    as dependent, and so does one whose two models were not fitted over the same sites, since a site
+    left meanwhile. No model is fitted twice: a second time its sums would show who left. All are
+    tallied.
 
     Leaks:
         See `RegressionSteps`.
@@ -80,6 +84,8 @@ class RegressionTests(RememberedTests):
         self._units = pack_integers(units)
         self._max_rows = settings.max_rows
         self._site_effect = settings.site_effect
+        self._present = settings.present
+        self._known: dict[Regression, tuple[Fit, int]] = {}
 
     def _ask(self, tests: Tests) -> PValues:
         """One round per Newton step, at most 40, and per halving; one before for small counts."""
@@ -88,21 +94,25 @@ class RegressionTests(RememberedTests):
         pairs = [self._models(row) for row, ok in zip(rows, given, strict=True) if ok]
         done = ~np.array([too_large(large, self._categories) for _, large in pairs], dtype=bool)
         pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
-        models = sorted({model for pair in pairs for model in pair}, key=IN_ORDER)
+        models = sorted({own for pair in pairs for own in pair} - set(self._known), key=IN_ORDER)
         ends = np.cumsum([len(block) for block in tests])[:-1]
         kept = np.split(given, ends)
         left = [block[~own] for block, own in zip(tests, kept, strict=True)]
-        fits, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
-        assert isinstance(fits, dict), "fits come by model"
+        _, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
+        over_one = [
+            self._known[small][1] == self._known[large][1] != MIXED for small, large in pairs
+        ]
         self.tally["regression"] += len(pairs)
         not_done = {
             "withheld: statistic": int((~given).sum()),
             "too many coefficients: none": int((~done).sum()),
+            "a site left: none": over_one.count(False),
         }
         self.tally.update({way: count for way, count in not_done.items() if count})
         found = np.full(len(rows), np.nan)
         found[np.flatnonzero(given)[done]] = [
-            self._p_value(fits[small], fits[large]) for small, large in pairs
+            self._p_value(self._known[small][0], self._known[large][0]) if whole else np.nan
+            for (small, large), whole in zip(pairs, over_one, strict=True)
         ]
         found[~given] = np.concatenate([np.zeros(0), *others])
         return np.split(found, ends)
@@ -137,12 +147,14 @@ class RegressionTests(RememberedTests):
         return float(gammaincc(dof / 2.0, ratio / 2.0))
 
     def _fit(self, models: list[Regression]) -> Fitting:
+        """Fit models side by side, and keep each with the number of sites it was fitted over."""
         fits = {
             model: first_fit(model, self._categories, site_effect=self._site_effect)
             for model in models
         }
         counts = {model: len(fit.coefficients) for model, fit in fits.items()}
         active = models
+        covered: set[int] = set()
         while active:
             for part in _rounds(active, counts):
                 lengths, members = pack_models(part)
@@ -158,6 +170,7 @@ class RegressionTests(RememberedTests):
                     site_effect=self._site_effect,
                     ordered=tuple(sorted(self._ordered)),
                 )
+                covered.add(self._present.n_sites)
                 start = 0
                 for model in part:
                     step = sums[start : start + step_length(counts[model])]
@@ -165,7 +178,9 @@ class RegressionTests(RememberedTests):
                     n_outputs = outputs(self._categories[model.response])
                     fits[model].hear(*step_parts(step, counts[model]), n_outputs)
             active = [model for model in active if not fits[model].finished]
-        return fits
+        n_sites = covered.pop() if len(covered) == 1 else MIXED
+        self._known |= {model: (fit, n_sites) for model, fit in fits.items()}
+        return []
 
 
 def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator[list[Regression]]:

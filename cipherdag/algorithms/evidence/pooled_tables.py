@@ -8,9 +8,9 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.pooled_data import SmallCells, Tables
+from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
 from cipherdag.statistics.table_shapes import buckets
 
 if TYPE_CHECKING:
@@ -120,11 +120,15 @@ class PooledTables:
     def settle(self, sets: Sequence[IndexArray]) -> Asking:
         """Learn which sets some site withholds; at most one round, none without restrictions.
 
+        A table that is larger than any site counts is withheld by all.
+
         Args:
             sets: Ascending positions by size from 1, shape (B_k, k).
         """
         if not self.kinds.restricted:
             return
+        for own in sets:
+            self._withheld.update(_keys(own[self.cells(own) > MAX_CELLS]))
         new = [self._new(own) for own in sets]
         for piece in in_slices(new, [np.ones(len(own)) for own in new]):
             withheld = yield self._about(SmallCells, piece)
@@ -133,16 +137,25 @@ class PooledTables:
                 self._withheld.update(_keys(own[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
-        """Ask for the tables of settled sets; one round, and one more per `ROUND_VALUES` cells."""
+        """Ask for the tables of settled sets; one round, and one more per `ROUND_VALUES` cells.
+
+        Raises:
+            AggregateRangeError: A table counts more rows than there are.
+        """
         new = [self._new(own) for own in sets]
         for piece in in_slices(new, [self.cells(own) for own in new]):
-            sums = yield self._about(Tables, piece)
+            question = self._about(Tables, piece)
+            sums = yield question
             place = len(self._counts)
             self._counts = np.append(self._counts, sums.astype(np.int64))
             for own in piece:
                 for key, cells in zip(_keys(own), self.cells(own).tolist(), strict=True):
                     self._places[key] = place
                     place += int(cells)
+                    counted = self._counts[self._places[key] : place].sum()
+                    require_possible(
+                        question.label, "too many rows", holds=counted <= self.kinds.rows
+                    )
 
     def _about(self, kind: type[Kind], sets: Sequence[IndexArray]) -> Kind:
         counts, members = pack_blocks(sets)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks
 from cipherdag.questions.lockstep import answered, parts_of
 from cipherdag.questions.question import FloatVector, IndexArray, Question, WeightedEvidence
@@ -30,12 +31,13 @@ N_SUMS = 3  # n p, n r, n
 
 
 def remember(
-    asking: Generator[Question, FloatVector, Outcome],
+    asking: Generator[Question, FloatVector, Outcome], fewest: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
     """Merge each round's questions into one about the distinct triplets not asked before.
 
     Args:
         asking: Yields `WeightedEvidence`, or bundles of it, about one test.
+        fewest: How many sites have to contribute to a triplet; the others count as unreliable.
 
     Returns:
         The outcome of ``asking``. A round whose triplets are all known is not held; one with more
@@ -48,13 +50,13 @@ def remember(
         triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
         if len(triplets) != len(parts):
             raise TypeError("only weighted evidence of triplets is remembered")
-        return (yield from _complete(triplets, memories))
+        return (yield from _complete(triplets, memories, fewest))
 
     return answered(asking, answer)
 
 
 def _complete(
-    parts: list[WeightedEvidence], memories: dict[int, Memory]
+    parts: list[WeightedEvidence], memories: dict[int, Memory], fewest: int
 ) -> Generator[Question, FloatVector, FloatVector]:
     """The sums of all parts, laid out as each part's encodings say."""
     largest = max(len(part.counts) for part in parts)
@@ -63,7 +65,7 @@ def _complete(
         triplet_keys(np.concatenate([own[size] for own in rows if size < len(own)]))
         for size in range(largest)
     ]
-    yield from _learn(parts[0], keys, memories)
+    yield from _learn(parts[0], keys, memories, fewest)
     found = [memories[size].find(own)[0] for size, own in enumerate(keys)]
     answers: list[FloatVector] = []
     for part, own_sums in zip(parts, by_owner([p.counts for p in parts], found), strict=True):
@@ -74,7 +76,7 @@ def _complete(
 
 
 def _learn(
-    template: WeightedEvidence, keys: list[Keys], memories: dict[int, Memory]
+    template: WeightedEvidence, keys: list[Keys], memories: dict[int, Memory], fewest: int
 ) -> Generator[Question, FloatVector, None]:
     """Ask for the distinct triplets that are not known yet."""
     unknown = []
@@ -91,7 +93,7 @@ def _learn(
         ]
         counts, members = pack_blocks([key_rows(own, size) for size, own in enumerate(part)])
         question = msgspec.structs.replace(template, counts=counts, members=members)
-        sums = yield question
+        sums = yield from covered(question, fewest)
         total, marginal = sum(counts), counts[0]
         strengths = np.zeros(total)
         strengths[:marginal] = sums[total : total + marginal]

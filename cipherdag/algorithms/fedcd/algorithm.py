@@ -20,8 +20,9 @@ from cipherdag.algorithms.fedcd.report import concluded, reported
 from cipherdag.algorithms.parameters import require, within
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.questions.encodings import segments
+from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.local_beliefs import (
+    LOGIT_BOUND,
     TRAINING_LIMITS,
     FloatMatrix,
     LocalBeliefs,
@@ -35,6 +36,8 @@ from cipherdag.questions.question import FloatVector, Question
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedCDOutcome"]
+
+ROUNDING = 2.0**-20
 
 BELIEFS = (
     "In every round and for every edge, the aggregated belief, and how many sites believe in it."
@@ -230,15 +233,22 @@ def aggregate(question: LocalBeliefs, sums: FloatVector) -> tuple[FloatMatrix, f
     Returns:
         psi, or gamma and theta with theta made antisymmetric, shape (m, p, p); and the mean over
         all ordered pairs of the entropy of the sites' votes, in bits.
+
+    Raises:
+        AggregateRangeError: The sums contradict each other.
     """
     weighted, weights, votes, count = segments(question.encodings, sums)
+    somebody = count[0] > 0 and (weights > 0).all()
+    require_possible(question.label, "beliefs of nobody", holds=somebody)
     per_pair = np.broadcast_to(weights, question.n_pairs)
     mean = weighted / np.tile(per_pair, question.n_matrices)
     matrices = from_off_diagonal(mean, question.n_variables)
     if question.reference == "code" and question.aggregation == "proximity":
         matrices[1] = antisymmetric(matrices[1])
-    low, high = (0.0, 1.0) if question.reference == "paper" else (-np.inf, np.inf)
+    low, high = (0.0, 1.0) if question.reference == "paper" else (-LOGIT_BOUND, LOGIT_BOUND)
     # the quotient of two rounded sums may lie a grid step outside
+    inside = (abs(matrices) <= high * (1.0 + ROUNDING)).all()
+    require_possible(question.label, "a belief beyond its bound", holds=inside)
     return np.clip(matrices, low, high), edge_entropy(votes / count[0])
 
 

@@ -159,10 +159,11 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             len(set(labels)) == len(labels) and all(0 <= v < n_variables for v in labels),
             "labels must be distinct positions of variables",
         )
-        asking = remember(self._run(n_variables, tuple(sorted(labels))))
+        asking = self._run(n_variables, tuple(sorted(labels)))
         if self.evidence == "weighted_p":
-            return asking
-        return by_combination(asking, cast("Combination", self.evidence))
+            return remember(asking, facts.fewest)
+        combination = cast("Combination", self.evidence)
+        return by_combination(remember(asking), combination, facts.fewest)
 
     def conclude(self, outcome: FedCMFSOutcome, facts: Facts) -> SelectedFeatures:
         """Every label's features, related labels, and what no site could test, by name."""

@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p, combined_strength
+from cipherdag.questions.coverage import covered
 from cipherdag.questions.lockstep import answered
 from cipherdag.questions.question import WeightedEvidence
 
@@ -26,13 +27,14 @@ Outcome = TypeVar("Outcome")
 
 
 def by_combination(
-    asking: Generator[Question, FloatVector, Outcome], combination: Combination
+    asking: Generator[Question, FloatVector, Outcome], combination: Combination, fewest: int = 1
 ) -> Generator[Question, FloatVector, Outcome]:
     """The same search, every question of it asked as `CombinedEvidence`.
 
     Args:
         asking: Yields `WeightedEvidence`, one question a round.
         combination: What the sites add up.
+        fewest: How many sites have to contribute to a triplet.
 
     Returns:
         The outcome of ``asking``, which gets the p-value over all sites, the strength where S is
@@ -46,7 +48,7 @@ def by_combination(
             question.test, combination, question.n_variables, question.max_rows
         )
         combined = replace(combined, counts=question.counts, members=question.members)
-        sums = yield combined
+        sums = yield from covered(combined, fewest)
         p_value = combined_p(combined, sums)
         done = ~np.isnan(p_value)
         marginal = question.counts[0] if question.counts else 0

@@ -9,10 +9,10 @@ yields questions and receives sums; the sites' half is ``layer_votes`` and
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +30,13 @@ from cipherdag.algorithms.fedpc.pcstable import (
     strongest_separators,
 )
 from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
-from cipherdag.algorithms.fedpc.separating_sets import by_maximum, by_scores
+from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
 from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import (
+    Triple,
     colliders_by_sepset,
     meek,
     meek_in_code_order,
@@ -62,6 +63,9 @@ from cipherdag.questions.question import (
 from cipherdag.questions.separators import MAX_GRID_BITS
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
+
+if TYPE_CHECKING:
+    from cipherdag.questions.presence import Presence
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
@@ -203,18 +207,18 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         Leaks:
             See the class.
         """
-        n_sites, seed = facts.n_sites, facts.seed
+        seed = facts.seed
         known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(facts.names)
         if not self.bootstrap:
-            return (yield from self._learn(known, n_sites))
+            return (yield from self._learn(known, facts))
         require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
         replicates = [
-            resampled(self._learn(known, n_sites), replicate=number, seed=seed)
+            resampled(self._learn(known, facts), replicate=number, seed=seed)
             for number in range(1, self.bootstrap + 1)
         ]
-        searches = [self._learn(known, n_sites), *replicates]
+        searches = [self._learn(known, facts), *replicates]
         outcome, *drawn = yield from lockstep(searches, most_values=ROUND_VALUES)
         return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in drawn]))
 
@@ -233,17 +237,17 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """Confidence of edges, and triples that stay open."""
         return reported(found)
 
-    def _learn(self, known: Constraints, n_sites: int) -> Asking:
+    def _learn(self, known: Constraints, facts: Facts) -> Asking:
         """The run on the sites' rows as they are."""
         n_variables = len(known.required)
         if self.evidence != "vote":
-            return (yield from self._ask_evidence(n_variables, known))
-        skeleton, layers, votes = yield from self._skeleton(known, n_sites)
+            return (yield from self._ask_evidence(n_variables, known, facts))
+        skeleton, layers, votes = yield from self._skeleton(known, facts.present)
         search = self._search(skeleton)
         if self.sepset in ("mean", "vote"):
-            index, support = yield from by_scores(search, self.sepset)
+            index, support = yield from by_scores(search, self.sepset, facts.present, facts.fewest)
         else:
-            index, support = yield from by_maximum(search)
+            index, support = yield from by_maximum(search, facts.present)
         candidates = search.candidates()
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {
@@ -251,16 +255,23 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             for group, pair in enumerate(pairs)
         }
         strengths = {pair: float(support[group]) for group, pair in enumerate(pairs)}
+        open_triples = [
+            (x, y, z)
+            for group, (x, z) in enumerate(pairs)
+            if index[group] == UNDECIDED
+            for y in np.flatnonzero(skeleton[x] & skeleton[z]).tolist()
+        ]
         return FedPCOutcome(
             skeleton=skeleton,
-            arcs=self._orient(skeleton, separators, strengths, known),
+            arcs=self._orient(skeleton, separators, strengths, known, ambiguous=open_triples),
             separators=separators,
             support=strengths,
             layers=layers,
             votes=votes,
+            ambiguous=tuple(open_triples),
         )
 
-    def _ask_evidence(self, n_variables: int, known: Constraints) -> Asking:
+    def _ask_evidence(self, n_variables: int, known: Constraints, facts: Facts) -> Asking:
         """PC-stable on one test over all sites."""
         settings = EvidenceSettings(
             spec=self._spec,
@@ -268,6 +279,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             max_cells=self.max_cells,
             max_rows=self.max_rows,
             site_effect=self.site_effect,
+            present=facts.present,
+            fewest=facts.fewest,
         )
         source = yield from EVIDENCE[self.evidence].open(settings)
         found = yield from stable_skeleton(
@@ -294,7 +307,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         )
 
     def _skeleton(
-        self, known: Constraints, n_sites: int
+        self, known: Constraints, present: Presence
     ) -> Generator[
         Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
     ]:
@@ -310,9 +323,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             packed = Skeleton.from_matrix(kept)
             votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
             edges = packed.edges()
-            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64)))
+            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64), present.n_sites))
             free = ~known.joined[edges[:, 0], edges[:, 1]]
-            dropped = edges[free & (votes < self._votes_needed(n_sites))]
+            dropped = edges[free & (votes < self._votes_needed(present.n_sites))]
             kept[dropped[:, 0], dropped[:, 1]] = False
             kept[dropped[:, 1], dropped[:, 0]] = False
             edges_left.append(packed.n_edges - len(dropped))
@@ -351,6 +364,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         support: dict[tuple[int, int], float],
         constraints: Constraints,
         judged: JudgedTriples | None = None,
+        ambiguous: Sequence[Triple] = (),
     ) -> BoolMatrix:
         """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
         code = self.reference == "code"
@@ -372,4 +386,4 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if code:
             return meek_in_code_order(arcs)
         rules = (1, 2, 3) if self.knowledge is None else (1, 2, 3, 4)
-        return meek(arcs, rules=rules, ambiguous=() if judged is None else judged.ambiguous)
+        return meek(arcs, rules=rules, ambiguous=ambiguous if judged is None else judged.ambiguous)

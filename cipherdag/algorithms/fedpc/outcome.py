@@ -17,10 +17,12 @@ class LayerVotes:
     Attributes:
         pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
         votes: How many sites keep each of them, shape (E,).
+        n_sites: How many sites voted.
     """
 
     pairs: IndexArray
     votes: IndexArray
+    n_sites: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,8 @@ class FedPCOutcome:
         tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
         votes: The votes of each layer.
         ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
-            are colliders; only with the rules ``conservative`` and ``majority``.
+            are colliders: by the rules ``conservative`` and ``majority``, or as a site left
+            while a separating set was looked for.
         bootstrap: In how many replicates every edge occurs, if there were any.
     """
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-    from cipherdag.questions.encodings import IndexArray
 
 MEASURE = "least share of sites that voted to keep the edge, over all layers"
 SUPPORTS = {
@@ -145,18 +144,20 @@ class _Reader:
         self._names = names
         self._n_sites = n_sites
         self._skeleton = outcome.skeleton
-        self._votes: dict[tuple[int, int], list[int]] = {}
-        self._cast: list[IndexArray] = []
+        self._votes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._cast = self._unanimous = 0
         for size, layer in enumerate(outcome.votes):
             # without so many neighbours an edge is not tested, and its votes say nothing
             degree = np.bincount(layer.pairs.ravel(), minlength=len(self._skeleton))
             tested = degree[layer.pairs].max(axis=1, initial=0) > size
-            self._cast.append(layer.votes[tested])
+            cast = layer.votes[tested]
+            self._cast += len(cast)
+            self._unanimous += int(((cast == 0) | (cast == layer.n_sites)).sum())
             kept = tested & self._skeleton[layer.pairs[:, 0], layer.pairs[:, 1]]
             for (x, z), votes in zip(
                 layer.pairs[kept].tolist(), layer.votes[kept].tolist(), strict=True
             ):
-                self._votes.setdefault((x, z), []).append(votes)
+                self._votes.setdefault((x, z), []).append((votes, layer.n_sites))
 
     def edges(self) -> tuple[EdgeEvidence, ...]:
         place = {name: position for position, name in enumerate(self._names)}
@@ -164,14 +165,14 @@ class _Reader:
         for edge in CausalGraph.from_arcs(self._names, self._outcome.arcs).edges:
             a, b = place[edge.source], place[edge.target]
             votes = self._votes.get((min(a, b), max(a, b)), [])
-            least = min(votes, default=self._n_sites)
+            least, of = min(votes, default=(self._n_sites,) * 2, key=lambda own: own[0] / own[1])
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             found.append(
                 EdgeEvidence(
                     source=edge.source,
                     target=edge.target,
-                    strength=least / self._n_sites,
-                    shown=f"{least}/{self._n_sites}" if votes else "",
+                    strength=least / of,
+                    shown=f"{least}/{of}" if votes else "",
                     facts=(*self._layers(votes), *direction),
                 )
             )
@@ -189,19 +190,17 @@ class _Reader:
         )
 
     def remarks(self) -> tuple[str, ...]:
-        votes = np.concatenate([np.zeros(0, dtype=np.int64), *self._cast])
-        unanimous = int(((votes == 0) | (votes == self._n_sites)).sum())
         counted = (
-            f"{len(votes)} votes on edges were counted; {unanimous} of them were unanimous, and a "
-            "unanimous count tells how every site voted."
+            f"{self._cast} votes on edges were counted; {self._unanimous} of them were unanimous, "
+            "and a unanimous count tells how every site voted."
         )
         return (counted,)
 
-    def _layers(self, votes: list[int]) -> list[str]:
+    def _layers(self, votes: list[tuple[int, int]]) -> list[str]:
         """One sentence on the layers in which the edge was tested."""
         counts = [
-            f"{count} of {self._n_sites} sites given {_given(layer)}"
-            for layer, count in enumerate(votes)
+            f"{count} of {of} sites given {_given(layer)}"
+            for layer, (count, of) in enumerate(votes)
         ]
         return [f"Kept by {', '.join(counts)}."] if counts else []
 

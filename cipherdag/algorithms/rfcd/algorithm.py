@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.parameters import require, within
 from cipherdag.algorithms.rfcd.objectives import (
+    BEYOND,
     Objective,
     SumOverFamilies,
     Valued,
@@ -33,6 +35,7 @@ from cipherdag.graphs.dags import (
 )
 from cipherdag.graphs.equivalence import PHASES, Phase, allowed, applied, moves, pattern_of
 from cipherdag.graphs.orientation import cpdag_of
+from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import FloatVector, Question
 from cipherdag.questions.regrets import REGRET_GRID_LIMIT, ScoreSpec, in_nats
 
@@ -130,6 +133,8 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
 
         Raises:
             ParameterError: ``exact`` for more than 10 variables.
+            AggregateRangeError: A regret exceeds the grid.
+            SiteUnreachableError: A site left: regrets over fewer sites compare with no others.
 
         Leaks:
             See the class.
@@ -138,7 +143,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             self.learner != "exact" or facts.n_variables <= MAX_EXACT,
             f"the exact learner takes at most {MAX_EXACT} variables",
         )
-        return self._run(facts.n_variables)
+        return over_one_cohort(self._run(facts.n_variables), facts.present)
 
     def conclude(self, outcome: RFcdOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and the regret on the way."""
@@ -156,6 +161,7 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         objective = self._objective(n_variables)
         empty = empty_dag(n_variables)
         start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
+        require_possible("the regret of the empty graph", BEYOND, holds=start)
         progress = _Progress([start[0].value])
         search = self._beam_search if self.search == "beam" else self._equivalence_search
         found = yield from search(objective, start[0], progress)

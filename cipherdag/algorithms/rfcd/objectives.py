@@ -23,6 +23,7 @@ import numpy as np
 
 from cipherdag.graphs.dags import Dag, Family, arcs_in_order, n_edges
 from cipherdag.questions.comparison import secure_lowest
+from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import FloatVector, IndexArray, Question
 from cipherdag.questions.regrets import (
     FamilyRegretExceeds,
@@ -67,6 +68,9 @@ class Objective(Protocol):
             worst: Graphs with a larger objective are of no interest; None for no limit.
         """
         ...
+
+
+BEYOND = "a regret beyond the grid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,7 @@ class SumOverFamilies:
             near=0,
             keep=len(families),
         )
+        require_possible("regrets of families", BEYOND, holds=len(values) == len(families))
         largest: list[int] = values.tolist()
         return largest
 

@@ -27,7 +27,7 @@ from nvflare.fuel.flare_api.api_spec import (
     SessionClosed,
 )
 
-from cipherdag.errors import CohortError, PolicyRefusedError, SiteUnreachableError
+from cipherdag.errors import CohortError, PolicyRefusedError, SiteUnreachableError, writing
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.nvflare_admin import admin_session
 from cipherdag.protocol.engines.nvflare_kit import RELAY_CONTROLLER, SITE_EXECUTOR
@@ -320,6 +320,7 @@ def write_job(
     }
     for name, content in parts.items():
         path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
     return folder

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nvflare.fuel.flare_api.api_spec import InternalError
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from cipherdag.errors import SiteUnreachableError
+from cipherdag.errors import SiteUnreachableError, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,15 +36,17 @@ def allow_shutting_out(server: Kit) -> None:
     path = server.folder / "local" / "authorization.json"
     rights = json.loads(path.read_text("utf-8"))
     rights["permissions"]["lead"][RIGHT] = "any"
-    path.write_text(json.dumps(rights, indent=2) + "\n", "utf-8")
+    with writing(path):
+        path.write_text(json.dumps(rights, indent=2) + "\n", "utf-8")
 
 
 def write_shut_out(server: Path, names: tuple[str, ...]) -> None:
     """Write the names that the server refuses from its next start on."""
     path = server / SHUT_OUT
     temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps({"disabled_clients": sorted(names)}) + "\n", "utf-8")
-    temporary.replace(path)
+    with writing(path):
+        temporary.write_text(json.dumps({"disabled_clients": sorted(names)}) + "\n", "utf-8")
+        temporary.replace(path)
 
 
 def shut_out(admin: Kit, name: str, *, timeout_s: float = 15.0) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import psutil
 
-from cipherdag.errors import ParameterError
+from cipherdag.errors import ParameterError, writing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,7 +45,9 @@ class KitProcess:
         self._folder = kit.folder.resolve()
         if kit.party.role == "server":
             _place_storage(self._folder)
-        self._console = (kit.folder / "console.log").open("ab")
+        console = kit.folder / "console.log"
+        with writing(console):
+            self._console = console.open("ab")
         # its own session, so that a Ctrl-C in the terminal does not reach it
         self._process = subprocess.Popen(  # noqa: S603 - fixed words and the kit's own names
             _command(kit, self._folder),
@@ -143,4 +145,5 @@ def _place_storage(kit: Path) -> None:
     for part in limits["components"]:
         if part["id"] == "job_manager":
             part["args"]["uri_root"] = str(kit / "storage" / "jobs")
-    path.write_text(json.dumps(limits, indent=2) + "\n", "utf-8")
+    with writing(path):
+        path.write_text(json.dumps(limits, indent=2) + "\n", "utf-8")

@@ -20,7 +20,7 @@ from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cipherdag.errors import SiteNotReadyError
+from cipherdag.errors import SiteNotReadyError, writing
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES, MAX_OPERATION_BYTES
 
 if TYPE_CHECKING:
@@ -51,12 +51,14 @@ class SiteSocket:
 
     def __enter__(self) -> Self:
         # a socket's name is short, a site's folder need not be
-        self._private = Path(tempfile.mkdtemp(prefix="cipherdag-"))
-        self._listener = Listener(str(self._private / "site"), "AF_UNIX")
-        self._address.unlink(missing_ok=True)
-        descriptor = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(str(self._private / "site"))
+        with writing(tempfile.gettempdir()):
+            self._private = Path(tempfile.mkdtemp(prefix="cipherdag-"))
+            self._listener = Listener(str(self._private / "site"), "AF_UNIX")
+        with writing(self._address):
+            self._address.unlink(missing_ok=True)
+            descriptor = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(str(self._private / "site"))
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
         return self

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from cipherdag.errors import CipherdagError, ParameterError, SiteNotReadyError
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.engines.engine import SiteFailure
 from cipherdag.protocol.engines.syft_wire import (

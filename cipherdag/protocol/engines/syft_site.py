@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from cipherdag.errors import MalformedMessageError, SiteNotReadyError
+from cipherdag.errors import MalformedMessageError, SiteNotReadyError, writing
 from cipherdag.protocol.engines.syft_wire import (
     ANSWERED,
     REFUSED,
@@ -120,7 +120,8 @@ class SyftSite:
         return self._datasite.pid
 
     def _launch(self, private: Path) -> subprocess.Popen[bytes]:
-        log_file = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with writing(self._log):
+            log_file = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return subprocess.Popen(  # noqa: S603 - the site's own interpreter, no shell
                 [

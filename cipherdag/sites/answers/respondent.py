@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
@@ -13,6 +14,7 @@ import numpy as np
 
 from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
+from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
 from cipherdag.questions.question import (
     Bundle,
     CITestSpec,
@@ -47,6 +49,13 @@ if TYPE_CHECKING:
     _SeparatorQuestion = CandidateScores | BestScoreExceeds | BestIndexPrecedes
 
 
+MOST_TESTS = 4
+"""Tests of other parameters that a site keeps, the least recently used of which it forgets.
+
+Each holds the columns, and outcomes of at most half of `cache.DEFAULT_MEMORY`: 512 MiB in all.
+"""
+
+
 class Respondent:
     """Answers questions about one site's variables; tests and searches are kept between rounds.
 
@@ -72,19 +81,21 @@ class Respondent:
         resamples: Resamples | None = None,
     ) -> None:
         self.n_variables = n_variables
-        self._make_test = make_test
         self._regrets = None if make_scores is None else Regrets(make_scores)
         self._pool = pool
         self._learn = learn
         self._resamples = resamples
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
-        self._tests: dict[CITestSpec, CITest] = {}
+        self._counted: dict[CountedQuestion, FloatVector] = {}
+        self._made = lru_cache(maxsize=MOST_TESTS)(make_test)
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
         self._answers: dict[type, Callable[[Any], FloatVector]] = {
             EdgeVotes: self._edge_votes,
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
             **dict.fromkeys((*get_args(PooledQuestion), RegressionSteps), self._pooled),
+            Contributors: self._contributors,
+            Covered: self._covered,
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
             **dict.fromkeys(
@@ -144,6 +155,14 @@ class Respondent:
         levels = pool.levels if pool is not None and pool.discrete else None
         return combined_evidence(test, question, levels)
 
+    def _contributors(self, question: Contributors) -> FloatVector:
+        self._counted[question.question] = answer = self.answer(question.question)
+        return contributes(question.question, answer)
+
+    def _covered(self, question: Covered) -> FloatVector:
+        known = self._counted.pop(question.question, None)
+        return question.keep(self.answer(question.question) if known is None else known)
+
     def _pooled(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
         if self._pool is None:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
@@ -180,10 +199,8 @@ class Respondent:
             raise MalformedMessageError("the question speaks of another number of variables")
 
     def _test(self, spec: CITestSpec) -> CITest:
-        key = msgspec.structs.replace(spec, alpha=0.5)  # the outcomes do not depend on alpha
-        if key not in self._tests:
-            self._tests[key] = self._make_test(spec)
-        return self._tests[key]
+        # the outcomes do not depend on alpha
+        return self._made(msgspec.structs.replace(spec, alpha=0.5))
 
 
 def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSpec], CITest]:

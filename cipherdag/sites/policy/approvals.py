@@ -1,92 +1,110 @@
-"""Runs that wait until a person of the site has agreed to them.
+"""Plans that wait until a person of the site has decided on them.
 
-A run that asks is written down with what it would do; the person approves it by its session. The
-approval holds for the very invite that was seen: the same session with another algorithm, cohort
-or protection waits again.
+A plan that asks is written down; a person reads it (`plan_account`) and approves or denies it. The
+decision is signed over the plan's digest: any other plan, however alike, waits again. What nobody
+decided on, or was approved and not begun, expires.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from cipherdag.errors import ParameterError, PolicyRefusedError, SiteNotReadyError
-from cipherdag.protocol.messages import digest, encode
+from cipherdag.errors import (
+    CipherdagError,
+    ParameterError,
+    PolicyRefusedError,
+    SiteNotReadyError,
+    writing,
+)
+from cipherdag.privacy.keys.identity import SigningIdentity, verify
+from cipherdag.protocol.messages import AWAITS, DENIED
+from cipherdag.protocol.plan import Plan, check_session_digits
 from cipherdag.sites.private_files import write_private
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
-    from cipherdag.protocol.messages import Invite
-
-AWAITS = "the run waits until a person of this site approves it"
+EXPIRES = timedelta(days=14)
 MAX_KEPT = 200
-_SESSION = re.compile(r"[0-9a-f]{8,32}")
+ASKED_FILE = "asked.json"
+_DOMAIN = b"cipherdag decision"
+
+Decision = Literal["waits", "approved", "denied"]
 
 
 class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run that asked: its session, what it would do, whether it may, and what to consider."""
+    """A plan that asked, and what was decided.
 
-    session: str
-    invite: str
+    Attributes:
+        plan: The plan.
+        asked: When it was seen first, in UTC.
+        consider: What a person should consider before approving it.
+        decision: What a person decided.
+        note: Why it was denied; it stays at the site.
+        signature: The site's own, over the plan's digest and the decision.
+    """
+
+    plan: Plan
     asked: str
-    algorithm: str
-    protection: str
-    sites: tuple[str, ...]
-    approved: bool = False
-    why: str = ""
+    consider: str = ""
+    decision: Decision = "waits"
+    note: str = ""
+    signature: bytes = b""
+
+    @property
+    def session(self) -> str:
+        """The session that would carry it out, in hexadecimal."""
+        return self.plan.session.hex()
 
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """The runs that asked, one file each."""
+    """The plans that asked, a folder for each.
+
+    Attributes:
+        folder: Where they lie.
+        identity: The site's public key, which decisions are signed under.
+        clock: The time.
+    """
 
     folder: Path
+    identity: bytes
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
-    def check(self, session: bytes, invite: Invite, *, why: str = "") -> None:
-        """Let an approved run pass; write down any other.
+    def check(self, plan: Plan, *, consider: str = "") -> None:
+        """Let an approved plan pass; write down one that is new.
 
         Args:
-            session: The session.
-            invite: What it would do.
-            why: What a person should consider before approving it.
+            plan: What would be carried out.
+            consider: What a person should consider before approving it.
 
         Raises:
-            PolicyRefusedError: Nobody has approved this very invite.
+            PolicyRefusedError: Nobody has approved this plan, or somebody denied it.
         """
-        seen = digest(b"asked run", encode(invite)).hex()
-        run = self._find(session.hex())
-        if run is not None and run.approved and run.invite == seen:
-            return
-        if run is None or run.invite != seen:
+        run = self._find(plan)
+        if run is not None and not self.expired(run) and self._signed(run):
+            if run.decision == "approved":
+                return
+            raise PolicyRefusedError(DENIED)
+        if run is None or self.expired(run) or run.decision != "waits":
             self._forget_oldest()
-            self._write(
-                AskedRun(
-                    session=session.hex(),
-                    invite=seen,
-                    asked=datetime.now(UTC).isoformat(timespec="seconds"),
-                    algorithm=invite.algorithm,
-                    protection=invite.protection,
-                    sites=tuple(member.name for member in invite.cohort),
-                    why=why,
-                )
-            )
+            self._write(AskedRun(plan, self.clock().isoformat(timespec="seconds"), consider))
         raise PolicyRefusedError(
-            AWAITS, remedy=f"At the site: cipherdag site approve {session.hex()[:8]}"
+            AWAITS, remedy=f"At the site: cipherdag site approve {plan.session.hex()[:8]}"
         )
 
     def find(self, session: str) -> AskedRun:
-        """The run whose session starts with these hexadecimal digits.
+        """The plan whose session starts with these hexadecimal digits.
 
         Raises:
-            ParameterError: No run, or more than one, starts like this.
+            ParameterError: No plan, or more than one, starts like this.
         """
-        if not _SESSION.fullmatch(session):
-            raise ParameterError("a session is named by 8 to 32 hexadecimal digits")
+        check_session_digits(session)
         matching = [run for run in self.runs() if run.session.startswith(session)]
         if len(matching) != 1:
             raise ParameterError(
@@ -95,25 +113,53 @@ class Approvals:
             )
         return matching[0]
 
-    def approve(self, session: str) -> AskedRun:
-        """Approve a run; see `find`."""
-        approved = msgspec.structs.replace(self.find(session), approved=True)
-        self._write(approved)
-        return approved
+    def decide(
+        self, session: str, decision: Decision, identity: SigningIdentity, *, note: str = ""
+    ) -> AskedRun:
+        """Approve or deny a plan under the site's signature; see `find`.
+
+        Raises:
+            ParameterError: It has expired.
+        """
+        run = self.find(session)
+        if self.expired(run):
+            raise ParameterError(
+                f"run {run.session[:8]} asked on {run.asked[:10]} and has expired",
+                remedy="Ask the coordinator to start it again.",
+            )
+        signature = identity.sign(_DOMAIN, run.plan.digest, decision.encode())
+        decided = msgspec.structs.replace(run, decision=decision, note=note, signature=signature)
+        self._write(decided)
+        return decided
 
     def runs(self) -> list[AskedRun]:
-        """All runs that asked, oldest first.
+        """All plans that asked, oldest first.
 
         Raises:
             SiteNotReadyError: A file cannot be read.
         """
         return sorted(
-            (self._read(path) for path in self.folder.glob("*.json")), key=lambda run: run.asked
+            (self._read(path) for path in self.folder.glob(f"*/{ASKED_FILE}")),
+            key=lambda run: run.asked,
         )
 
-    def _find(self, session: str) -> AskedRun | None:
-        path = self.folder / f"{session}.json"
-        return self._read(path) if path.exists() else None
+    def expired(self, run: AskedRun) -> bool:
+        """Whether it asked too long ago to be decided on, or to be begun."""
+        return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
+
+    def _signed(self, run: AskedRun) -> bool:
+        """Whether the site's own key stands behind the decision."""
+        try:
+            verify(self.identity, run.signature, _DOMAIN, run.plan.digest, run.decision.encode())
+        except CipherdagError:
+            return False
+        return run.decision != "waits"
+
+    def _find(self, plan: Plan) -> AskedRun | None:
+        """What was decided on this very plan; a file of another one says nothing."""
+        path = self.folder / plan.session.hex() / ASKED_FILE
+        run = self._read(path) if path.exists() else None
+        return run if run is not None and run.plan.digest == plan.digest else None
 
     def _read(self, path: Path) -> AskedRun:
         try:
@@ -122,10 +168,12 @@ class Approvals:
             raise SiteNotReadyError(f"{path} is not a run that asked") from error
 
     def _write(self, run: AskedRun) -> None:
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        with writing(self.folder / run.session):
+            (self.folder / run.session).mkdir(mode=0o700, parents=True, exist_ok=True)
         text = msgspec.json.format(msgspec.json.encode(run), indent=2).decode() + "\n"
-        write_private(self.folder / f"{run.session}.json", text)
+        write_private(self.folder / run.session / ASKED_FILE, text)
 
     def _forget_oldest(self) -> None:
         for run in self.runs()[: -(MAX_KEPT - 1)]:
-            (self.folder / f"{run.session}.json").unlink(missing_ok=True)
+            with writing(self.folder / run.session):
+                (self.folder / run.session / ASKED_FILE).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,21 +11,24 @@ import tomllib
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import (
     CohortError,
+    ParameterError,
     PolicyRefusedError,
     ProtectionError,
     SiteNotReadyError,
 )
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
-from cipherdag.protocol import messages
+from cipherdag.protocol.plan import COLLUDERS, fewest_survivors
 from cipherdag.questions.question import SingleQuestion, question_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from cipherdag.protocol.plan import Plan
     from cipherdag.questions.question import Question
 
 MAX_POLICY_BYTES = 64 * 1024
@@ -36,6 +40,8 @@ A coordinator that chooses the coefficients of regressions freely can narrow the
 few rows; honest Newton steps do not.
 """
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
+_RULE = re.compile(rf"[a-z_]+ ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*)")
 _SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
 _COMMENTS = {
@@ -55,6 +61,9 @@ _COMMENTS = {
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
     "approve_runs": '"manual": each run waits for `cipherdag site approve`; or "automatic".',
+    "parameters": 'Rules on parameters, such as "alpha 0.001..0.1" or "evidence vote|pooled".',
+    "purposes": "Purposes it takes part for, word by word; all, if none is named.",
+    "max_runs": "Most runs over the same schema: ten plans with ten alphas show what one does not.",
 }
 
 
@@ -79,6 +88,9 @@ class Policy:
             limits for one UTC day, over all runs.
         min_cell_size: Smallest count that a pooled count may come from.
         approve_runs: Whether a person of the site approves each run (``manual``).
+        parameters: Rules on the parameters of a plan: "NAME LOW..HIGH" or "NAME A|B|C".
+        purposes: The purposes that a plan may have; any, if empty.
+        max_runs: Most runs that ever opened a sum over the site's schema.
         allow_dropouts: Whether a round may end without a site that left; else all or nothing.
         tolerated_colluders: Sites that may collude with the coordinator without learning more
             than the sum over the others; it sets how few sites a sum may ever cover.
@@ -89,7 +101,7 @@ class Policy:
     protections: frozenset[str] = frozenset(PROTECTING)
     allow_unprotected: bool = False
     min_sites: int = 3
-    tolerated_colluders: int = messages.COLLUDERS
+    tolerated_colluders: int = COLLUDERS
     allow_dropouts: bool = True
     approve_cohorts: Literal["automatic", "manual"] = "manual"
     min_cohort_difference: int = 3
@@ -101,7 +113,10 @@ class Policy:
     max_rounds_per_day: int = 10_000
     max_tests_per_day: int = 10_000_000_000
     max_values_per_day: int = 2_000_000_000
-    approve_runs: Literal["automatic", "manual"] = "automatic"
+    approve_runs: Literal["automatic", "manual"] = "manual"
+    parameters: frozenset[str] = frozenset()
+    purposes: frozenset[str] = frozenset()
+    max_runs: int = 50
 
     @classmethod
     def load(cls, path: Path) -> Policy:
@@ -159,7 +174,9 @@ class Policy:
                 lines += ["", f"# {_COMMENTS[item.name]}"]
             value = getattr(self, item.name)
             shown = sorted(value) if isinstance(value, frozenset) else value
-            lines.append(f"{item.name} = {json.dumps(shown)}")
+            # TOML knows neither JSON's pairs of surrogates nor a bare DEL
+            written = json.dumps(shown, ensure_ascii=False).replace("\x7f", "\\u007f")
+            lines.append(f"{item.name} = {written}")
         return "\n".join(lines) + "\n"
 
     def stricter(self, *, min_sites: int, protections: Iterable[str], colluders: int = 0) -> Policy:
@@ -204,7 +221,7 @@ class Policy:
         """Fewest sites that a sum may cover, of ``n_sites`` asked; all without drop-outs."""
         if not self.allow_dropouts:
             return n_sites
-        fewest = messages.fewest_survivors(n_sites, self.tolerated_colluders)
+        fewest = fewest_survivors(n_sites, self.tolerated_colluders)
         return min(n_sites, max(fewest, self.min_sites))
 
     def check_colluders(self, colluders: int, *, n_sites: int) -> None:
@@ -214,12 +231,34 @@ class Policy:
             CohortError: ``colluders`` is below ``tolerated_colluders``, or not below the cohort.
         """
         if not 0 <= colluders < max(n_sites, 2):
-            raise CohortError("the invite tolerates as many colluders as there are sites")
+            raise CohortError("the plan tolerates as many colluders as there are sites")
         if colluders < min(self.tolerated_colluders, n_sites - 1):
             raise CohortError(
-                f"the invite tolerates {colluders} colluding sites, this site's policy asks for "
+                f"the plan tolerates {colluders} colluding sites, this site's policy asks for "
                 f"{self.tolerated_colluders}"
             )
+
+    def check_plan(self, plan: Plan, *, runs: int) -> None:
+        """Refuse a plan whose purpose or parameters this site does not allow, or one too many.
+
+        Args:
+            plan: The plan.
+            runs: How many other runs opened a sum over the same schema.
+
+        Raises:
+            PolicyRefusedError: It is refused.
+        """
+        if not plan.purpose.strip():
+            raise PolicyRefusedError("the plan does not say what its result is for")
+        if self.purposes and plan.purpose not in self.purposes:
+            raise PolicyRefusedError("the plan's purpose is none that the site's policy names")
+        used = _used(plan) if self.parameters else {}
+        for rule in sorted(self.parameters):
+            name, allowed = rule.split(" ", 1)
+            if name in used and not _allows(allowed, used[name]):
+                raise PolicyRefusedError(f"the site's policy asks for {rule}")
+        if runs >= self.max_runs:
+            raise PolicyRefusedError("the site has taken part in its max_runs over these data")
 
     def check_question(self, question: Question, *, round_number: int, values_so_far: int) -> None:
         """Refuse a question beyond the run's limits.
@@ -256,11 +295,39 @@ def _value(key: str, default: Any, value: Any) -> Any:
         if type(value) is not int or not smallest <= value <= _LARGEST:
             raise _invalid(f"{key} is not a whole number from {smallest}")
         return value
+    if key in ("parameters", "purposes"):
+        return _texts(key, value)
     if isinstance(default, frozenset):
         return _names(key, value)
     if value not in ("automatic", "manual"):
         raise _invalid(f'{key} is neither "automatic" nor "manual"')
     return value
+
+
+def _texts(key: str, value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise _invalid(f"{key} is not a list of texts")
+    for text in value:
+        if key == "parameters" and not _RULE.fullmatch(text):
+            raise _invalid(f'{text!r} is neither "NAME LOW..HIGH" nor "NAME A|B|C"')
+    return frozenset(value)
+
+
+def _used(plan: Plan) -> dict[str, Any]:
+    """The parameters that a plan runs with: one that it leaves out has its default."""
+    usual = {}
+    with contextlib.suppress(ParameterError):  # not installed: then it cannot run here at all
+        known = parameters_of(algorithm_class(plan.algorithm))
+        usual = {name: own.written(own.default) for name, own in known.items()}
+    return {**usual, **plan.parameters}
+
+
+def _allows(allowed: str, value: Any) -> bool:
+    """Whether a rule's right half holds for a parameter's value."""
+    low, dots, high = allowed.partition("..")
+    if dots:
+        return isinstance(value, int | float) and float(low) <= value <= float(high)
+    return str(value) in allowed.split("|")
 
 
 def _names(key: str, value: Any) -> frozenset[str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from cipherdag.errors import PolicyRefusedError, SiteNotReadyError
 from cipherdag.sites.private_files import write_private
 from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.record.release_kinds import answers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import CITestSpec, Question
     from cipherdag.sites.compute.ci_tests.ci_test import CITest, Evidence, IndexArray
     from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.record.ledger import Ledger
-
-BOOKKEEPING = frozenset({"schema-digest", "opened-sum", "mask-seeds", "mask-piece"})
+from cipherdag.sites.record.ledger import Ledger
 
 
 def today() -> str:
@@ -53,7 +52,7 @@ class DailyReleases:
         """
         lines = self.ledger.lines
         for release in read_releases(lines[self._read :]):
-            if release.kind not in BOOKKEEPING:
+            if answers(release.kind):
                 day = release.time[:10]
                 self._rounds[day] = self._rounds.get(day, 0) + 1
                 self._values[day] = self._values.get(day, 0) + release.values

@@ -8,14 +8,18 @@ cutting the end off is found by comparing the head with the one the site reporte
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.errors import CipherdagError, LedgerError
-from cipherdag.privacy.identity import SigningIdentity, verify
+from cipherdag.errors import CipherdagError, LedgerError, writing
+from cipherdag.privacy.keys.identity import SigningIdentity, verify
+from cipherdag.protocol.durable_lines import append
+from cipherdag.sites.record.release_kinds import REPAIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -23,9 +27,10 @@ if TYPE_CHECKING:
 
 GENESIS = "0" * 64
 DOMAIN = b"cipherdag ledger"
+MOST_SHOWN = 5
 
 
-class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The record of one thing that left a site; numbers of values and bytes, never the values.
 
     Session, key, digests and hashes are in hexadecimal.
@@ -35,14 +40,15 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         time: When, in UTC.
         identity: The site's Ed25519 public key.
         round: Round of the session; 0 for the set-up.
-        kind: What was asked, such as ``edge-votes``; ``schema-digest``; ``opened-sum``.
+        kind: What was asked, such as ``edge-votes``; or ``offer``, ``schema-digest``, ``refusal``.
         values: Number of values in the answer.
-        bytes: Length of what left.
+        bytes: Length of what left: the whole signed reply.
         protection: ``masking``, ``bfv`` or ``none``.
         sites: Size of the cohort whose sum is all that becomes visible.
-        digest: The question's digest.
+        digest: The question's digest; of what closes a run, that of the sums which the site keeps.
         content: SHA-256 of what left.
         previous: Hash of the record before.
+        question: The question in words, where this answers one.
     """
 
     line: int
@@ -60,6 +66,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
     content: str
     previous: str
+    question: str = ""
 
 
 class SignedRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,8 +111,12 @@ class Ledger:
         self._clock = clock
         self._lines: list[str] = []
         if path is not None and path.exists():
-            self._lines = ledger_lines(path.read_text("utf-8"))
+            content = path.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]
+            self._lines = ledger_lines(whole.decode("utf-8", "replace"))
             verify_ledger(self._lines, identity=identity.public.hex())
+            if whole != content:
+                self._repair(path, len(whole))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -120,6 +131,22 @@ class Ledger:
             last = msgspec.json.decode(self._lines[-1], type=SignedRelease).hash
         return LedgerHead(len(self._lines), last, self._site, self._identity.public.hex())
 
+    def _repair(self, path: Path, length: int) -> None:
+        """Take off a last line that a crash cut short, and note that; nothing of it had left."""
+        with writing(path):
+            os.truncate(path, length)
+        self.append(
+            session=b"",
+            round_number=0,
+            algorithm="",
+            kind=REPAIRED,
+            values=0,
+            content=b"",
+            protection="",
+            sites=0,
+            digest=b"",
+        )
+
     def append(
         self,
         *,
@@ -132,8 +159,13 @@ class Ledger:
         protection: str,
         sites: int,
         digest: bytes,
+        question: str = "",
     ) -> Release:
-        """Record what is about to leave; it is written before it leaves."""
+        """Record what is about to leave; it is on disk before it leaves.
+
+        Raises:
+            OutputError: The file cannot be written; then nothing may leave.
+        """
         release = Release(
             line=len(self._lines) + 1,
             time=self._clock().isoformat(timespec="milliseconds"),
@@ -150,13 +182,13 @@ class Ledger:
             digest=digest.hex(),
             content=hashlib.sha256(content).hexdigest(),
             previous=self.head.hash,
+            question=question,
         )
         hashed = _hash(release)
         signature = self._identity.sign(DOMAIN, bytes.fromhex(hashed)).hex()
         line = _canonical(SignedRelease(release=release, hash=hashed, signature=signature))
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            append(self._path, f"{line}\n".encode())
         self._lines.append(line)
         return release
 
@@ -202,6 +234,19 @@ def ledger_lines(text: str) -> list[str]:
 def read_releases(lines: Iterable[str]) -> list[Release]:
     """The records of a ledger, unverified."""
     return [_read(line, number).release for number, line in enumerate(lines, start=1)]
+
+
+def clock_remark(releases: Iterable[Release]) -> str:
+    """Before which lines the site's clock ran backwards; empty where it never did.
+
+    The ledger holds all the same: its order is that of the chain.
+    """
+    times = [(release.time, release.line) for release in releases]
+    back = [line for (before, _), (time, line) in pairwise(times) if time < before]
+    if not back:
+        return ""
+    shown = ", ".join(map(str, back[:MOST_SHOWN])) + (", ..." if back[MOST_SHOWN:] else "")
+    return f"the site's clock ran backwards before line {shown}"
 
 
 def _read(line: str, number: int) -> SignedRelease:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cipherdag.errors import DifferencingError, SiteNotReadyError
+from cipherdag.protocol.durable_lines import append
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +84,11 @@ class OpenedSums:
         if path is not None and path.exists():
             self._sums = _read(path)
 
+    def runs(self, *, but: bytes) -> int:
+        """How many other runs opened a sum over this schema."""
+        own = {done.session for done in self._sums if done.schema == self._schema}
+        return len(own - {but.hex()})
+
     def accept(self, session: bytes) -> None:
         """A person of the site approved this run although it differs from earlier ones."""
         self._accepted.add(session.hex())
@@ -119,16 +125,16 @@ class OpenedSums:
                 raise DifferencingError(REOPENED)
 
     def write(self, session: bytes, content: bytes, sites: Iterable[str]) -> None:
-        """Record a sum that is about to be opened; it is on disk before anything leaves."""
+        """Record a sum that is about to be opened; it is on disk before anything leaves.
+
+        Raises:
+            OutputError: The file cannot be written; then nothing may leave.
+        """
         day = datetime.now(UTC).date().isoformat()
         own = tuple(sorted(sites))
         done = OpenedSum(session.hex(), day, self._schema, content.hex(), own)
         if self._path is not None:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            with os.fdopen(descriptor, "ab") as file:
-                file.write(msgspec.json.encode(done) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
+            append(self._path, msgspec.json.encode(done) + b"\n")
         self._sums.append(done)
 
     def check_complete(self, releases: Iterable[Release]) -> None:

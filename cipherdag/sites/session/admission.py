@@ -2,11 +2,12 @@
 
     all           the operation is unknown
     invite        the message is at fault (`incoming`)
+                  its program is not installed, or its parameters are not possible
                   a site of the cohort is revoked                                  folder
-                  a person has to approve the run, and did not                     folder
+                  its purpose, a parameter, or one run too many                    folder
+                  a person has to approve the plan, and did not                    folder
                   the session was opened before
                   the site's policy forbids the run
-    ask           the day's rounds or values are used up                           folder
     not invite    the keys of the session are lost
                   it is not the turn of this operation
                   the message has no form, is of another session, or is otherwise at fault
@@ -15,8 +16,7 @@ Only a site with a folder makes the checks marked so. Whom a cohort may name is 
 keys of its set-up (`handshake`), and what may be asked in a round by `rounds`.
 
 Leaks:
-    The first reason that applies, to the coordinator; of lost keys, limits of the day and approvals
-    nothing to anybody else.
+    In the set-up the first reason that applies; in a round, that there is one.
 """
 
 from __future__ import annotations
@@ -32,9 +32,14 @@ from cipherdag.errors import (
     SessionLostError,
     SignatureError,
 )
-from cipherdag.protocol.messages import REQUESTS, Ask, Body, Invite
+from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS
+from cipherdag.protocol.plan import Plan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cipherdag.protocol.wire import Body
     from cipherdag.sites.policy.approvals import Approvals
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.policy.usage import DailyReleases, TestBudget
@@ -43,11 +48,8 @@ if TYPE_CHECKING:
     from cipherdag.sites.session.incoming import Incoming
     from cipherdag.sites.session.rounds import Rounds
 
-SET_UP = ("offers", "sealed")
+SET_UP = ("invite", "offers", "sealed")
 OPENED_BEFORE = "the session was opened before"
-OTHER_SITES = (
-    "the run has other sites than an earlier one: their sums would show answers by subtraction"
-)
 
 
 @dataclass(slots=True)
@@ -61,6 +63,12 @@ class HeldSession:
     handshake: Handshake | None = None
     rounds: Rounds | None = None
     repeats: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that the session carries out."""
+        held = self.rounds or self.handshake
+        return held.plan if held is not None else None
 
     def setting_up(self) -> Handshake:
         """The set-up; raises ReplayError before it and after it."""
@@ -77,23 +85,31 @@ class HeldSession:
 
 @dataclass(frozen=True, slots=True)
 class FolderLimits:
-    """What a folder adds: revoked names, approved runs, what left and what was computed today."""
+    """What a folder adds: revoked names, approved runs, what left and what was computed today.
+
+    ``runs`` is where runs are recorded.
+    """
 
     revoked: frozenset[str]
     approvals: Approvals
     daily: DailyReleases
     budget: TestBudget
+    runs: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The checks of one site; ``seen`` are all sessions that it ever opened."""
+    """The checks of one site.
+
+    ``seen`` are all sessions that it ever opened, and ``program`` makes the program of a plan.
+    """
 
     policy: Policy
     rows: int
     sums: OpenedSums = field(repr=False)
     seen: set[bytes] = field(repr=False)
     folder: FolderLimits | None
+    program: Callable[[Plan], object]
 
     def admit(self, message: Incoming, held: HeldSession) -> Body:
         """What the coordinator asks, if it may be answered now.
@@ -109,57 +125,56 @@ class Admission:
         """
         if message.operation not in REQUESTS:
             raise ReplayError("this site knows no such operation")
-        if message.operation == "invite" and isinstance(invite := message.request, Invite):
-            self._check_invite(message.session, invite)
-            return invite
-        if self.folder is not None and message.operation == "ask" and message.signed:
-            self._check_day(message.request, self.folder.daily)
+        if message.operation == "invite" and isinstance(plan := message.request, Plan):
+            plan.check(message.session)
+            self._check_plan(plan)
+            return plan
         foreign = message.session != held.session
         if foreign and message.session in self.seen:
             if message.signed:
                 raise SessionLostError("the keys of this run are not held any more")
         else:
-            held.setting_up() if message.operation in SET_UP else held.set_up()
+            held.setting_up() if message.operation in SET_UP[1:] else held.set_up()
             if foreign and (message.signed or isinstance(message.content, SignatureError)):
                 raise SignatureError("the message belongs to another session or sender")
         return message.request  # raises what is wrong with whatever the coordinator did not sign
 
-    def _check_invite(self, session: bytes, invite: Invite) -> None:
+    def _check_plan(self, plan: Plan) -> None:
+        if plan.algorithm in self.policy.algorithms:
+            self.program(plan)
         if self.folder is not None:
-            for member in invite.cohort:
+            for member in plan.cohort:
                 if member.name in self.folder.revoked:
                     raise CohortError(f"the cohort names '{member.name}', which is revoked")
-            self._check_approval(session, invite, self.folder.approvals)
-        if session in self.seen:
+            self.policy.check_plan(plan, runs=self.sums.runs(but=plan.session))
+            self._check_approval(plan, self.folder.approvals)
+        if plan.session in self.seen:
             raise ReplayError(OPENED_BEFORE)
-        self._check_run(invite)
-        self.policy.check_colluders(invite.colluders, n_sites=len(invite.cohort))
+        self._check_run(plan)
+        self.policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
 
-    def _check_approval(self, session: bytes, invite: Invite, approvals: Approvals) -> None:
+    def _check_approval(self, plan: Plan, approvals: Approvals) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""
-        change = self.sums.change(session, (member.name for member in invite.cohort))
+        change = self.sums.change(plan.session, (member.name for member in plan.cohort))
         near = change is not None and len(change.differing) < self.policy.min_cohort_difference
         new = change is not None and not change.known and self.policy.approve_cohorts == "manual"
         if not near and not new and self.policy.approve_runs != "manual":
             return
-        self._check_run(invite)  # nobody is asked about a run that the policy forbids
+        self._check_run(plan)  # nobody is asked about a run that the policy forbids
         try:
-            why = change.text if change is not None and (near or new) else ""
-            approvals.check(session, invite, why=why)
-        except PolicyRefusedError:
-            if near or new:
+            approvals.check(
+                plan, consider=change.text if change is not None and (near or new) else ""
+            )
+        except PolicyRefusedError as refusal:
+            if (near or new) and refusal.message == AWAITS:
                 raise DifferencingError(OTHER_SITES) from None
             raise
-        self.sums.accept(session)
+        self.sums.accept(plan.session)
 
-    def _check_run(self, invite: Invite) -> None:
+    def _check_run(self, plan: Plan) -> None:
         self.policy.check_run(
-            algorithm=invite.algorithm,
-            protection=invite.protection,
-            n_sites=len(invite.cohort),
+            algorithm=plan.algorithm,
+            protection=plan.protection,
+            n_sites=len(plan.cohort),
             rows=self.rows,
         )
-
-    def _check_day(self, request: Body, daily: DailyReleases) -> None:
-        if isinstance(request, Ask):
-            daily.check(request.question, self.policy)

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
-from cipherdag.privacy.agreement import AgreementKeys
-from cipherdag.privacy.keyed import keyed_digest
-from cipherdag.privacy.pairkeys import (
+from cipherdag.privacy.keys.agreement import AgreementKeys
+from cipherdag.privacy.keys.keyed import keyed_digest
+from cipherdag.privacy.keys.pairkeys import (
     EphemeralKeys,
     PairKey,
     agree_as_initiator,
     agree_as_responder,
 )
+from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.protections import PROTECTIONS
-from cipherdag.privacy.sealing import seal, unseal
+from cipherdag.privacy.tags import SumKey
 from cipherdag.protocol.messages import (
-    Invite,
     Offer,
     Offers,
     Ready,
@@ -38,17 +38,16 @@ from cipherdag.protocol.messages import (
     Seals,
     SharedContent,
     SharedSecrets,
-    decode,
-    digest,
-    encode,
     open_envelope,
     read_envelope,
 )
+from cipherdag.protocol.wire import decode, digest, encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.privacy.sums import SiteAggregation
+    from cipherdag.protocol.plan import Plan
     from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
@@ -70,33 +69,33 @@ class Keyring:
 
 
 class Handshake:
-    """One set-up at one site, from the invite to the keyring; steps out of order are refused.
+    """One set-up at one site, from the plan to the keyring; steps out of order are refused.
 
     Args:
         profile: Who the site is and whom it knows.
         session: Identifier of the session.
-        invite: The coordinator's invite.
+        plan: The coordinator's plan.
 
     Raises:
         CohortError: The cohort has a duplicate, an unknown site or not this one.
         SignatureError: An identity in the cohort is not the pinned one.
     """
 
-    def __init__(self, profile: SiteProfile, session: bytes, invite: Invite) -> None:
-        self._names = [member.name for member in invite.cohort]
-        _check_cohort(invite, profile.name, profile.pinned)
+    def __init__(self, profile: SiteProfile, session: bytes, plan: Plan) -> None:
+        self._names = [member.name for member in plan.cohort]
+        _check_cohort(plan, profile.name, profile.pinned)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
         self._session = session
-        self.invite = invite
-        self.invite_digest = digest(b"invite", session, encode(invite))
+        self.plan = plan
+        self.invite_digest = digest(b"invite", session, encode(plan))
         self._keys = EphemeralKeys.generate()
         self._pair_keys: dict[int, PairKey] = {}
         self._own_secrets: SharedSecrets | None = None
         self._transcript = b""
 
     def offer(self) -> Offer:
-        """Fresh public keys, bound to the invite this site saw."""
+        """Fresh public keys, bound to the plan this site saw."""
         return Offer(
             invite_digest=self.invite_digest,
             x25519=self._keys.x25519_public,
@@ -107,7 +106,7 @@ class Handshake:
         """Keys with every later site, and from the first site what all sites share.
 
         Raises:
-            KeyAgreementError: An offer is missing, doubled, swapped or for another invite.
+            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
             SignatureError: An offer is not signed by the pinned identity.
         """
         if self._transcript:
@@ -150,21 +149,23 @@ class Handshake:
                 earlier,
                 self.index,
             )
-        alignment_key, content = self._shared(seals[0])
+        secrets, content = self._shared(seals[0])
         if content.schema != self._schema:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
-        proof = keyed_digest(alignment_key, b"schema", self._session, self._schema)
-        kind = PROTECTIONS[self.invite.protection]
-        aggregation = kind.site(self.index, self._pair_keys, content.context)
+        proof = keyed_digest(secrets.alignment_key, b"schema", self._session, self._schema)
+        kind = PROTECTIONS[self.plan.protection]
+        aggregation = kind.site(
+            self.index, self._pair_keys, SumKey(secrets.sum_key), content.context
+        )
         keyring = Keyring(aggregation, AgreementKeys(self.index, self._pair_keys), transcript)
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
     def _opened_offers(self, offers: Offers) -> list[Offer]:
         opened = self._opened(offers.envelopes, "offer", Offer)
         if any(offer.invite_digest != self.invite_digest for offer in opened):
-            raise KeyAgreementError("a site answered another invite than this one")
+            raise KeyAgreementError("a site answered another plan than this one")
         if opened[self.index] != self.offer():
             raise KeyAgreementError("this site's own offer was altered")
         for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
@@ -187,7 +188,7 @@ class Handshake:
 
     def _opened(self, envelopes: tuple[bytes, ...], topic: str, kind: type[Kind]) -> list[Kind]:
         """The messages of all sites, one each, in the order of the cohort."""
-        count, cohort = len(envelopes), self.invite.cohort
+        count, cohort = len(envelopes), self.plan.cohort
         if count != len(cohort):
             raise KeyAgreementError(f"{count} messages were relayed for {len(cohort)} sites")
         bodies = (
@@ -204,9 +205,11 @@ class Handshake:
 
     def _with_secrets(self, seals: Seals) -> Seals:
         """Add what the first site makes for all: small keys for each, the large context once."""
-        context, public_context = PROTECTIONS[self.invite.protection].shared()
+        context, public_context = PROTECTIONS[self.plan.protection].shared()
         self._own_secrets = SharedSecrets(
-            alignment_key=os.urandom(SHARED_KEY_BYTES), context_key=os.urandom(SHARED_KEY_BYTES)
+            alignment_key=os.urandom(SHARED_KEY_BYTES),
+            context_key=os.urandom(SHARED_KEY_BYTES),
+            sum_key=os.urandom(SHARED_KEY_BYTES),
         )
         content = encode(SharedContent(context=context, schema=self._schema))
         plaintext = encode(self._own_secrets)
@@ -222,8 +225,8 @@ class Handshake:
             public_context=public_context,
         )
 
-    def _shared(self, first: Seals) -> tuple[bytes, SharedContent]:
-        """The sites' alignment key, and the study's schema and context."""
+    def _shared(self, first: Seals) -> tuple[SharedSecrets, SharedContent]:
+        """The sites' shared keys, and the study's schema and context."""
         secrets = self._own_secrets
         if secrets is None:
             sealed = first.secrets[self.index - 1]
@@ -231,7 +234,7 @@ class Handshake:
             secrets = decode(plaintext, SharedSecrets)
         key = PairKey(secrets.context_key)
         content = unseal(key, CONTENT_PURPOSE, first.content, self._transcript)
-        return secrets.alignment_key, decode(content, SharedContent)
+        return secrets, decode(content, SharedContent)
 
     def _difference(self, content: SharedContent) -> str:
         """For the site's own screen: which lines only one of the two schemas has."""
@@ -240,13 +243,13 @@ class Handshake:
         return f"only here {sorted(own - theirs)}, only in the study {sorted(theirs - own)}"
 
 
-def _check_cohort(invite: Invite, name: str, pinned: Mapping[str, bytes]) -> None:
-    names = [member.name for member in invite.cohort]
+def _check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
+    names = [member.name for member in plan.cohort]
     if name not in names:
         raise CohortError("this site is not in the cohort")
-    if len(set(names)) != len(names) or len({m.identity for m in invite.cohort}) != len(names):
+    if len(set(names)) != len(names) or len({m.identity for m in plan.cohort}) != len(names):
         raise CohortError("the cohort names a site or an identity twice")
-    for member in invite.cohort:
+    for member in plan.cohort:
         if member.name not in pinned:
             raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
         if pinned[member.name] != member.identity:

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from cipherdag.errors import MalformedMessageError, PrivacyError, SignatureError
 from cipherdag.protocol import messages
-from cipherdag.protocol.messages import Body
+from cipherdag.protocol.plan import SESSION_BYTES
+from cipherdag.protocol.wire import Body, decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incom
         message: A signed envelope of the coordinator, or any other bytes.
         coordinator: The coordinator's pinned public key, 32 bytes.
     """
-    session, signed = bytes(messages.SESSION_BYTES), False
+    session, signed = bytes(SESSION_BYTES), False
     content: Body | PrivacyError
     try:
         envelope = messages.read_envelope(message)
@@ -60,7 +61,7 @@ def open_message(operation: str, message: bytes, *, coordinator: bytes) -> Incom
             envelope, identity=coordinator, session=session, sender=sender, topic=operation
         )
         signed = True
-        content = messages.decode(body, messages.REQUESTS.get(operation, Body))
+        content = decode(body, messages.REQUESTS.get(operation, Body))
     except (MalformedMessageError, SignatureError) as error:
         content = error
     return Incoming(operation, session, hashlib.sha256(message).digest(), signed, content)

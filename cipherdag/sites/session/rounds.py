@@ -2,21 +2,24 @@
 
     expected    message    condition                                               then
     ask         ask        next number; the sites asked are enough, include this   unmask
-                           one and are those of the last sum or fewer; this
-                           question was never opened before, and by no other
-                           run over nearly these sites
+                           one and are those of the last sum or fewer; the last
+                           sum is that of the sites' answers, and the question
+                           the one that the plan asks after it; it was never
+                           opened before, and by no other run over nearly these
+                           sites
     unmask      unmask     the tags of all other sites asked on this digest        opened
     opened      recover    the vanished site was asked and is not this one         opened
     opened      open       once per round and ciphertext                           opened
     opened      ask        as above                                                unmask
 
 An ask may also follow an unfinished round: it is given up, since this site releases nothing of it
-any more. If it asks the same question again, of fewer sites, the answer is not computed anew. A
+any more. It then asks for the same step again, of fewer sites; the answer is not computed anew. A
 message that repeats the last one of its kind byte for byte gets the same bytes again.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,7 +33,7 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol.messages import (
     Ask,
-    Invite,
+    Finish,
     Open,
     Opened,
     Recover,
@@ -40,30 +43,37 @@ from cipherdag.protocol.messages import (
     Unmasked,
     content_digest,
     declaration,
-    fewest_survivors,
     question_digest,
+    unpack_sum,
 )
-from cipherdag.questions.question import question_kinds
+from cipherdag.protocol.plan import Plan, fewest_survivors
+from cipherdag.protocol.wire import digest
+from cipherdag.protocol.wrong_sums import located
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cipherdag.privacy.aggregation import Declaration, FloatVector
-    from cipherdag.privacy.agreement import AgreementKeys
+    from cipherdag.privacy.keys.agreement import AgreementKeys
     from cipherdag.privacy.sums import SiteAggregation
+    from cipherdag.questions.question import Question
     from cipherdag.sites.answers.respondent import Respondent
     from cipherdag.sites.policy.policy import Policy
-    from cipherdag.sites.record.ledger import Release
+    from cipherdag.sites.policy.usage import DailyReleases
     from cipherdag.sites.record.opened_sums import OpenedSums
+    from cipherdag.sites.record.run_record import RunRecord
+    from cipherdag.sites.session.coverage import Coverage
+    from cipherdag.sites.session.program import Program
+
+log = logging.getLogger("cipherdag.site")
 
 
 @dataclass(slots=True)
-class _Round:
+class Round:
     """Where the current round stands."""
 
     ask: Ask
     declared: Declaration
     content: bytes
+    question: Question
     unmasked: bool = False
 
 
@@ -72,16 +82,21 @@ class Rounds:
     """Answers the rounds of one session.
 
     Attributes:
+        plan: What it was opened with.
+        program: Says what is asked; run here as at every other site.
         index: This site's position in the cohort.
         transcript: Digest of the key agreement.
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
-        record: `Ledger.append` for this session.
         sums: What was opened before, in this and in other runs.
+        coverage: Which tests enough sites contribute to.
+        daily: What left today, where the site keeps count.
+        kept: Keeps the sums, where the site has a folder.
     """
 
     session: bytes
-    invite: Invite
+    plan: Plan
+    program: Program = field(repr=False)
     index: int
     invite_digest: bytes
     transcript: bytes
@@ -89,20 +104,34 @@ class Rounds:
     agreement: AgreementKeys = field(repr=False)
     respondent: Respondent
     policy: Policy
-    record: Callable[..., Release]
     sums: OpenedSums = field(repr=False)
+    coverage: Coverage
+    daily: DailyReleases | None = None
+    kept: RunRecord | None = None
     _number: int = 0
     _values: int = 0
     _present: tuple[int, ...] = ()
     _answered: tuple[bytes, FloatVector] | None = field(default=None, repr=False)
-    _current: _Round | None = None
+    _current: Round | None = None
     _opened: set[bytes] = field(default_factory=set)
+    _step: int = 0
+    _question: Question | None = None
+    _sums: bytes = b""
+    _previous: bytes = field(default=b"", repr=False)
+
+    @property
+    def current(self) -> Round | None:
+        """The round that was answered last, until the plan goes on."""
+        return self._current
 
     def ask(self, ask: Ask) -> Share:
-        """Answer a question under protection, and tell every other site asked what it was.
+        """Answer the plan's question under protection, and tell every other site asked what it was.
 
         Raises:
-            ReplayError: The number is not the next one, or the question was opened before.
+            ReplayError: The number or the step is not the next one, or the question was opened
+                before.
+            ForgedSumError: The last sum is not that of the sites' answers.
+            InconsistentQuestionError: The coordinator derived another question than this site.
             CohortError: The sites asked are not among those still there, are not in order, leave
                 this site out, or are too few.
             PolicyRefusedError: The site's policy forbids it.
@@ -112,37 +141,83 @@ class Rounds:
             raise ReplayError(
                 f"round {ask.number} was asked, but this site expects round {self._number + 1}"
             )
-        everyone = tuple(range(len(self.invite.cohort)))
+        everyone = tuple(range(len(self.plan.cohort)))
         self._check_sites(ask.participants, self._present or everyone)
-        content = content_digest(ask.question)
-        if content in self._opened:
-            raise ReplayError("this question was opened before; it is not answered again")
-        self.policy.check_question(
-            ask.question, round_number=ask.number, values_so_far=self._values
-        )
+        question, content = self._asked(ask)
+        self.policy.check_question(question, round_number=ask.number, values_so_far=self._values)
+        self.coverage.check(question)
+        if self.daily is not None:
+            self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
         self.sums.check(self.session, content, self._names(ask.participants), fewest=fewest)
         bound_to = question_digest(
             invite_digest=self.invite_digest, transcript=self.transcript, ask=ask
         )
-        declared = declaration(ask, bound_to, len(self.invite.cohort), self.invite.colluders)
+        declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
-            self._answered = content, self.respondent.answer(ask.question)
+            self._answered = content, self.respondent.answer(question)
         share = self.aggregation.share(self._answered[1], declared)
         escrow = self.aggregation.escrow(declared)
         tags = tuple(self.agreement.tag(peer, bound_to) for peer in self._others(declared))
         self._number = ask.number
         self._values += declared.length
-        self._current = _Round(ask, declared, content)
-        self.record(
-            round_number=ask.number,
-            kind=question_kinds(ask.question),
-            values=declared.length,
-            content=share,
-            digest=bound_to,
-            sites=len(ask.participants),
-        )
+        self._current = Round(ask, declared, content, question)
         return Share(digest=bound_to, share=share, escrow=escrow, tags=tags)
+
+    def result(self, finish: Finish) -> bytes:
+        """What the run came to, as a digest; empty where the coordinator ended it before its end.
+
+        Raises:
+            ForgedSumError: The last sum is not that of the sites' answers.
+        """
+        nothing_asked = self._step == 0
+        if nothing_asked or (self._current is not None and self._current.unmasked):
+            self._advance(finish.previous)
+        if not self.program.replay.ended:
+            log.warning("the coordinator ended the run before the plan did")
+            return b""
+        return self.program.result(self.plan, self._sums)
+
+    def _asked(self, ask: Ask) -> tuple[Question, bytes]:
+        """The question of the step that is asked for, derived here, and its digest."""
+        going_on = self._current is None or self._current.unmasked
+        derived = self._current is None and self._step > 0  # and refused, so it may be asked again
+        if ask.step != self._step + (going_on and not derived):
+            raise ReplayError(f"step {ask.step} of the plan is not the next one")
+        if derived and ask.previous != self._previous:
+            raise ReplayError("another sum came for this step of the plan")
+        if going_on and not derived:
+            self._advance(ask.previous)
+        elif not going_on and ask.previous:
+            raise ReplayError("a sum came for a round that was given up")
+        if self._question is None:
+            raise ReplayError("the plan has ended: it asks nothing more")
+        content = content_digest(self._question)
+        if content != ask.content:
+            raise InconsistentQuestionError("the coordinator's question is not that of the plan")
+        if content in self._opened:
+            raise ReplayError("this question was opened before; it is not answered again")
+        return self._question, content
+
+    def _advance(self, previous: bytes) -> None:
+        """Check the last sum, and run the program on to its next question."""
+        if self._current is None:
+            if previous:
+                raise ReplayError("a sum came before anything was asked")
+            self._question = self.program.replay.advance(1, None)
+        else:
+            declared = self._current.declared
+            opened = unpack_sum(previous, self.aggregation.sum_bytes(declared))
+            with located(self._number, self._names(declared.sites), self._step - 1):
+                sums = self.aggregation.accept(opened, declared)
+                self._question = self.program.replay.advance(
+                    self._step + 1, sums, len(declared.sites)
+                )
+            self.coverage.opened(self._current.question, sums)
+            if self.kept is not None:
+                self.kept.add(self._number, declared.sites, sums)
+            self._sums = digest(b"sums", self._sums, opened)
+        self._step, self._previous, self._current = self._step + 1, previous, None
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -160,7 +235,6 @@ class Rounds:
         self._opened.add(current.content)
         self._present = current.declared.sites
         self._answered = None
-        self._record_opening(current, "mask-seeds", seed)
         return Unmasked(digest=request.digest, seed=seed)
 
     def recover(self, request: Recover) -> Recovered:
@@ -175,9 +249,8 @@ class Rounds:
         try:
             piece = self.aggregation.recover(request.vanished, request.piece, current.declared)
         except (KeyAgreementError, ShareError) as error:
-            name = self.invite.cohort[request.vanished].name
+            name = self.plan.cohort[request.vanished].name
             raise type(error)(f"the piece that '{name}' left: {error.message}") from None
-        self._record_opening(current, "mask-piece", piece)
         return Recovered(digest=request.digest, piece=piece)
 
     def open(self, request: Open) -> Opened:
@@ -191,35 +264,34 @@ class Rounds:
             raise OpeningRefusedError("the seed of a site is missing")
         seeds = dict(zip(current.declared.sites, request.seeds, strict=True))
         words = self.aggregation.open(request.combined, seeds, current.declared)
-        self._record_opening(current, "opened-sum", words)
         return Opened(digest=request.digest, words=words)
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
-        return [self.invite.cohort[position].name for position in positions]
+        return [self.plan.cohort[position].name for position in positions]
 
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
         if list(positions) != sorted(set(positions)) or not set(positions) <= set(among):
             raise CohortError("the sites named are not in order, or were not there before")
         if self.index not in positions:
             raise CohortError("the sites named leave this site out")
-        n_sites = len(self.invite.cohort)
+        n_sites = len(self.plan.cohort)
         fewest = max(
             self.policy.fewest_survivors(n_sites),
             # others may fear more colluders, and their answers rest on this site too
-            fewest_survivors(n_sites, self.invite.colluders),
-            min(self.invite.min_survivors, n_sites),
+            fewest_survivors(n_sites, self.plan.colluders),
+            min(self.plan.min_survivors, n_sites),
         )
         if len(positions) < fewest:
             raise CohortError(
                 f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
             )
 
-    def _round(self, digest: bytes) -> _Round:
+    def _round(self, digest: bytes) -> Round:
         if self._current is None or self._current.declared.digest != digest:
             raise ReplayError("the message is not about the current round")
         return self._current
 
-    def _unmasked_round(self, digest: bytes) -> _Round:
+    def _unmasked_round(self, digest: bytes) -> Round:
         current = self._round(digest)
         if not current.unmasked:
             raise OpeningRefusedError("nothing is opened before this site released its seed")
@@ -234,17 +306,7 @@ class Rounds:
             raise InconsistentQuestionError("the word of a site is missing")
         for position, tag in zip(others, tags, strict=True):
             if not self.agreement.holds(position, tag, declared.digest):
-                name = self.invite.cohort[position].name
+                name = self.plan.cohort[position].name
                 raise InconsistentQuestionError(
                     f"'{name}' did not agree to the question that this site was asked"
                 )
-
-    def _record_opening(self, current: _Round, kind: str, content: bytes) -> None:
-        self.record(
-            round_number=current.ask.number,
-            kind=kind,
-            values=current.declared.length if kind == "opened-sum" else 0,
-            content=content,
-            digest=current.declared.digest,
-            sites=len(current.declared.sites),
-        )

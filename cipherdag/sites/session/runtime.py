@@ -4,7 +4,7 @@ A message goes one way: it is opened once (`incoming`), admitted (`admission`), 
 only then is the answer protected, recorded in the ledger and sent.
 
 The keys of a session are held in memory and die with this object, with the end of the run, or with
-the invite to the next one. A run goes on after its coordinator was restarted, since a message that
+the plan to the next one. A run goes on after its coordinator was restarted, since a message that
 repeats the last one gets the same bytes; it does not go on at a site that was restarted.
 """
 
@@ -12,48 +12,58 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import reads_labels
-from cipherdag.errors import CipherdagError, PrivacyError
+from cipherdag.errors import (
+    CipherdagError,
+    PrivacyError,
+    SiteComputationError,
+)
 from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
-    Body,
     Closed,
     Finish,
-    Invite,
     Offer,
     Offers,
     Open,
     Ready,
     Recover,
-    Refusal,
     Sealed,
     Share,
     Topic,
     Unmask,
-    digest,
     seal_envelope,
 )
+from cipherdag.protocol.plan import Plan
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
+from cipherdag.sites.record.release_kinds import REFUSAL, REPAIRED, REPEAT
+from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.admission import Admission, HeldSession
+from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.handshake import Handshake
 from cipherdag.sites.session.incoming import Incoming, open_message
+from cipherdag.sites.session.program import Program, Programs, installed_program
+from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.keys.identity import SigningIdentity
+    from cipherdag.protocol.wire import Body
     from cipherdag.sites.answers.respondent import Respondent
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.record.ledger import Ledger
     from cipherdag.sites.session.admission import FolderLimits
+
+BEFORE_KEYS = frozenset({"offer", "seals", REFUSAL, REPEAT, REPAIRED})
+"""What leaves in a session that may still be begun anew."""
 
 log = logging.getLogger("cipherdag.site")
 
@@ -84,6 +94,9 @@ class SiteRuntime:
         ledger: Records what leaves.
         sums: Records which sums were opened; in memory only where None.
         folder: The limits that its folder adds; none for a site in memory.
+        programs: Makes the program of a plan; what the site has installed by default.
+
+    ``refused`` is why it refused last, for whoever runs the site.
     """
 
     def __init__(
@@ -95,6 +108,7 @@ class SiteRuntime:
         *,
         sums: OpenedSums | None = None,
         folder: FolderLimits | None = None,
+        programs: Programs = installed_program,
     ) -> None:
         self._profile = profile
         self._respondent = respondent
@@ -102,9 +116,21 @@ class SiteRuntime:
         self._ledger = ledger
         self._sums = OpenedSums(profile.schema) if sums is None else sums
         self._folder = folder
-        self._seen = {bytes.fromhex(r.session) for r in read_releases(ledger.lines)}
-        self._admission = Admission(policy, profile.rows, self._sums, self._seen, folder)
+        self._programs = programs
+        self._seen = {
+            bytes.fromhex(own.session)
+            for own in read_releases(ledger.lines)
+            if own.kind not in BEFORE_KEYS
+        }
+        self._admission = Admission(
+            policy, profile.rows, self._sums, self._seen, folder, self._program
+        )
         self._current = HeldSession()
+        self.refused: CipherdagError | None = None
+
+    def began(self, session: bytes) -> bool:
+        """Whether a session was begun here, now or in any process before."""
+        return session in self._seen
 
     def handle(self, operation: str, message: bytes) -> bytes:
         """Answer one message; a refusal is an answer too, without data and without a traceback.
@@ -114,34 +140,48 @@ class SiteRuntime:
             message: A signed envelope of the coordinator.
 
         Returns:
-            A signed envelope: the reply, or a refusal that names its error. A message that repeats
-            the last one of its operation byte for byte gets the same bytes again.
+            A signed envelope: the reply, or a refusal, which names its error in the set-up only. A
+            message that repeats the last one of its operation byte for byte gets the same bytes
+            again. Nothing, where the ledger cannot be written.
         """
         return self.answer(open_message(operation, message, coordinator=self._profile.coordinator))
 
     def answer(self, message: Incoming) -> bytes:
         """Answer a message that was opened under this site's coordinator; see `handle`."""
-        last, reply = self._current.repeats.get(message.operation, (b"", b""))
+        held = self._current
+        last, reply = held.repeats.get(message.operation, (b"", b""))
         if last == message.digest:
-            return reply
+            return recorded(self._ledger, reply, description(message, held, kind=REPEAT))
         try:
             body = self._answered(message)
         except PrivacyError as error:
-            log.warning("refused %s: %s", message.operation, error)
-            return self._refusal(message, type(error).__name__, error.message)
+            return self.refuse(message, error)
         except CipherdagError as error:
             # its text may quote a column or a value, so only its name leaves
             log.log(logging.ERROR, "failed on %s: %s", message.operation, error)
-            return self._refusal(message, type(error).__name__, "")
+            return self._refusal(message, error, "")
         except Exception:  # whatever failed, its text must not leave the site
             log.exception("failed on %s", message.operation)
-            return self._refusal(message, "SiteComputationError", "")
+            return self._refusal(message, SiteComputationError("it failed"), "")
         reply = self._envelope(message.session, REPLIES[message.operation], body)
-        self._current.repeats[message.operation] = message.digest, reply
-        return reply
+        labels = len(body.labels) if isinstance(body, Ready) else 0
+        left = recorded(self._ledger, reply, description(message, held, labels=labels))
+        if left:
+            self._current.repeats[message.operation] = message.digest, left
+        return left
 
-    def _refusal(self, message: Incoming, error: str, text: str) -> bytes:
-        return self._envelope(message.session, "refusal", Refusal(error=error, message=text))
+    def refuse(self, message: Incoming, error: PrivacyError) -> bytes:
+        """Refuse a message for a reason that this site's keeper knows."""
+        log.warning("refused %s: %s", message.operation, error)
+        return self._refusal(message, error, error.message)
+
+    def _refusal(self, message: Incoming, error: CipherdagError, text: str) -> bytes:
+        # the frames that a traceback shows hold the keys of the session
+        error.__traceback__ = error.__cause__ = error.__context__ = None
+        self.refused = error
+        told = refusal(message.operation, type(error), text)
+        reply = self._envelope(message.session, "refusal", told)
+        return recorded(self._ledger, reply, description(message, self._current, kind=REFUSAL))
 
     def _envelope(self, session: bytes, topic: Topic, body: Body) -> bytes:
         own = self._profile
@@ -152,8 +192,8 @@ class SiteRuntime:
         held = self._current
         reply: Body
         match self._admission.admit(message, held):
-            case Invite() as invite:
-                reply = self._begin(message.session, invite)
+            case Plan() as plan:
+                reply = self._begin(message.session, plan)
             case Offers() as offers:
                 reply = held.setting_up().seals(offers)
             case Sealed() as sealed:
@@ -166,12 +206,12 @@ class SiteRuntime:
                 reply = held.set_up().recover(recover)
             case Open() as request:
                 reply = held.set_up().open(request)
-            case Finish():
-                reply = self._finish()
+            case Finish() as finish:
+                reply = self._finish(finish)
         return reply
 
-    def _begin(self, session: bytes, invite: Invite) -> Offer:
-        handshake = Handshake(self._profile, session, invite)
+    def _begin(self, session: bytes, plan: Plan) -> Offer:
+        handshake = Handshake(self._profile, session, plan)
         self._seen.add(session)
         if self._folder is not None:
             self._folder.budget.start_run()
@@ -181,17 +221,17 @@ class SiteRuntime:
     def _set_up(self, sealed: Sealed) -> Ready:
         current = self._current
         handshake = current.setting_up()
-        invite = handshake.invite
+        plan = handshake.plan
         keyring, ready = handshake.finish(sealed)
-        record = partial(
-            self._ledger.append,
-            session=current.session,
-            algorithm=invite.algorithm,
-            protection=invite.protection,
-        )
+        program = self._program(plan)
+        kept = None
+        if self._folder is not None:
+            kept = RunRecord(self._folder.runs / current.session.hex())
+            kept.begin(plan)
         current.rounds = Rounds(
             session=current.session,
-            invite=invite,
+            plan=plan,
+            program=program,
             index=handshake.index,
             invite_digest=handshake.invite_digest,
             transcript=keyring.transcript,
@@ -199,26 +239,26 @@ class SiteRuntime:
             agreement=keyring.agreement,
             respondent=self._respondent,
             policy=self._policy,
-            record=record,
             sums=self._sums,
+            coverage=Coverage(min(self._policy.min_sites, len(plan.cohort))),
+            daily=self._folder.daily if self._folder is not None else None,
+            kept=kept,
         )
-        labels = self._profile.labels if reads_labels(invite.algorithm) else ()
-        told = [("schema-digest", 1, ready.schema_digest)]
-        if labels:
-            told.append(("label-positions", len(labels), msgspec.msgpack.encode(labels)))
-        for kind, values, content in told:
-            record(
-                round_number=0,
-                kind=kind,
-                values=values,
-                content=content,
-                digest=digest(b"setup", handshake.invite_digest),
-                sites=len(invite.cohort),
-            )
         current.handshake = None  # the private halves of its keys are not needed any more
         return msgspec.structs.replace(
-            ready, n_variables=self._respondent.n_variables, labels=labels
+            ready, n_variables=program.facts.n_variables, labels=program.facts.labels
         )
+
+    def _program(self, plan: Plan) -> Program:
+        """The plan's program over this site's variables."""
+        facts = Facts(
+            self._respondent.n_variables,
+            len(plan.cohort),
+            labels=self._profile.labels if reads_labels(plan.algorithm) else (),
+            seed=plan.seed,
+            fewest=plan.min_contributors,
+        )
+        return self._programs(plan, facts)
 
     def _ask(self, ask: Ask) -> Share:
         try:
@@ -227,7 +267,8 @@ class SiteRuntime:
             if self._folder is not None:
                 self._folder.budget.save()
 
-    def _finish(self) -> Closed:
+    def _finish(self, finish: Finish) -> Closed:
+        result = self._current.set_up().result(finish)
         self._current = HeldSession()
         head = self._ledger.head
-        return Closed(ledger_head=bytes.fromhex(head.hash), records=head.records)
+        return Closed(ledger_head=bytes.fromhex(head.hash), records=head.records, result=result)

@@ -9,23 +9,35 @@ Leaks:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import CipherdagError, ReplayError, SiteNotReadyError
-from cipherdag.protocol.messages import Refusal, seal_envelope
+from cipherdag.errors import (
+    CipherdagError,
+    LedgerError,
+    OutputError,
+    PrivacyError,
+    ReplayError,
+    SiteNotReadyError,
+)
+from cipherdag.protocol.messages import seal_envelope
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.usage import DailyReleases, TestBudget
 from cipherdag.sites.private_files import LOCK_WAIT_S, lock
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
-from cipherdag.sites.session.admission import OPENED_BEFORE, FolderLimits
+from cipherdag.sites.record.release_kinds import REFUSAL
+from cipherdag.sites.session.admission import OPENED_BEFORE, FolderLimits, HeldSession
 from cipherdag.sites.session.incoming import Incoming, open_message
+from cipherdag.sites.session.program import Programs, installed_program
+from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 from cipherdag.sites.study.site_folder import SiteFolder
 from cipherdag.sites.table.schema import Schema
@@ -34,19 +46,26 @@ from cipherdag.sites.table.site_table import load_table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cipherdag.privacy.identity import SigningIdentity
+    from cipherdag.privacy.keys.identity import SigningIdentity
     from cipherdag.sites.study.study import Study
 
 log = logging.getLogger("cipherdag.site")
 
 
-def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> SiteRuntime:
+def open_site(
+    site: SiteFolder,
+    identity: SigningIdentity,
+    study: Study,
+    *,
+    programs: Programs = installed_program,
+) -> SiteRuntime:
     """Read policy, schema, data and ledger, and put the site together.
 
     Args:
         site: Its folder.
         identity: Its signing key.
         study: The active study.
+        programs: Makes the program of a plan; what the site has installed by default.
 
     Raises:
         SiteNotReadyError: The policy is not valid, a key is open to others, or the record of
@@ -78,9 +97,15 @@ def open_site(site: SiteFolder, identity: SigningIdentity, study: Study) -> Site
         labels=schema.label_positions,
     )
     folder = FolderLimits(
-        frozenset(study.revoked), Approvals(site.runs), DailyReleases(ledger), budget
+        frozenset(study.revoked),
+        Approvals(site.runs, identity.public),
+        DailyReleases(ledger),
+        budget,
+        site.runs,
     )
-    return SiteRuntime(profile, respondent, policy, ledger, sums=sums, folder=folder)
+    return SiteRuntime(
+        profile, respondent, policy, ledger, sums=sums, folder=folder, programs=programs
+    )
 
 
 class KeptSite:
@@ -91,18 +116,27 @@ class KeptSite:
     Args:
         folder: The site's folder.
         lock_wait_s: Seconds to wait for an earlier process to end.
+        programs: As for `open_site`.
 
     Raises:
         SiteNotReadyError: Another process holds the folder, or the site was not activated.
         PrivacyError: The key or the study cannot be trusted.
     """
 
-    def __init__(self, folder: Path, *, lock_wait_s: float = LOCK_WAIT_S) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        lock_wait_s: float = LOCK_WAIT_S,
+        programs: Programs = installed_program,
+    ) -> None:
         self._site = SiteFolder(folder)
+        self._programs = programs
         self._answering = threading.Lock()
         self._session = b""
         self._ended: set[bytes] = set()
         self._open: SiteRuntime | RefusingSite | None = None
+        self._read: list[tuple[int, int]] = []
         self._heard = time.monotonic()
         self.held = lock(folder / ".lock", wait_s=lock_wait_s)
         try:
@@ -122,11 +156,14 @@ class KeptSite:
             self._heard = time.monotonic()
             incoming = open_message(operation, message, coordinator=self._coordinator)
             session = incoming.session if operation == "invite" and incoming.signed else b""
-            if session in self._ended:
-                return self._refusing(ReplayError.__name__, OPENED_BEFORE).answer(incoming)
-            if self._open is None or session not in (b"", self._session):
+            ended, other = session in self._ended, session not in (b"", self._session)
+            anew = other or (session and self._may_differ())
+            if self._open is None or (not ended and anew):
                 self._forget(session)
+                self._read = self._files()
                 self._open = self._opened()
+            if ended:
+                return self._open.refuse(incoming, ReplayError(OPENED_BEFORE))
             return self._open.answer(incoming)
 
     def forget_idle(self, seconds: float) -> None:
@@ -141,39 +178,74 @@ class KeptSite:
 
     def _forget(self, session: bytes) -> None:
         """Forget the keys of the run before, which never comes back, and expect ``session``."""
-        if self._session:
+        if self._began():
             self._ended.add(self._session)
         self._session, self._open = session, None
+
+    def _began(self) -> bool:
+        """Whether the session is more than a plan that asked: a plan may ask again and again."""
+        return isinstance(self._open, SiteRuntime) and self._open.began(self._session)
+
+    def _may_differ(self) -> bool:
+        """Whether a plan that asks again may get another reply, since the folder was mended."""
+        if isinstance(self._open, RefusingSite):
+            return True
+        return not self._began() and self._files() != self._read
+
+    def _files(self) -> list[tuple[int, int]]:
+        """When the files that a run is opened from were changed, and their sizes."""
+        site, found = self._site, []
+        with suppress(CipherdagError):
+            settings = site.settings()
+            own = (site.settings_path, site.policy_path, site.study_path)
+            for path in (*own, site.schema_path(settings), site.data_path(settings)):
+                about = path.stat() if path.exists() else None
+                found.append((about.st_mtime_ns, about.st_size) if about else (0, 0))
+        return found
 
     def _opened(self) -> SiteRuntime | RefusingSite:
         identity, study = self._site.identity(), self._site.study()
         try:
             if study.coordinator != self._coordinator:
                 raise SiteNotReadyError("the study has another coordinator since the site started")
-            return open_site(self._site, identity, study)
+            return open_site(self._site, identity, study, programs=self._programs)
         except CipherdagError as error:
             log.error("the site is not ready: %s", error)  # noqa: TRY400 - its text is enough
-            return self._refusing(type(error).__name__, SiteNotReadyError.summary)
-
-    def _refusing(self, error: str, text: str) -> RefusingSite:
-        name = self._site.settings().name
-        return RefusingSite(self._site.identity(), name, Refusal(error, text))
+            name, ledger = self._site.settings().name, None
+            with contextlib.suppress(LedgerError, OutputError, OSError):
+                ledger = Ledger(name, identity, path=self._site.ledger_path)
+            return RefusingSite(identity, name, type(error), ledger)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusingSite:
-    """A site that says one thing to every message, and no more."""
+    """A site that is not ready: it says so to every message, and no more.
+
+    Attributes:
+        error: Why it is not ready; the text stays in its own log.
+        ledger: Records what it says; None where the ledger itself cannot be read.
+    """
 
     identity: SigningIdentity = field(repr=False)
     name: str
-    refusal: Refusal
+    error: type[CipherdagError]
+    ledger: Ledger | None
 
     def answer(self, message: Incoming) -> bytes:
         """Refuse the message."""
-        return seal_envelope(
+        reply = seal_envelope(
             self.identity,
             session=message.session,
             sender=self.name,
             topic="refusal",
-            body=self.refusal,
+            body=refusal(message.operation, self.error, SiteNotReadyError.summary),
         )
+        if self.ledger is None:
+            return reply
+        described = description(message, HeldSession(), kind=REFUSAL)
+        return recorded(self.ledger, reply, described)
+
+    def refuse(self, message: Incoming, error: PrivacyError) -> bytes:
+        """Refuse the message, whatever else is wrong with it."""
+        del error
+        return self.answer(message)

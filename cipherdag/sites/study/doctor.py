@@ -18,7 +18,7 @@ import numpy as np
 
 from cipherdag.errors import CipherdagError, DatabaseError, DataError
 from cipherdag.privacy.protections import PROTECTING
-from cipherdag.sites.record.ledger import ledger_lines, read_releases
+from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
     certificate_findings,
     connection_findings,
@@ -32,7 +32,7 @@ from cipherdag.sites.table.site_table import load_table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cipherdag.protocol.messages import Protection
+    from cipherdag.protocol.plan import Protection
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
     from cipherdag.sites.study.study import Study
@@ -134,15 +134,17 @@ def _study(site: SiteFolder) -> tuple[Study | None, list[Finding]]:
 def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Finding]:
     """This clock against the newest time that others, or this site's ledger, have signed."""
     signed: list[tuple[datetime, str]] = []
+    back = ""
     try:
         if study is not None:
             signed.append((datetime.fromisoformat(study.issued), "the study was signed"))
         if site.ledger_path.exists():
-            lines = ledger_lines(site.ledger_path.read_text("utf-8"))
+            releases = read_releases(ledger_lines(site.ledger_path.read_text("utf-8")))
             signed += [
                 (datetime.fromisoformat(release.time), "the ledger was written")
-                for release in read_releases(lines[-1:])
+                for release in releases[-1:]
             ]
+            back = clock_remark(releases)
         ahead = [what for time, what in signed if time.astimezone(UTC) > now + CLOCK_SLACK]
     except (CipherdagError, OSError, ValueError):
         yield Finding("clock", "fail", "the ledger or the study has no readable time")
@@ -153,6 +155,13 @@ def _clock(site: SiteFolder, study: Study | None, now: datetime) -> Iterator[Fin
             "fail",
             f"it is {now:%Y-%m-%d %H:%M} UTC here, before {ahead[0]}",
             "Set this machine's clock right, best by a time service.",
+        )
+    elif back:
+        yield Finding(
+            "clock",
+            "warn",
+            f"{now:%Y-%m-%d %H:%M} UTC; {back} of the ledger",
+            "No run is hindered; keep the clock right by a time service, and say so to auditors.",
         )
     elif not signed:
         yield Finding("clock", "ok", f"{now:%Y-%m-%d %H:%M} UTC; nothing to compare it with yet")

@@ -8,7 +8,7 @@
     ledger.jsonl        what left
     usage.json          how many tests were computed today
     sums.jsonl          which sums were opened, over whose answers
-    runs/               runs that asked for a person's approval
+    runs/               plans that asked for a person's approval, and what they came to
     site.log            details that are not sent to anybody
 
 Leaks:
@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Self
 import msgspec
 
 from cipherdag.errors import ParameterError, SiteNotReadyError
-from cipherdag.privacy.identity import SigningIdentity
+from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.site_log import SITE_LOG
+from cipherdag.sites.policy.approvals import Approvals
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.private_files import Inside, make_private_folder
 from cipherdag.sites.strict_toml import convert, parse
@@ -163,6 +164,10 @@ class SiteFolder:
     def settings(self) -> SiteSettings:
         """The content of ``site.toml``."""
         return SiteSettings.load(self.settings_path)
+
+    def approvals(self) -> Approvals:
+        """The plans that asked, with what people decided on them."""
+        return Approvals(self.runs, self.identity().public)
 
     def policy(self) -> Policy:
         """The content of ``policy.toml``."""

@@ -20,11 +20,17 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
-from cipherdag.errors import CohortError, MalformedMessageError, ParameterError, SignatureError
-from cipherdag.privacy.identity import PUBLIC_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keyed import same_digest
+from cipherdag.errors import (
+    CohortError,
+    MalformedMessageError,
+    ParameterError,
+    SignatureError,
+    writing,
+)
+from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
+from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.protocol.addresses import check_datasite_url
-from cipherdag.protocol.messages import COLLUDERS
+from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
 if TYPE_CHECKING:
@@ -325,11 +331,12 @@ def root_hex(fingerprint: str) -> str:
 
 
 def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
-    """Write one of the files as indented JSON."""
+    """Write one of the files as indented JSON; raises OutputError."""
     text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
     temporary = path.with_name(path.name + ".new")
-    temporary.write_bytes(text)
-    temporary.replace(path)
+    with writing(path):
+        temporary.write_bytes(text)
+        temporary.replace(path)
 
 
 def read_file(path: Path, kind: type[FileType]) -> FileType:

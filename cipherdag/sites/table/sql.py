@@ -1,8 +1,8 @@
 """Reading a table of any SQL database through SQLAlchemy, in blocks and without writing.
 
 PostgreSQL reads in one read-only transaction of isolation level REPEATABLE READ with a cursor at
-the server, SQLite opens its file read-only. Of other databases only the transaction is certain,
-which is rolled back: give such a site a user that may do nothing but read.
+the server, SQLite opens its file read-only and attaches no other. Of other databases only the
+transaction is certain, which is rolled back: give such a site a user that may do nothing but read.
 
 Leaks:
     Nothing leaves the site. A driver's own words are passed on only where they speak of the query,
@@ -88,7 +88,7 @@ def open_sql(source: DatabaseSource) -> Iterator[RawTable]:
 
 
 def _engine(source: DatabaseSource) -> Engine:
-    from sqlalchemy import create_engine
+    from sqlalchemy import create_engine, event
     from sqlalchemy.exc import ArgumentError, NoSuchModuleError
     from sqlalchemy.pool import NullPool
 
@@ -98,7 +98,7 @@ def _engine(source: DatabaseSource) -> Engine:
         if secret is not None:
             url = url.set(username=secret.user or url.username, password=secret.password)
         ours = {"connect_timeout": CONNECT_S} if source.dialect == "postgresql" else {}
-        return create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=ours)
+        engine = create_engine(url, poolclass=NullPool, hide_parameters=True, connect_args=ours)
     except NoSuchModuleError:
         raise DatabaseDriverError(
             f"SQLAlchemy knows no database '{source.address.partition(':')[0]}'",
@@ -109,6 +109,18 @@ def _engine(source: DatabaseSource) -> Engine:
     except (ArgumentError, ValueError):
         # without SQLAlchemy's words: they may quote the address
         raise DatabaseAddressError(NO_ADDRESS) from None
+    if source.dialect == "sqlite":
+        event.listen(engine, "connect", _attach_nothing)
+    return engine
+
+
+def _attach_nothing(connection: Any, _: object) -> None:
+    """Have SQLite refuse ATTACH, and VACUUM INTO, which would make a file that is not there."""
+    from sqlite3 import SQLITE_ATTACH, SQLITE_DENY, SQLITE_OK
+
+    connection.set_authorizer(
+        lambda action, *_: SQLITE_DENY if action == SQLITE_ATTACH else SQLITE_OK
+    )
 
 
 def _url(source: DatabaseSource) -> URL:
@@ -266,6 +278,8 @@ def _failure(error: Exception, source: DatabaseSource) -> DatabaseError:
         return DatabaseQueryError(words.splitlines()[0])
     if source.dialect == "sqlite" and any(word in said for word in _SQLITE_WORDS):
         return DatabaseQueryError(said.splitlines()[0])
+    if source.dialect == "sqlite" and "authoriz" in said:
+        return DatabaseQueryError("the query attaches a file; a site reads the one that it names")
     if state == "25006" or "readonly database" in said:
         return DatabaseQueryError("the query writes; a site only reads")
     kind = type(orig or error).__name__ + (f", SQLSTATE {state}" if state else "")

@@ -300,7 +300,7 @@ def test_other_variables_and_sites_without_scores_refuse():
     with pytest.raises(MalformedMessageError):
         scored(LocalScores(MadeUpScore(4, np.random.default_rng(0)))).answer(question)
     with pytest.raises(MalformedMessageError):
-        Respondent(3, None).answer(question)
+        Respondent(3, lambda spec: None).answer(question)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, 2.0**33])

@@ -357,9 +357,9 @@ def test_what_a_kernel_test_cannot_do_is_named():
     codes = {
         f"s{i}": pd.DataFrame(rng.integers(0, 2, (60, 3)), columns=list("xyz")) for i in range(3)
     }
-    with pytest.raises(MixedTypesError, match="cannot treat columns like these") as error:
+    with pytest.raises(MixedTypesError, match="'kci' cannot treat discrete columns") as error:
         Federation.simulate(codes).run(FedPC(test="kci"))
-    assert "a test that fits" in error.value.remedy
+    assert "Choose the test auto" in error.value.remedy
 
 
 def test_the_command_says_how_many_rows_it_looks_at(call, tmp_path):

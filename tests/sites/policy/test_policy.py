@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import fields, replace
 
@@ -20,6 +21,8 @@ from cipherdag.errors import (
     ProtectionError,
     SiteNotReadyError,
 )
+from cipherdag.protocol.plan import make_plan
+from cipherdag.protocol.replay import Replay
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
@@ -34,17 +37,18 @@ def hospitals(tmp_path):
 
 
 def run(hospitals, **options):
-    """A whole run over the folders; returns the session."""
+    """A whole run over the folders, whose sites run what they have installed; its session."""
+    hospitals.installed = True
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
-    session.run(FedPC().ask(Facts(session.open(), len(handlers))))
+    session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers)))))
     session.finish()
     return session
 
 
 def set_policy(hospitals, name, **changes):
     folder = hospitals.folders[name]
-    folder.policy_path.write_text(replace(Policy(), **changes).dumps())
+    folder.policy_path.write_text(replace(Policy(approve_runs="automatic"), **changes).dumps())
     folder.policy_path.chmod(0o600)
 
 
@@ -270,62 +274,125 @@ def test_the_same_invite_sent_again_does_not_count_the_run_s_tests_from_zero(hos
         session.ask(questions[1])
 
 
-# approval by a person
+# plans
 
 
-def test_a_run_waits_until_a_person_approves_it(hospitals):
-    from cipherdag.errors import ParameterError
-    from cipherdag.sites.policy.approvals import AWAITS, Approvals
-
-    set_policy(hospitals, "hospital-1", approve_runs="manual")
-    handlers = {name: hospitals.handler(name) for name in hospitals.folders}
-    session = hospitals.session(handlers)
-    with pytest.raises(PolicyRefusedError, match=AWAITS):
-        session.open()
-    approvals = Approvals(hospitals.folders["hospital-1"].runs)
-    (asked,) = approvals.runs()
-    assert (asked.algorithm, asked.approved) == ("fedpc", False)
-    assert list(asked.sites) == list(hospitals.folders)
-    for wrong in ("", "*", "../../x", "ffffffff", asked.session[:7]):
-        with pytest.raises(ParameterError):
-            approvals.approve(wrong)
-    with pytest.raises(PolicyRefusedError, match=AWAITS):
-        session.open()
-    approvals.approve(asked.session[:8])
-    session.run(FedPC().ask(Facts(session.open(), 3)))
+def plan_of(**changes):
+    about = {"algorithm": "fedpc", "protection": "masking", "purpose": "which drugs help"}
+    return make_plan((), **(about | changes), colluders=0)
 
 
-def test_an_approval_holds_for_the_invite_that_was_seen_only(hospitals):
-    from cipherdag.protocol.messages import Invite
-    from cipherdag.sites.policy.approvals import AWAITS, Approvals
+def allowed(policy, runs=0, **changes):
+    """Whether a policy lets a plan pass."""
+    try:
+        policy.check_plan(plan_of(**changes), runs=runs)
+    except PolicyRefusedError:
+        return False
+    return True
 
-    approvals = Approvals(hospitals.folders["hospital-1"].runs)
-    cohort = tuple(hospitals.members)
-    invite = Invite(
-        cohort=cohort, protection="masking", algorithm="fedpc", min_survivors=3, colluders=1
+
+def ruled(*rules):
+    return Policy(parameters=frozenset(rules))
+
+
+@pytest.mark.parametrize("purpose", ["", " ", "   "])
+def test_a_plan_says_what_it_is_for(purpose):
+    with pytest.raises(PolicyRefusedError, match="does not say what its result is for"):
+        Policy().check_plan(plan_of(purpose=purpose), runs=0)
+
+
+def test_purposes_are_allowed_word_by_word():
+    policy = Policy(purposes=frozenset({"which drugs help", "audit"}))
+    assert allowed(policy)
+    for purpose in ("which drugs helped", "Which drugs help", "which drugs help ", "audit 2"):
+        assert not allowed(policy, purpose=purpose)
+
+
+@pytest.mark.parametrize(
+    ("rule", "parameters", "passes"),
+    [
+        ("alpha 0.001..0.1", {"alpha": 0.001}, True),
+        ("alpha 0.001..0.1", {"alpha": 0.1}, True),
+        ("alpha 0.001..0.1", {"alpha": 0.2}, False),
+        ("alpha 1e-3..1e-1", {"alpha": 0.0009}, False),
+        ("alpha 0.001..0.1", {"alpha": "0.05"}, False),
+        ("alpha 0.001..0.1", {"alpha": None}, False),
+        ("alpha 0.001..0.1", {"alpha": [0.05]}, False),
+        ("evidence vote|pooled", {"evidence": "vote"}, True),
+        ("evidence vote|pooled", {"evidence": "pool"}, False),
+        ("evidence vote|pooled", {"evidence": "vote|pooled"}, False),
+        ("max_cond_size 0..2", {"max_cond_size": 2}, True),
+        ("max_cond_size 0..2", {"max_cond_size": 3}, False),
+        ("max_cond_size 0..2", {"max_cond_size": None}, False),
+        ("max_cond_size 0..2", {"max_cond_size": -1}, False),
+        ("beam 1..2", {"alpha": 0.05}, True),  # no parameter of this algorithm
+    ],
+)
+def test_rules_on_parameters(rule, parameters, passes):
+    assert allowed(ruled(rule), parameters=parameters) is passes
+
+
+def test_a_parameter_that_a_plan_leaves_out_counts_with_its_default():
+    """Else a rule would be got round by not naming what it is about."""
+    assert FedPC().alpha == 0.01
+    assert allowed(ruled("alpha 0.001..0.02"))
+    assert not allowed(ruled("alpha 0.02..0.1"))
+    assert not allowed(ruled("evidence pooled|glm"))
+    # where nothing is known of the algorithm, only what the plan says counts
+    assert allowed(ruled("alpha 0.02..0.1"), algorithm="not-installed")
+    assert not allowed(
+        ruled("alpha 0.02..0.1"), algorithm="not-installed", parameters={"alpha": 0.01}
     )
-    with pytest.raises(PolicyRefusedError, match=AWAITS):
-        approvals.check(bytes(16), invite)
-    approvals.approve("0" * 32)
-    approvals.check(bytes(16), invite)
-    other = Invite(
-        cohort=cohort, protection="masking", algorithm="rfcd", min_survivors=3, colluders=1
-    )
-    with pytest.raises(PolicyRefusedError, match=AWAITS):
-        approvals.check(bytes(16), other)
-    with pytest.raises(PolicyRefusedError, match=AWAITS):
-        approvals.check(bytes([1]) * 16, invite)
 
 
-def test_a_flood_of_runs_that_ask_fills_no_disk(tmp_path):
-    from cipherdag.protocol.messages import Invite
-    from cipherdag.sites.policy.approvals import MAX_KEPT, Approvals
+def test_every_rule_has_to_hold():
+    rules = ruled("alpha 0.001..0.1", "evidence vote|pooled")
+    assert allowed(rules, parameters={"alpha": 0.05, "evidence": "vote"})
+    assert not allowed(rules, parameters={"alpha": 0.5, "evidence": "vote"})
+    assert not allowed(rules, parameters={"alpha": 0.05, "evidence": "fisher"})
 
-    approvals = Approvals(tmp_path / "runs")
-    invite = Invite(
-        cohort=(), protection="masking", algorithm="fedpc", min_survivors=3, colluders=1
-    )
-    for number in range(MAX_KEPT + 3):
-        with pytest.raises(PolicyRefusedError):
-            approvals.check(number.to_bytes(16, "big"), invite)
-    assert len(approvals.runs()) <= MAX_KEPT
+
+def test_there_are_so_many_runs_over_the_same_data_and_no_more():
+    assert allowed(Policy(max_runs=2), runs=1)
+    assert not allowed(Policy(max_runs=2), runs=2)
+    assert not allowed(Policy(max_runs=0))
+
+
+def test_the_runs_of_a_site_are_counted_from_what_it_opened(hospitals):
+    set_policy(hospitals, "hospital-1", max_runs=2)
+    for _ in range(2):
+        run(hospitals)
+        hospitals.close()
+    with pytest.raises(PolicyRefusedError, match="max_runs") as caught:
+        run(hospitals)
+    assert caught.value.site == "hospital-1"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["alpha", "alpha 0.1", "alpha 0.1..", "alpha ..0.1", "alpha 0.1...0.2", "Alpha 0..1", "",
+     "alpha 0..1 beta 0..1", "alpha  0..1", "evidence vote|", "evidence |vote", "alpha 0..1\n",
+     "evidence vote pooled", "alpha nan..inf"],
+)  # fmt: skip
+def test_a_malformed_rule_stops_the_site(rule):
+    with pytest.raises(SiteNotReadyError):
+        Policy.loads(f"parameters = {json.dumps([rule])}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['parameters = "alpha 0..1"', "parameters = [1]", "purposes = [1]", 'purposes = "x"',
+     "max_runs = -1", "max_runs = true"],
+)  # fmt: skip
+def test_malformed_rules_purposes_and_runs_stop_the_site(text):
+    with pytest.raises(SiteNotReadyError):
+        Policy.loads(text)
+
+
+@given(
+    st.frozensets(st.sampled_from(["alpha 0..1", "alpha -1e-3..2.5", "evidence vote|pooled"])),
+    st.frozensets(st.text(max_size=20)),
+)
+def test_rules_and_purposes_read_back_as_they_were_written(rules, purposes):
+    policy = Policy(parameters=rules, purposes=purposes)
+    assert Policy.loads(policy.dumps()) == policy

@@ -24,6 +24,7 @@ from cryptography.x509.oid import NameOID
 from cipherdag.deployment.rehearsal import rehearse
 from cipherdag.errors import ProtectionError
 from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.study import connection_checks as connection
 from cipherdag.sites.study.doctor import examine
 
@@ -175,6 +176,25 @@ def test_a_clock_behind_what_was_signed_is_found(site, unreachable):
     assert findings(site, clock=lambda: past)["clock"].state == "fail"
     site.study_path.unlink()
     assert findings(site, clock=lambda: past)["clock"].state == "ok"
+
+
+def test_a_clock_that_ran_backwards_is_remarked_on_and_fails_nothing(
+    site, unreachable, capsys, monkeypatch
+):
+    times = iter(NOW - timedelta(minutes=minutes) for minutes in (9, 8, 20))
+    made = Ledger("hospital-0", site.identity(), path=site.ledger_path, clock=lambda: next(times))
+    about = {"algorithm": "fedpc", "kind": "edge-votes", "protection": "masking", "sites": 3}
+    for number in range(3):
+        made.append(
+            session=bytes(16), round_number=number, values=1, content=b"x", digest=b"", **about
+        )
+    found = findings(site)["clock"]
+    assert found.state == "warn"
+    assert "ran backwards before line 3 of the ledger" in found.finding
+    code, text, remark = call(capsys, monkeypatch, "audit", "verify", site.path)
+    assert code == 0
+    assert "3 records, unbroken" in text
+    assert remark == "hospital-0: the site's clock ran backwards before line 3\n"
 
 
 # the rehearsal

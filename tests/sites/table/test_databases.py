@@ -144,6 +144,16 @@ def test_a_duckdb_file_with_one_table_needs_no_description(tmp_path):
         load_table(tmp_path / "clinic.db", SCHEMA)
 
 
+@pytest.mark.parametrize("query", ["ATTACH '{}' AS other", "VACUUM INTO '{}'"])
+def test_a_query_of_sqlite_makes_no_file_beside_its_own(tmp_path, query):
+    sqlite_file(tmp_path / "clinic.db")
+    new = tmp_path / "new.db"
+    path = source(tmp_path, "sqlite", f'query = "{query.format(new)}"')
+    with pytest.raises(errors.DatabaseQueryError, match="attaches a file"):
+        load_table(path, SCHEMA)
+    assert sorted(own.name for own in tmp_path.iterdir()) == ["clinic.db", "source.toml"]
+
+
 def test_many_rows_come_in_blocks_and_say_how_far_they_are(tmp_path, kind, monkeypatch, caplog):
     n = 3 * CHUNK_ROWS + 5
     MAKERS[kind](tmp_path / "clinic.db", [("fm"[k % 2], k / 2, k % 3 == 0, k) for k in range(n)])

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cipherdag.errors import KeyAgreementError
 
 if TYPE_CHECKING:
-    from cipherdag.privacy.pairkeys import PairKey
+    from cipherdag.privacy.keys.pairkeys import PairKey
 
 _NONCE_BYTES = 12
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.privacy.keyed import keyed_digest, same_digest
-from cipherdag.privacy.pairkeys import KEY_BYTES, PairKey, place
+from cipherdag.privacy.keys.keyed import keyed_digest, same_digest
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, place
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from cipherdag.errors import OutputError, PolicyRefusedError, SignatureError
-from cipherdag.privacy.keyed import transcript
+from cipherdag.privacy.keys.keyed import transcript
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:

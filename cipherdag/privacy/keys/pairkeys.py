@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from cipherdag.errors import KeyAgreementError, ProtectionError
-from cipherdag.privacy.keyed import same_digest, transcript
+from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.secrecy import Secret
 
 KEY_BYTES = 32

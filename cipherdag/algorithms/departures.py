@@ -1,0 +1,43 @@
+"""What becomes of an algorithm whose sums must all cover the same sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from cipherdag.errors import SiteUnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.questions.presence import Presence
+    from cipherdag.questions.question import FloatVector, Question
+
+Outcome = TypeVar("Outcome")
+
+
+def over_one_cohort(
+    asking: Generator[Question, FloatVector, Outcome], present: Presence
+) -> Generator[Question, FloatVector, Outcome]:
+    """The same questions, until a site leaves.
+
+    What was learnt of a maximum before says nothing of the sites that are left, and asking again
+    what was opened with the one that left would show its answer.
+
+    Raises:
+        SiteUnreachableError: A sum covers fewer sites than the one before.
+    """
+    covered = present.n_sites
+    question = next(asking)
+    while True:
+        sums = yield question
+        if present.n_sites != covered:
+            raise SiteUnreachableError(
+                f"a site left: sums over {present.n_sites} sites do not go together with those "
+                f"over {covered}",
+                remedy="Bring the site back and start a new run.",
+            )
+        try:
+            question = asking.send(sums)
+        except StopIteration as finished:
+            outcome: Outcome = finished.value
+            return outcome

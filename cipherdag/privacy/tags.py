@@ -1,0 +1,145 @@
+"""Tags that add up with the answers: every site sees whether an opened sum is the sum of all.
+
+The sites share a key that the coordinator lacks. In every row of a plane of words x_1, x_2, ...
+modulo a prime m, site i adds the tag
+
+    h_i = k_0 + sum_j k_j x_ij mod m
+
+with uniform k_0, k_1, ... drawn under the key for the question's digest, the plane and the row.
+Over n sites the tags add up to n k_0 + sum_j k_j X_j, where X_j are the sums. Whoever alters a sum
+without the key has to guess a uniform residue, as k_0 hides what the k_j are (Wegman and Carter,
+1981); a plane of small modulus has as many tags a row as make the chance of that at most 2**-50.
+
+Leaks:
+    Nothing: the sum of the tags follows from the sums, the key and the number of sites. Under no
+    protection at all a site's own tag is seen beside its words, and promises nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import ForgedSumError, KeyAgreementError
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand
+from cipherdag.privacy.keystream import Keystream
+from cipherdag.privacy.residues import inner
+from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from cipherdag.privacy.aggregation import WordVector
+    from cipherdag.privacy.residues import Moduli
+
+ROW_WORDS = 4096
+"""Words of a row, the last one's rest aside: a check word, its tags, and values."""
+
+_FORGERY_BITS = 50
+
+
+def tags_per_row(modulus: int) -> int:
+    """How many tags a row of residues of this modulus has: 1 from 51 bits on."""
+    return -(-_FORGERY_BITS // (modulus.bit_length() - 1))
+
+
+def head_words(modulus: int) -> int:
+    """Words of a row that are not values: a check word that is zero, and the tags."""
+    return 1 + tags_per_row(modulus)
+
+
+class SumKey(Secret):
+    """The key that all sites of a session share and the coordinator lacks.
+
+    Args:
+        key: 32 uniform bytes.
+
+    Raises:
+        KeyAgreementError: The key has another length.
+    """
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: bytes) -> None:
+        if len(key) != KEY_BYTES:
+            raise KeyAgreementError(f"a sum key has {KEY_BYTES} bytes")
+        self._key = bytes(key)
+
+    @property
+    def secret_size(self) -> int:
+        """Of the key."""
+        return KEY_BYTES
+
+    def tag(self, words: WordVector, lengths: Sequence[int], moduli: Moduli, digest: bytes) -> None:
+        """Write one site's tags in place.
+
+        Args:
+            words: Residues, plane after plane, as `fixedpoint.encode` yields them.
+            lengths: Number of words of each plane.
+            moduli: Modulus of each plane, primes of at most 56 bits.
+            digest: Of the question; never twice with other words.
+
+        Leaks:
+            Nothing; see the module.
+        """
+        for row, tags in self._tags(words, lengths, moduli, digest, n_sites=1):
+            row[1 : 1 + len(tags)] = tags
+
+    def check(
+        self,
+        words: WordVector,
+        lengths: Sequence[int],
+        moduli: Moduli,
+        digest: bytes,
+        *,
+        n_sites: int,
+    ) -> None:
+        """Refuse words that are not the sum over that many sites.
+
+        Args:
+            words: What is said to be the sums of tagged words, plane after plane.
+            lengths: As for `tag`.
+            moduli: As for `tag`.
+            digest: As for `tag`.
+            n_sites: How many sites the sum covers.
+
+        Raises:
+            ForgedSumError: A word is not reduced, a check word not zero, or a tag not that of the
+                sums; a forgery passes with a chance of at most 2**-50.
+
+        Leaks:
+            Nothing.
+        """
+        reduced = bool((words < np.repeat(np.array(moduli, dtype=np.uint64), lengths)).all())
+        if not reduced or not all(
+            row[0] == 0 and row[1 : 1 + len(tags)].tolist() == tags
+            for row, tags in self._tags(words, lengths, moduli, digest, n_sites=n_sites)
+        ):
+            raise ForgedSumError("the opened sum is not the sum of the sites' answers")
+
+    def _tags(
+        self,
+        words: WordVector,
+        lengths: Sequence[int],
+        moduli: Moduli,
+        digest: bytes,
+        *,
+        n_sites: int,
+    ) -> Iterator[tuple[WordVector, list[int]]]:
+        """Every row, and the tags that it has if it is a sum over so many sites."""
+        starts = np.cumsum([0, *lengths[:-1]])
+        for plane, (start, length, modulus) in enumerate(zip(starts, lengths, moduli, strict=True)):
+            streams = [
+                Keystream(expand(self._key, b"sum tag", digest, bytes([plane, number])))
+                for number in range(tags_per_row(modulus) if length else 0)
+            ]
+            for first in range(start, start + length, ROW_WORDS):
+                row = words[first : min(first + ROW_WORDS, start + length)]
+                values = row[1 + len(streams) :]
+                tags = []
+                for stream in streams:
+                    keys = stream.residues(1 + values.size, modulus)
+                    weighed = inner(keys[1:], values, modulus)
+                    tags.append((n_sites * int(keys[0]) + weighed) % modulus)
+                yield row, tags

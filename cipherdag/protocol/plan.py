@@ -1,0 +1,229 @@
+"""A plan: the program that coordinator and sites run together, fixed before the first round.
+
+The coordinator signs it when it invites; every site checks it against its policy, and a person
+there may have to approve it. From then on no question travels: whoever has the plan and the sums
+opened so far knows the next question (`replay`). A plan is carried out once: its session is named
+after it.
+
+Leaks:
+    Everyone who is invited sees all of it. It holds public parameters only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import UTC, datetime
+from operator import index
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+import msgspec
+
+from cipherdag.errors import MalformedMessageError, ParameterError
+from cipherdag.privacy.protections import PROTECTIONS
+from cipherdag.protocol.wire import Body, digest, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+PLAN_FORMAT: Final = 1
+SESSION_BYTES: Final = 16
+NONCE_BYTES: Final = 16
+COLLUDERS: Final = 1
+"""How many sites may collude in a run that does not say otherwise."""
+MIN_CONTRIBUTORS: Final = 3
+"""How many sites have to contribute to a test, in a run that does not say otherwise."""
+MAX_TEXT: Final = 2000
+"""Characters of the purpose, and of the requester."""
+
+Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
+"""The name of a protection; a message with any other is malformed."""
+_DIGITS = re.compile(r"[0-9a-f]{8,32}")
+_Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+
+
+class Member(Body, frozen=True):
+    """One site of a cohort and its pinned Ed25519 public key (32 bytes)."""
+
+    name: str
+    identity: bytes
+
+
+class Plan(Body, frozen=True, kw_only=True):
+    """What a run will do, and for whom.
+
+    Attributes:
+        algorithm: Name of the algorithm, as registries and policies know it.
+        parameters: Its parameters, as JSON has them.
+        seed: Seed of everything that it draws at random.
+        program: SHA-256 of the program's sources, in hexadecimal; empty where it has none, which
+            only sites of the same process accept.
+        versions: The libraries that the program computes with, by name; a site is told where its
+            own are others.
+        cohort: The sites in order; the first one makes what the sites share.
+        protection: How answers are protected.
+        min_survivors: Fewest sites that a sum may cover; each site's policy may ask for more.
+        colluders: Sites that may collude with the coordinator without learning more than sums.
+        min_contributors: How many sites have to contribute to a test whose sums are opened.
+        purpose: What the result is for, in words.
+        requester: Who asks for it, in words.
+        created: When it was made, in UTC.
+        nonce: 16 random bytes, so that no two plans are alike.
+        format: Version of this type.
+    """
+
+    algorithm: str
+    parameters: dict[str, Any]
+    seed: int
+    program: str
+    versions: dict[str, str]
+    cohort: tuple[Member, ...]
+    protection: Protection
+    min_survivors: int
+    colluders: int
+    min_contributors: int
+    purpose: _Text
+    requester: _Text
+    created: str
+    nonce: bytes
+    format: int = PLAN_FORMAT
+
+    @property
+    def digest(self) -> bytes:
+        """What a person approves, 32 bytes; it covers every field."""
+        return digest(b"plan", encode(self))
+
+    @property
+    def session(self) -> bytes:
+        """The identifier of the one session that carries it out, 16 bytes."""
+        return self.digest[:SESSION_BYTES]
+
+    def dumps(self) -> str:
+        """The plan as JSON for people and files; `loads` reads it back as an equal plan."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2).decode() + "\n"
+
+    @classmethod
+    def loads(cls, text: str) -> Self:
+        """Undo `dumps`; raises MalformedMessageError."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            raise MalformedMessageError("the text is not a plan") from None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The plan of a file that `dumps` wrote.
+
+        Raises:
+            MalformedMessageError: It holds no plan.
+        """
+        try:
+            return cls.loads(path.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError, MalformedMessageError):
+            raise MalformedMessageError(
+                f"{path} holds no plan", remedy="`cipherdag coordinator plan --out` writes one."
+            ) from None
+
+    def check(self, session: bytes) -> None:
+        """Refuse a plan of another format, without a digest, not of this session, or unprintable.
+
+        Raises:
+            MalformedMessageError: It is.
+        """
+        if self.format != PLAN_FORMAT or len(self.nonce) != NONCE_BYTES:
+            raise MalformedMessageError(
+                f"the plan has format {self.format}, this side knows {PLAN_FORMAT}"
+            )
+        texts = (self.algorithm, self.purpose, self.requester, self.created)
+        names = (own.name for own in self.cohort)
+        if not all(map(str.isprintable, (*texts, *names))):  # a person reads them on a screen
+            raise MalformedMessageError("a text of the plan cannot be printed on one line")
+        try:
+            own = self.session
+        except (TypeError, RecursionError):  # msgpack may name a parameter's parts by no text
+            raise MalformedMessageError("the plan's parameters have no digest") from None
+        if session != own:
+            raise MalformedMessageError("the session is not that of the plan")
+
+
+def make_plan(
+    cohort: Sequence[Member],
+    *,
+    algorithm: str,
+    protection: Protection,
+    parameters: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    program: str = "",
+    versions: Mapping[str, str] | None = None,
+    colluders: int = COLLUDERS,
+    min_contributors: int = MIN_CONTRIBUTORS,
+    purpose: str = "",
+    requester: str = "",
+) -> Plan:
+    """A new plan over a cohort, of now.
+
+    Raises:
+        ParameterError: All sites but none, or fewer than none, would collude, the purpose or the
+            requester is longer than 2,000 characters or more than a line, the seed has more than
+            64 bits, or a parameter cannot be written as JSON.
+    """
+    n_sites = len(cohort)
+    if not 0 <= colluders < max(n_sites, 2):
+        raise ParameterError(
+            f"a run of {n_sites} sites cannot be safe against {colluders} colluding ones"
+        )
+    if max(len(purpose), len(requester)) > MAX_TEXT:
+        raise ParameterError(f"purpose and requester have at most {MAX_TEXT} characters")
+    if not (purpose + requester).isprintable():
+        raise ParameterError("purpose and requester are one line each, without control characters")
+    if not -(2**63) <= seed < 2**64:
+        raise ParameterError("the seed of a run has at most 64 bits")
+    colluders = min(colluders, max(n_sites - 1, 0))
+    return Plan(
+        algorithm=algorithm,
+        parameters=_as_json(parameters or {}),
+        seed=index(seed),
+        program=program,
+        versions=dict(versions or {}),
+        cohort=tuple(cohort),
+        protection=protection,
+        min_survivors=fewest_survivors(n_sites, colluders),
+        colluders=colluders,
+        min_contributors=min(min_contributors, n_sites),
+        purpose=purpose,
+        requester=requester,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        nonce=os.urandom(NONCE_BYTES),
+    )
+
+
+def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as both JSON and msgpack give them back, so that equal plans are equal."""
+    try:
+        written = msgspec.json.decode(msgspec.json.encode(parameters), type=dict[str, Any])
+        if written == msgspec.msgpack.decode(msgspec.msgpack.encode(parameters)):
+            return written
+    except (TypeError, OverflowError, ValueError):
+        pass
+    raise ParameterError("a parameter is no number, text or list that can be written as JSON")
+
+
+def check_session_digits(session: str) -> None:
+    """Refuse what does not name a session by its first digits.
+
+    Raises:
+        ParameterError: It is not 8 to 32 hexadecimal digits.
+    """
+    if not _DIGITS.fullmatch(session):
+        raise ParameterError("a session is named by 8 to 32 hexadecimal digits")
+
+
+def fewest_survivors(n_sites: int, colluders: int) -> int:
+    """Fewest sites that a sum may cover: max(c + 2, floor((N + c) / 2) + 1), at most N.
+
+    Any two such sets share more than ``colluders`` sites, hence an honest one, and a site that
+    helped to open a question never answers it again: no two of them can be played off against each
+    other (docs/adr/0012).
+    """
+    return min(n_sites, max(colluders + 2, (n_sites + colluders) // 2 + 1))

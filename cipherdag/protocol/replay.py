@@ -1,0 +1,97 @@
+"""The run of a plan's program, as every party of it goes through the same steps.
+
+An algorithm is a generator: it yields questions and receives sums. Given the same sums it asks the
+same questions, so that a site need not be told what it is asked.
+
+Leaks:
+    Nothing: it is computed from the plan and the opened sums.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cipherdag.errors import InconsistentQuestionError, ReplayError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.questions.presence import Presence
+    from cipherdag.questions.question import FloatVector, Question
+
+Outcome = TypeVar("Outcome")
+
+
+class Replay(Generic[Outcome]):
+    """One run of a generator.
+
+    Parties of one process may share it: the first that comes to a step runs the generator, and the
+    others get the same question for the same sum, and nothing for another.
+
+    Args:
+        asking: Yields questions, receives sums and returns an outcome.
+        present: Where the generator looks how many sites a sum covers, if it does.
+    """
+
+    def __init__(
+        self,
+        asking: Generator[Question, FloatVector, Outcome],
+        present: Presence | None = None,
+    ) -> None:
+        self._asking = asking
+        self._present = present
+        self._step = 0
+        self._led_here = b""
+        self._question: Question | None = None
+        self._outcome: Outcome
+        self._failure: Exception | None = None
+        self._lock = Lock()
+
+    def advance(self, step: int, sums: FloatVector | None, n_sites: int = 0) -> Question | None:
+        """The question of a step, or None where the program has ended.
+
+        Args:
+            step: 1 for the first question.
+            sums: The sum of the answers to the question before; None for the first.
+            n_sites: How many sites that sum covers.
+
+        Raises:
+            ReplayError: The step is neither the next one nor the last.
+            InconsistentQuestionError: Another sum led to the last step.
+            Exception: What the program raised, now or before: it goes on no more.
+        """
+        seen = b"" if sums is None else sha256(n_sites.to_bytes(4, "big") + sums.tobytes()).digest()
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            if step == self._step + 1 and (step == 1) == (sums is None) and not self.ended:
+                if self._present is not None and sums is not None:
+                    self._present.n_sites = n_sites
+                self._run(sums)
+                self._step, self._led_here = step, seen
+            if step != self._step or step < 1:
+                raise ReplayError("the step is not the next one of the plan")
+            if seen != self._led_here:
+                raise InconsistentQuestionError("another sum led to this step of the plan")
+            return self._question
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program has returned its outcome."""
+        return self._step > 0 and self._question is None
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the program came to, once it has ended."""
+        return self._outcome
+
+    def _run(self, sums: FloatVector | None) -> None:
+        try:
+            self._question = next(self._asking) if sums is None else self._asking.send(sums)
+        except StopIteration as finished:
+            self._question, self._outcome = None, finished.value
+        except Exception as error:
+            self._failure = error  # a generator that raised would seem to have ended
+            raise

@@ -1,0 +1,43 @@
+"""How everything that travels is written: strict structs in canonical msgpack, and their digests.
+
+Leaks:
+    Nothing: pure encoding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from cipherdag.errors import MalformedMessageError
+
+
+class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=False):
+    """What every message body has in common: strict decoding."""
+
+
+BodyType = TypeVar("BodyType", bound=Body)
+
+
+def encode(body: Body) -> bytes:
+    """Canonical msgpack of a body: equal bodies give equal bytes."""
+    return msgspec.msgpack.encode(body, order="deterministic")
+
+
+def decode(body: bytes, kind: type[BodyType]) -> BodyType:
+    """Decode strictly; raises MalformedMessageError without quoting any content."""
+    try:
+        return msgspec.msgpack.decode(body, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError, OverflowError):
+        raise MalformedMessageError(f"the bytes are not a valid {kind.__name__}") from None
+
+
+def digest(purpose: bytes, *parts: bytes) -> bytes:
+    """SHA-256 over length-prefixed parts under a purpose: 32 bytes."""
+    state = hashlib.sha256(b"cipherdag digest")
+    for part in (purpose, *parts):
+        state.update(len(part).to_bytes(8, "big"))
+        state.update(part)
+    return state.digest()

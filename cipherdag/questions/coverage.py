@@ -1,0 +1,121 @@
+"""Tests of which too few sites have anything to say are counted first, and then left out.
+
+Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
+say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
+
+Leaks:
+    Of every test, how many sites have rows enough for it; not which. Of the tests that enough of
+    them contribute to, what the question itself opens; of the others nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
+from cipherdag.questions.separators import CandidateScores
+from cipherdag.questions.weighted_evidence import WeightedEvidence
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+CountedQuestion = WeightedEvidence | CombinedEvidence | CandidateScores
+
+
+class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
+    """For each test of the question: does the site add anything to its sums?"""
+
+    leaves: ClassVar[str] = "whether rows are enough for each test"
+
+    question: CountedQuestion
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"how many sites contribute to {self.question.label}"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """0 or 1 per test."""
+        return (Encoding(length=n_tests(self.question), bound=1.0),)
+
+
+class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="covered"):
+    """The question, with zeros in the place of tests that too few sites contribute to.
+
+    Attributes:
+        question: What is asked.
+        enough: One bit per test, packed: whether enough sites contribute.
+    """
+
+    leaves: ClassVar[str] = "of tests that enough sites contribute to"
+
+    question: CountedQuestion
+    enough: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.enough) != -(-n_tests(self.question) // 8):
+            raise ValueError("not one bit for every test")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return self.question.label
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Those of the question."""
+        return self.question.encodings
+
+    def enough_array(self) -> BoolVector:
+        """Whether enough sites contribute, shape (number of tests,)."""
+        bits = np.frombuffer(self.enough, dtype=np.uint8)
+        return np.unpackbits(bits, count=n_tests(self.question)).astype(bool)
+
+    def keep(self, answer: FloatVector) -> FloatVector:
+        """An answer to the question without the tests that are left out."""
+        enough = self.enough_array()
+        parts = segments(self.question.encodings, answer)
+        signs = isinstance(self.question, CombinedEvidence) and len(parts) > 3  # noqa: PLR2004
+        kept = [
+            # the first number of joint scores is about all tests alike
+            part if signs and number == 0 else np.where(enough[: len(part)], part, 0.0)
+            for number, part in enumerate(parts)
+        ]
+        return np.concatenate([np.zeros(0), *kept])
+
+
+def n_tests(question: CountedQuestion) -> int:
+    """How many tests a question asks about."""
+    return question.encodings[-1].length
+
+
+def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:
+    """1 for each test that the answer weighs, else 0."""
+    return (segments(question.encodings, answer)[-1] > 0).astype(np.float64)
+
+
+def covered(
+    question: CountedQuestion, fewest: int
+) -> Generator[Contributors | Covered | CountedQuestion, FloatVector, FloatVector]:
+    """The sums of a question, of the tests that at least so many sites contribute to.
+
+    Args:
+        question: What is asked.
+        fewest: 1 asks it at once.
+
+    Returns:
+        The sums, zero for the other tests; one round more, or none of its own where no test is
+        left.
+    """
+    if fewest <= 1:
+        return (yield question)
+    counts = yield Contributors(question=question)
+    enough = np.rint(counts) >= fewest
+    if not enough.any():
+        return np.zeros(sum(encoding.length for encoding in question.encodings))
+    return (yield Covered(question=question, enough=np.packbits(enough).tobytes()))

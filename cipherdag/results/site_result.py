@@ -1,0 +1,102 @@
+"""A site's own result of a run: the program gone through again over the sums that it checked.
+
+Leaks:
+    Nothing: it is computed at the site, by its own names, and stays there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.registry import reads_labels
+from cipherdag.errors import OutputError
+from cipherdag.protocol.progress import RoundReport
+from cipherdag.questions.question import question_kinds
+from cipherdag.results.kinds import run_of
+from cipherdag.sites.record.ledger import Ledger, read_releases
+from cipherdag.sites.record.run_record import RunRecord
+from cipherdag.sites.session.program import computed_with, installed_program
+from cipherdag.sites.table.schema import Schema
+
+if TYPE_CHECKING:
+    from cipherdag.questions.question import Question
+    from cipherdag.results.run import Run
+    from cipherdag.sites.record.run_record import CheckedSum
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+
+def site_result(own: SiteFolder, session: str = "") -> Run:
+    """The result of a run by the site's own names.
+
+    Args:
+        own: The site's folder.
+        session: The first digits of the run's session; the run that began last if empty.
+
+    Raises:
+        ParameterError: This is not how a session is named.
+        OutputError: There is no such run, it did not come to its end, or its sums were changed
+            since: the ledger holds their digest.
+        LedgerError: The ledger was altered.
+        ProgramMismatchError: The program was changed since.
+        SchemaError: The schema cannot be read.
+    """
+    record = RunRecord.latest(own.runs, session)
+    plan, sums = record.read()
+    name, schema = own.settings().name, Schema.load(own.schema_path(own.settings()))
+    ledger = Ledger(name, own.identity(), path=own.ledger_path)
+    left = [own for own in read_releases(ledger.lines) if own.session == plan.session.hex()]
+    closed = [own.digest for own in left if own.kind == "closed"]
+    if closed and record.digest.hex() not in closed:
+        raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
+    labels = schema.label_positions if reads_labels(plan.algorithm) else ()
+    facts = Facts(
+        len(schema.names),
+        len(plan.cohort),
+        labels=labels,
+        seed=plan.seed,
+        fewest=plan.min_contributors,
+    )
+    program = installed_program(plan, facts)
+    question, rounds = program.replay.advance(1, None), []
+    for step, own_sum in enumerate(sums, start=2):
+        if question is None:
+            raise OutputError("the record holds more sums than the plan asks for")
+        rounds.append(_round(question, own_sum, len(plan.cohort)))
+        question = program.replay.advance(step, own_sum.array, len(own_sum.participants))
+    if question is not None or program.algorithm is None or not closed:
+        raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
+    return run_of(
+        program.algorithm.conclude(program.replay.outcome, replace(facts, names=schema.names)),
+        algorithm=plan.algorithm,
+        parameters=plan.parameters,
+        made_by=program.algorithm,
+        protection=plan.protection,
+        identifiers={name: str(n) for n, name in enumerate(schema.names, start=1)},
+        seed=plan.seed,
+        sites=tuple(member.name for member in plan.cohort),
+        rounds=tuple(rounds),
+        seconds=0.0,
+        bytes_sent_per_site={name: sum(own.bytes for own in left)},
+        dropouts=(),
+        versions=computed_with(),
+        ledgers={},
+        heads={name: ledger.head},
+        schema=schema.dumps(),
+    )
+
+
+def _round(question: Question, own: CheckedSum, n_cohort: int) -> RoundReport:
+    return RoundReport(
+        number=own.number,
+        kind=question_kinds(question),
+        label=question.label,
+        values=len(own.array),
+        seconds=0.0,
+        bytes_sent_per_site={},
+        n_sites=len(own.participants),
+        n_cohort=n_cohort,
+        aggregate=sha256(own.values).hexdigest(),
+    )

@@ -1,0 +1,67 @@
+"""What a site sends beside answers: what a ledger calls it, and what it is in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+REFUSAL = "refusal"
+REPEAT = "repeat"
+REPAIRED = "repaired-line"
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseKind:
+    """One kind of release that answers no question.
+
+    Attributes:
+        name: What the ledger calls it.
+        phrase: What it is.
+        seen: What follows its size in a sentence; ``{sites}`` is how many a sum covers.
+        operation: What it replies to, if always the same.
+    """
+
+    name: str
+    phrase: str
+    seen: str = ""
+    operation: str = ""
+
+
+_KINDS = (
+    ReleaseKind("offer", "fresh public keys", operation="invite"),
+    ReleaseKind("seals", "key agreement with the other sites", operation="offers"),
+    ReleaseKind(
+        "schema-digest",
+        "a keyed digest of the schema",
+        ", from which no name can be read without the sites' common key",
+        operation="sealed",
+    ),
+    ReleaseKind(
+        "label-positions",
+        "positions of the labels among the identifiers",
+        ", the same at every site, seen by the coordinator",
+    ),
+    ReleaseKind(
+        "mask-seeds",
+        "the seed of this round's own mask, which the sum needs",
+        operation="unmask",
+    ),
+    ReleaseKind("mask-piece", "a piece of the mask of a site that left", operation="recover"),
+    ReleaseKind(
+        "opened-sum",
+        "the opened sum over all sites",
+        ", the sum over {sites} sites, seen by the coordinator and the opening site",
+        operation="open",
+    ),
+    ReleaseKind("closed", "a digest of the result, and the head of the ledger", operation="finish"),
+    ReleaseKind(REFUSAL, "a refusal"),
+    ReleaseKind(REPEAT, "a reply that was sent before, once more"),
+    ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
+)
+RELEASE_KINDS = {kind.name: kind for kind in _KINDS}
+REPLY_KINDS = {kind.operation: kind.name for kind in _KINDS if kind.operation}
+"""What a reply is called, by operation; a share is called after its questions."""
+
+
+def answers(kind: str) -> bool:
+    """Whether a release of this kind answers a question."""
+    return kind.split("+", maxsplit=1)[0] not in RELEASE_KINDS

@@ -1,0 +1,101 @@
+"""A plan's algorithm as it is installed at a site, run step by step as the coordinator runs it.
+
+Leaks:
+    Nothing: it is computed from the plan and the opened sums.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.registry import make_algorithm, program_digest
+from cipherdag.errors import ProgramMismatchError
+from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.replay import Outcome, Replay
+from cipherdag.protocol.wire import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+    from cipherdag.questions.question import FloatVector, Question
+
+COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
+"""The libraries whose versions stand in a plan."""
+
+log = logging.getLogger("cipherdag.site")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The program of a run at one site.
+
+    Attributes:
+        replay: Its steps.
+        facts: What it knew before the first.
+        algorithm: Whose it is; None for a function that only this process knows.
+    """
+
+    replay: Replay[Any] = field(repr=False)
+    facts: Facts
+    algorithm: Algorithm[Any, Any] | None = None
+
+    @property
+    def decisions(self) -> bytes:
+        """What it decided, once it has ended: the same wherever it ran."""
+        if self.algorithm is None:
+            return b""
+        found: LearntGraph | SelectedFeatures = self.algorithm.conclude(
+            self.replay.outcome, self.facts
+        )
+        return found.decisions
+
+    def result(self, plan: Plan, sums: bytes) -> bytes:
+        """Digest of what the run came to, from the plan, the digest of all sums and `decisions`."""
+        return digest(b"result", plan.digest, sums, self.decisions)
+
+
+Programs = Callable[[Plan, Facts], Program]
+
+
+def installed_program(plan: Plan, facts: Facts) -> Program:
+    """The algorithm of a plan, as this site has it.
+
+    Args:
+        plan: Names the algorithm and its parameters.
+        facts: What the session knows.
+
+    Raises:
+        ParameterError: It is not installed, or a parameter is not one of it or out of its range.
+        ProgramMismatchError: It is installed in another version.
+    """
+    if plan.program != program_digest(plan.algorithm):
+        raise ProgramMismatchError(f"'{plan.algorithm}' is another program here than in the plan")
+    for name, own in computed_with().items():
+        if plan.versions.get(name, own) != own:
+            log.warning("the plan was made with %s %s, here is %s", name, plan.versions[name], own)
+    algorithm = make_algorithm(plan.algorithm, plan.parameters)
+    return Program(Replay(asking(algorithm.ask, facts), facts.present), facts, algorithm)
+
+
+def asking(
+    ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]], facts: Facts
+) -> Generator[Question, FloatVector, Outcome]:
+    """What ``ask`` does, begun at its first step: where it cannot, the coordinator says why."""
+    return (yield from ask(facts))
+
+
+def computed_with(packages: Iterable[str] = COMPUTED_WITH) -> dict[str, str]:
+    """The versions that a plan names, as they are here."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found

@@ -1,0 +1,99 @@
+"""Whether this site would take part in a plan, and whether its data fit: said before it joins.
+
+Leaks:
+    Nothing leaves the site; findings are for its own screen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.registry import reads_labels
+from cipherdag.errors import CipherdagError
+from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
+from cipherdag.privacy.residues import WORD_MODULI
+from cipherdag.protocol.messages import declaration
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.session.program import installed_program
+from cipherdag.sites.study.finding import Finding
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cipherdag.protocol.plan import Plan
+    from cipherdag.sites.study.site_folder import SiteFolder
+
+
+def plan_findings(site: SiteFolder, plan: Plan) -> list[Finding]:
+    """Check a plan against the policy, what is installed, and the data's bounds.
+
+    The plan's first question is answered here, and the answer thrown away.
+    """
+    steps: list[tuple[str, Callable[[], str]]] = [
+        ("plan: cohort", lambda: _cohort(site, plan)),
+        ("plan: policy", lambda: _policy(site, plan)),
+        ("plan: data", lambda: _answer(site, plan)),
+    ]
+    return [found for name, step in steps for found in _tried(name, step)]
+
+
+def _tried(name: str, step: Callable[[], str]) -> Iterator[Finding]:
+    try:
+        yield Finding(name, "ok", step())
+    except CipherdagError as error:
+        yield Finding(name, "fail", error.message, error.remedy)
+
+
+def _cohort(site: SiteFolder, plan: Plan) -> str:
+    study = site.study()
+    pinned = study.pinned
+    strangers = [own.name for own in plan.cohort if pinned.get(own.name) != own.identity]
+    if strangers:
+        raise CipherdagError(
+            f"the plan names sites that this one does not know: {', '.join(strangers)}",
+            remedy="Activate the newest version of the study.",
+        )
+    return f"{len(plan.cohort)} sites, all of the study '{study.name}'"
+
+
+def _policy(site: SiteFolder, plan: Plan) -> str:
+    policy, settings = site.policy(), site.settings()
+    table = load_table(
+        site.data_path(settings), Schema.load(site.schema_path(settings)), site=settings.name
+    )
+    policy.check_run(
+        algorithm=plan.algorithm,
+        protection=plan.protection,
+        n_sites=len(plan.cohort),
+        rows=table.rows,
+    )
+    policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
+    policy.check_plan(plan, runs=0)
+    return "the policy allows it"
+
+
+def _answer(site: SiteFolder, plan: Plan) -> str:
+    policy, settings = site.policy(), site.settings()
+    schema = Schema.load(site.schema_path(settings))
+    labels = schema.label_positions if reads_labels(plan.algorithm) else ()
+    facts = Facts(
+        len(schema.names),
+        len(plan.cohort),
+        labels=labels,
+        seed=plan.seed,
+        fewest=plan.min_contributors,
+    )
+    question = installed_program(plan, facts).replay.advance(1, None)
+    if question is None:
+        return "the plan asks nothing"
+    policy.check_question(question, round_number=1, values_so_far=0)
+    table = load_table(site.data_path(settings), schema, site=settings.name)
+    answer = table_respondent(
+        table, min_cell_size=policy.min_cell_size, device=settings.device
+    ).answer(question)
+    everyone = tuple(range(len(plan.cohort)))
+    encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
+    return f"the data fit the plan's bounds ({question.label})"

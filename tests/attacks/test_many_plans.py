@@ -1,0 +1,260 @@
+"""Attacks that are several honest plans: what a site's policy, and a person there, make of them.
+
+A plan opens what it says, and nothing else. Plans that differ in one number, though, open what the
+questions of the attacks opened before: votes at fifty values of alpha, or whether rows fit a bound.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import hospital_folders
+import msgspec
+import pytest
+from adversary import ROWS
+from click.testing import CliRunner
+from site_logs import REASONS
+
+from cipherdag import FedPC
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.cli.main import cli
+from cipherdag.errors import (
+    CipherdagError,
+    CohortError,
+    PolicyRefusedError,
+    SiteUnreachableError,
+)
+from cipherdag.protocol.engines.engine import SiteFailure
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.record.ledger import read_releases
+from cipherdag.sites.session.program import computed_with
+
+NAMES = tuple(f"hospital-{k}" for k in range(4))
+AUTOMATIC = {"approve_runs": "automatic"}
+LONE = "hospital-3"
+
+
+@pytest.fixture
+def clinics(tmp_path):
+    """Folders of sites under one policy; their plans are of algorithms that they have installed."""
+    made = []
+
+    def make(names=NAMES, **policy):
+        hospitals = hospital_folders.hospitals(tmp_path, policy=Policy(**policy), names=names)
+        hospitals.installed = True
+        made.append(hospitals)
+        return hospitals
+
+    yield make
+    for hospitals in made:
+        hospitals.close()
+
+
+def planned(hospitals, algorithm, **about):
+    parameters = msgspec.to_builtins(algorithm)
+    return hospitals.plan(parameters=parameters, versions=computed_with(), **about)
+
+
+def carried_out(hospitals, handlers, algorithm, *, engine=None, rounds=None, **about):
+    """The sums of a plan's rounds, of all or the first of them."""
+    plan = planned(hospitals, algorithm, **about)
+    session = hospitals.session(handlers, plan=plan, engine=engine)
+    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    asking, sums, opened = algorithm.ask(facts), None, []
+    while rounds is None or len(opened) < rounds:
+        try:
+            question = asking.send(sums)
+        except StopIteration:
+            break
+        facts.present.n_sites = session._summed or len(plan.cohort)
+        sums = session.ask(question)
+        opened.append(sums)
+    session.finish()
+    return opened
+
+
+def kinds_left(hospitals, session):
+    """What left each site in a session, by its ledger."""
+    return {
+        name: [
+            line.kind
+            for line in read_releases(folder.ledger_path.read_text("utf-8").splitlines())
+            if line.session == session.hex()
+        ]
+        for name, folder in hospitals.folders.items()
+    }
+
+
+def refused_plan(hospitals, handlers, algorithm, said, **about):
+    """A plan that every site refuses before it makes a key."""
+    plan = planned(hospitals, algorithm, **about)
+    known = len(REASONS)
+    with pytest.raises(PolicyRefusedError, match=said):
+        hospitals.session(handlers, plan=plan).open()
+    assert {type(why) for why in list(REASONS.values())[known:]} == {PolicyRefusedError}
+    assert set(map(tuple, kinds_left(hospitals, plan.session).values())) == {("refusal",)}
+    return plan
+
+
+# ------------------------------------------------------------------ what a policy refuses
+
+
+def test_one_plan_more_than_max_runs_is_refused_by_every_site(clinics):
+    """P-values of single tests by a search over alpha take some forty plans a site."""
+    hospitals = clinics(**AUTOMATIC, max_runs=3)
+    handlers = hospitals.handlers()
+    for number in range(3):
+        carried_out(hospitals, handlers, FedPC(alpha=0.01 + number * 1e-3), rounds=1)
+    refused_plan(hospitals, handlers, FedPC(alpha=0.05), "max_runs")
+    # a restart of the sites does not make them forget
+    for name in NAMES:
+        hospitals.restart(handlers, name)
+    refused_plan(hospitals, handlers, FedPC(alpha=0.06), "max_runs")
+
+
+@pytest.mark.parametrize(
+    ("rule", "algorithm"),
+    [
+        ("alpha 0.001..0.1", FedPC(alpha=1e-300)),
+        ("alpha 0.001..0.1", FedPC(alpha=0.9)),
+        ("max_rows 1048576..1048576", FedPC(evidence="pooled", max_rows=1428)),
+        ("evidence vote|pooled", FedPC(evidence="weighted_p")),
+        ("bootstrap 0..100", FedPC(bootstrap=1000)),
+    ],
+)
+def test_a_rule_on_a_parameter_is_kept_by_every_site(clinics, rule, algorithm):
+    hospitals = clinics(**AUTOMATIC, parameters=frozenset({rule}))
+    handlers = hospitals.handlers()
+    refused_plan(hospitals, handlers, algorithm, rule.split()[0])
+    assert carried_out(hospitals, handlers, FedPC(), rounds=1)
+
+
+def test_a_plan_for_another_purpose_is_refused_by_every_site(clinics):
+    hospitals = clinics(**AUTOMATIC, purposes=frozenset({"a test"}))
+    handlers = hospitals.handlers()
+    refused_plan(hospitals, handlers, FedPC(), "purpose", purpose="a look at one hospital")
+    assert carried_out(hospitals, handlers, FedPC(), rounds=1)
+
+
+def approve(hospitals, plan):
+    for name in NAMES:
+        folder = str(hospitals.folders[name].path)
+        said = ["site", "approve", plan.session.hex()[:8], "--dir", folder, "--yes"]
+        assert CliRunner().invoke(cli, said).exit_code == 0
+
+
+def status(hospitals, name):
+    shown = CliRunner().invoke(cli, ["site", "status", "--dir", str(hospitals.folders[name].path)])
+    return " ".join(shown.output.split())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("second", "shown"),
+    [
+        (FedPC(alpha=0.01 + 1e-12), "alpha 0.01 -> 0.010000000001"),
+        (FedPC(max_rows=1428), "max_rows 1048576 -> 1428"),
+        (FedPC(evidence="pooled"), "evidence vote -> pooled"),
+    ],
+)
+def test_a_person_is_shown_in_what_a_plan_differs_from_another(clinics, second, shown, turned):
+    """Plans wait by default; the second of the attack is a line with one number in it.
+
+    Whichever of the two asked first: the coordinator chooses the order.
+    """
+    hospitals = clinics()
+    handlers = hospitals.handlers()
+    plans = {}
+    for algorithm in (second, FedPC()) if turned else (FedPC(), second):
+        plans[algorithm] = refused_plan(hospitals, handlers, algorithm, "waits until a person")
+    approve(hospitals, plans[FedPC()])
+    for name in NAMES:
+        assert shown in status(hospitals, name)
+
+
+# ------------------------------------------------------------------ what still succeeds in part
+
+
+class Without(LocalEngine):
+    """An engine that says that a site does not answer questions."""
+
+    def call(self, operation, messages, *, timeout_s):
+        gone = {LONE} & set(messages) if operation in ("ask", "unmask", "finish") else set()
+        there = {site: own for site, own in messages.items() if site not in gone}
+        replies = super().call(operation, there, timeout_s=timeout_s)
+        return replies | {site: SiteFailure("timeout") for site in gone}
+
+
+STRICT = FedPC(alpha=1e-60)
+"""A level at which sites differ."""
+
+
+def difference_of_two_plans(hospitals):
+    """Votes of all sites, less those at a little more alpha of all but one."""
+    handlers = hospitals.handlers()
+    (whole,) = carried_out(hospitals, handlers, STRICT, rounds=1)
+    more = FedPC(alpha=STRICT.alpha * (1 + 1e-12))
+    (rest,) = carried_out(hospitals, handlers, more, rounds=1, engine=Without(handlers))
+    return whole - rest
+
+
+def own_votes(hospitals):
+    """What the site that is said to leave answers."""
+    respondent = hospitals.open(LONE)._respondent
+    votes = respondent.answer(next(STRICT.ask(Facts(respondent.n_variables, 4))))
+    hospitals.close()
+    return votes
+
+
+@pytest.mark.xfail(
+    reason="the record of opened sums knows equal questions, not nearly equal ones: two plans, "
+    "and a site that is said to leave the second, show its votes where nobody reads plans",
+    strict=True,
+)
+def test_two_plans_that_nobody_reads_do_not_show_the_votes_of_one_site(clinics):
+    hospitals = clinics(**AUTOMATIC)
+    votes = own_votes(hospitals)
+    assert difference_of_two_plans(hospitals).tolist() != votes.tolist()
+
+
+def test_sites_that_let_nobody_leave_show_no_votes_of_one_site_by_two_plans(clinics):
+    hospitals = clinics(**AUTOMATIC, allow_dropouts=False)
+    assert 0 < own_votes(hospitals).mean() < 1
+    with pytest.raises((CohortError, SiteUnreachableError)):
+        difference_of_two_plans(hospitals)
+
+
+def who_refuses(hospitals, handlers, max_rows):
+    """Which sites' rows are beyond a bound, as the coordinator sees it."""
+    algorithm = FedPC(evidence="pooled", max_rows=max_rows)
+    plan = planned(hospitals, algorithm)
+    session = hospitals.session(handlers, plan=plan)
+    facts = Facts(session.open(), len(plan.cohort), fewest=plan.min_contributors)
+    with suppress(CipherdagError):
+        session.ask(next(algorithm.ask(facts)))
+    return {left.site for left in session.dropouts}
+
+
+@pytest.mark.xfail(
+    reason="a site whose rows are beyond a plan's bound refuses in the first round, which shows "
+    "that they are: the bound would have to be checked by a person, or rounded up",
+    strict=True,
+)
+def test_twenty_plans_that_nobody_reads_do_not_tell_the_rows_of_a_site(clinics):
+    hospitals = clinics(NAMES[:3], **AUTOMATIC)
+    handlers = hospitals.handlers()
+    low, high = 1, 1 << 20
+    for _ in range(20):
+        middle = (low + high) // 2
+        beyond = NAMES[1] in who_refuses(hospitals, handlers, middle)
+        low, high = (middle, high) if beyond else (low, middle)
+    assert high != ROWS[1]
+
+
+def test_a_rule_on_max_rows_leaves_one_plan_to_tell_of_rows(clinics):
+    hospitals = clinics(**AUTOMATIC, parameters=frozenset({"max_rows 1048576..1048576"}))
+    handlers = hospitals.handlers()
+    for rows in (1428, 1429, 1 << 19):
+        refused_plan(hospitals, handlers, FedPC(evidence="pooled", max_rows=rows), "max_rows")
+    assert who_refuses(hospitals, handlers, 1 << 20) == set()

@@ -1,0 +1,139 @@
+"""Every segment of every question: honest answers lie in its range, below 0 where it says so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache
+from itertools import product
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+from driving import parts, within
+
+from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.graphs.networks import asia
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.question import Bundle, SingleQuestion
+from cipherdag.sites.answers.table_respondent import table_respondent
+
+# what an honest site may answer below 0, segment by segment
+SIGNED = {
+    ("CombinedEvidence", "stouffer"): {1},
+    ("Covered", "stouffer"): {1},
+    ("Columns", ""): {2, 3, 5},
+    ("Moments", ""): {1},
+    ("RegressionSteps", ""): {0},
+    ("FamilyRegrets", ""): {0},
+    ("LocalBeliefs", "code"): {0},
+}
+SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
+         "hidden": 4}  # fmt: skip
+
+
+def federations():
+    """Sites of categories, of numbers, of both with an order, and with experiments."""
+    rng = np.random.default_rng(0)
+    rows = asia().sample(600, rng)
+    numbers = pd.DataFrame(rng.normal(size=(150, 4)) * 0.1, columns=list("abcd"))
+    numbers["b"] += numbers["a"]
+    numbers["d"] -= 1.0
+    grade = pd.Categorical.from_codes(
+        rng.permutation(np.arange(150) % 3), list("xyz"), ordered=True
+    )
+    trial = pd.DataFrame(rng.integers(0, 3, (300, 3)), columns=list("abc"))
+    trial["experiment"] = np.repeat(["", "a", "b", "c"], 75)
+    return {
+        "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
+        "numbers": Federation.split(numbers, 3, seed=0),
+        "mixed": Federation.split(numbers.assign(grade=grade), 3, seed=0),
+        "trial": Federation.split(trial, 3, interventions="experiment", device="cpu"),
+    }
+
+
+RUNS = [
+    *(
+        (FedPC(evidence=kind, alpha=0.3), "discrete")
+        for kind in ("vote", *sorted(EVIDENCE.keys() - {"glm"}))
+    ),
+    *((FedPC(evidence=kind, alpha=0.3), "numbers") for kind in ("vote", *EVIDENCE)),
+    *((FedPC(sepset=kind, alpha=0.5), "discrete") for kind in ("max", "mean", "vote")),
+    (FedPC(evidence="glm", alpha=0.3), "mixed"),
+    (FedPC(bootstrap=2, max_cond_size=0), "discrete"),
+    (FedPC(test="kci"), "numbers"),
+    (FedCMFS(), "discrete"),
+    (FedCMFS(evidence="stouffer"), "discrete"),
+    *((RFcd(objective=kind, beam=1), "discrete") for kind in ("graph", "nodewise", "sum")),
+    (RFcd(objective="sum", beam=1), "numbers"),
+    *((FedCD(**SHORT, reference=kind), "trial") for kind in ("paper", "code")),
+    (FedCD(**SHORT, aggregation="naive"), "trial"),
+]
+
+
+def variant(part):
+    """What of a question decides which segments it has."""
+    part = part.question if isinstance(part, Covered | Contributors) else part
+    return getattr(part, "combination", getattr(part, "reference", getattr(part, "score", "")))
+
+
+@cache
+def answered():
+    """The encodings and answers of every segment, by kind and variant, from whole runs."""
+    found = defaultdict(list)
+    sites = {
+        name: [table_respondent(s.table, min_cell_size=5, device="cpu") for s in own.sites]
+        for name, own in federations().items()
+    }
+    for (algorithm, name), fewest in product(RUNS, (1, 2)):
+        names = tuple(chr(97 + k) for k in range(sites[name][0].n_variables))
+        facts = Facts(len(names), 3, names=names, labels=(0, 1), fewest=fewest)
+        asking = algorithm.ask(facts)
+        total = None
+        while True:
+            try:
+                question = asking.send(total)
+            except StopIteration:
+                break
+            answers = np.array([site.answer(question) for site in sites[name]])
+            keep(found, question, answers)
+            total = answers.sum(axis=0)
+            for encoding, place in parts(question):
+                if encoding.comparison:
+                    total[place] = total[place] > 0
+    return dict(found)
+
+
+def keep(found, question, answers):
+    start = 0
+    for part in question.parts if isinstance(question, Bundle) else (question,):
+        key = type(part).__name__, variant(part)
+        for number, (encoding, place) in enumerate(parts(part)):
+            values = answers[:, start + place.start : start + place.stop]
+            found[key, number].append((encoding, values))
+        start += sum(encoding.length for encoding in part.encodings)
+
+
+def test_every_kind_of_question_was_asked():
+    kinds = {name for (name, _), _ in answered()}
+    assert kinds == {kind.__name__ for kind in get_args(SingleQuestion)}
+    assert SIGNED.keys() <= {key for key, _ in answered()}
+
+
+def test_honest_answers_lie_in_their_ranges():
+    for (key, number), asked in answered().items():
+        for encoding, values in asked:
+            assert within(encoding, values), (key, number)
+
+
+def test_what_may_lie_below_0_is_declared_so_and_nothing_else():
+    declared = defaultdict(set)
+    below = defaultdict(set)
+    for (key, number), asked in answered().items():
+        if any(encoding.signed for encoding, _ in asked):
+            declared[key].add(number)
+        if any((values < 0.0).any() for _, values in asked):
+            below[key].add(number)
+    assert declared == SIGNED
+    assert below == SIGNED

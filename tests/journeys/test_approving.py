@@ -1,0 +1,334 @@
+"""A plan from the coordinator's words to the sites' decisions: it waits, goes on, or is denied."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import time
+from types import SimpleNamespace
+
+import adversary
+import hospital_folders
+import pytest
+from documents import call
+from scripted import about
+
+from cipherdag import Federation, FedPC, Schema
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.deployment.coordinator_folder import CoordinatorFolder
+from cipherdag.deployment.enrolment import activate, request_enrolment
+from cipherdag.errors import CohortError, DifferencingError, ParameterError, PolicyRefusedError
+from cipherdag.federation import connected
+from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.messages import DENIED
+from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.replay import Replay
+from cipherdag.sites.session.serving import KeptSite
+from cipherdag.sites.study.datasite_settings import DatasiteSettings
+from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
+
+SITES = ("north", "south", "west")
+PURPOSE = "Which causes of asthma do the three cohorts share?"
+WHY = "our board meets in May"
+
+
+class Deployment:
+    """A coordinator and three sites as folders; `wait` is what people do while a run waits."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.waits = 0
+        self.calls = 0
+        self.people = []
+        self.coordinator = CoordinatorFolder.create(
+            folder / "coordinator", study="study", engine="syft"
+        )
+        tables = {n: adversary.patients(adversary.ROWS[k], k) for k, n in enumerate(SITES)}
+        schema = Schema.infer(list(tables.values())).dumps()
+        self.sites = {name: self._site(name, tables[name], schema) for name in SITES}
+        requests = [request_enrolment(site)[0] for site in self.sites.values()]
+        for name, approval in self.coordinator.approve(requests).items():
+            activate(self.sites[name], approval, fingerprint=self.coordinator.fingerprint)
+        self.kept = {name: KeptSite(site.path) for name, site in self.sites.items()}
+
+    def _site(self, name, table, schema):
+        port = 8101 + SITES.index(name)
+        own = DatasiteSettings(url=f"http://127.0.0.1:{port}", port=port, python=sys.executable)
+        folder = SiteFolder.create(
+            self.folder / name, SiteSettings(name=name, datasite=own, device="cpu")
+        )
+        table.to_csv(folder.path / "data.csv", index=False)
+        (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
+        return folder
+
+    @contextlib.contextmanager
+    def engine(self, *_, **__):
+        """In the place of FLARE or PySyft."""
+        self.calls += 1
+        yield LocalEngine({name: kept.handle for name, kept in self.kept.items()})
+
+    def sleep(self, _):
+        """While the coordinator waits, the next of the people acts."""
+        self.waits += 1
+        assert self.people, "the run waits for nobody"
+        self.people.pop(0)()
+
+    def run(self, *words, code=0):
+        """A command of the coordinator; what it prints."""
+        got, said = call(["coordinator", *map(str, words), "--dir", str(self.coordinator.path)])
+        assert got == code, said
+        return said
+
+    def site(self, name, *words, code=0):
+        """A command of a site; what it prints."""
+        got, said = call(["site", *map(str, words), "--dir", str(self.sites[name].path)])
+        assert got == code, said
+        return said
+
+    def asked(self, name):
+        """The digits of the run that waits at a site."""
+        return re.search(r"run ([0-9a-f]{8})  WAITS", self.site(name, "status"))[1]
+
+    def approve(self, *names):
+        for name in names:
+            self.site(name, "approve", self.asked(name))
+
+    def edges(self, name, out):
+        """The edges as a site reads them, by its own names."""
+        self.site(name, "result", "--out", out / name)
+        assert "<html" in (out / name / "report.html").read_text("utf-8")
+        report = json.loads((out / name / "result.json").read_text("utf-8"))
+        return sorted((edge["from"], edge["mark"], edge["to"]) for edge in report["edges"])
+
+    def close(self):
+        for kept in self.kept.values():
+            kept.close()
+
+
+@pytest.fixture
+def deployment(tmp_path, monkeypatch):
+    made = Deployment(tmp_path)
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=made.sleep)
+    monkeypatch.setattr(connected, "time", clock)
+    monkeypatch.setattr(connected, "study_engine", made.engine)
+    yield made
+    made.close()
+
+
+RUN = ("run", "fedpc", "--purpose", PURPOSE, "--requester", "Dr. Okafor")
+
+
+def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_path):
+    read = {}
+
+    def everybody_reads():
+        for name in SITES:
+            read[name] = deployment.site(name, "status")
+        deployment.approve("north")
+
+    def one_has_approved():
+        assert f"run {session}  approved" in deployment.site("north", "status")
+        deployment.approve("west", "south")
+
+    def session_of(said):
+        return re.search(r"run ([0-9a-f]{8})  WAITS", said)[1]
+
+    def first():
+        nonlocal session
+        everybody_reads()
+        session = session_of(read["north"])
+
+    session = ""
+    deployment.people = [first, one_has_approved]
+    said = deployment.run(*RUN, "--out", tmp_path / "learnt")
+    assert deployment.waits == 2
+    assert f"cipherdag site approve {session}" in said
+    for name in SITES:
+        assert session_of(read[name]) == session
+        assert "knowledge none" in read[name]
+        for sentence in (
+            "Dr. Okafor asks for fedpc at north, south, west.",
+            f"Purpose: {PURPOSE}",
+            "A sum covers 3 of the 3 sites at least; up to 1 that collude with the coordinator",
+            "Parameters: as usual alpha 0.01, ",
+            "Opened: ",
+            "The first sums: ",
+            "This site's policy ends it after 1,000 rounds",
+        ):
+            assert sentence in read[name], sentence
+    data = {name: own.path / "data.csv" for name, own in deployment.sites.items()}
+    schema = deployment.sites["north"].path / "schema.toml"
+    expected = Federation.simulate(data, schema=schema, device="cpu").run(FedPC()).to_dict()
+    found = [deployment.edges(name, tmp_path / "own") for name in SITES]
+    assert found[0]
+    assert found[0] == found[1] == found[2]
+    assert found[0] == sorted((e["from"], e["mark"], e["to"]) for e in expected["edges"])
+    learnt = json.loads((tmp_path / "learnt" / "result.json").read_text("utf-8"))
+    assert {e["from"] for e in learnt["edges"]} <= set("12345")
+    assert len(learnt["edges"]) == len(found[0])
+
+
+def test_a_denial_ends_the_run_and_its_reason_stays_at_the_site(deployment):
+    """The last of the cohort denies while the others have not decided yet."""
+    deployment.people = [
+        lambda: deployment.site("west", "deny", deployment.asked("west"), "--why", WHY)
+    ]
+    said = deployment.run(*RUN, code=3)
+    assert "PolicyRefusedError at site 'west'." in said
+    assert f"  cause   {DENIED}\n" in said
+    assert "  do      Ask the people of the site: it does not send their reason." in said
+    assert "cipherdag coordinator run --resume" in said
+    assert WHY not in said
+    status = deployment.site("west", "status")
+    assert f"Denied because: {WHY}" in status
+    assert "  denied  " in status
+    for path in deployment.folder.rglob("*"):
+        if path.is_file() and "west" not in path.relative_to(deployment.folder).parts:
+            assert WHY not in path.read_text("utf-8", errors="replace"), path
+    assert "WAITS" in deployment.site("north", "status")
+    (run,) = deployment.coordinator.runs.iterdir()
+    got, said = call(["coordinator", "run", "--resume", str(run)])
+    assert (got, DENIED in said) == (3, True)
+    assert deployment.waits == 1
+    for name in SITES:
+        assert "no run has taken place" in deployment.site(name, "result", code=1)
+
+
+def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
+    """Subtraction is what the person was asked about; having decided, nobody waits any more."""
+    names = tuple(f"hospital-{k}" for k in range(4))
+    hospitals = hospital_folders.hospitals(tmp_path, names=names)
+    hospitals.installed = True
+    handlers = hospitals.handlers()
+    first = hospitals.session(handlers, **about(FedPC()))
+    first.open()
+    first.run(Replay(FedPC().ask(Facts(5, 4))))
+    first.finish()
+    second = hospitals.session(handlers, plan=hospitals.plan(names=names[:3], **about(FedPC())))
+    with pytest.raises(DifferencingError):
+        second.open()
+    for name in names[:3]:
+        folder = hospitals.folders[name]
+        (asked,) = folder.approvals().runs()
+        assert asked.consider
+        folder.approvals().decide(asked.session, "denied", folder.identity(), note=WHY)
+    with pytest.raises(PolicyRefusedError, match=DENIED) as caught:
+        second.open()
+    assert type(caught.value) is PolicyRefusedError
+    hospitals.close()
+
+
+def test_nobody_decides_in_time_and_the_run_is_taken_up_later(deployment, tmp_path):
+    said = deployment.run(*RUN, "--wait-for-approval", 0, code=3)
+    assert "the run waits until a person of this site approves it" in said
+    assert deployment.waits == 0
+    assert "coordinator run --resume" in said
+    (run,) = deployment.coordinator.runs.iterdir()
+    # another plan in between does not use the first one up, and a site may be mended
+    deployment.run(*RUN, "--alpha", 0.02, "--wait-for-approval", 0, code=3)
+    for name in SITES:
+        for session in re.findall(r"run ([0-9a-f]{8})  WAITS", deployment.site(name, "status")):
+            deployment.site(name, "approve", session)
+    data = deployment.sites["south"].path / "data.csv"
+    kept = data.read_bytes()
+    data.unlink()
+    got, said = call(["coordinator", "run", "--resume", str(run)])
+    assert (got, "at site 'south'" in said) == (6, True), said
+    data.write_bytes(kept)
+    got, said = call(["coordinator", "run", "--resume", str(run)])
+    assert got == 0, said
+    assert deployment.edges("north", tmp_path) == deployment.edges("west", tmp_path)
+
+
+def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment, tmp_path):
+    file = tmp_path / "plan.json"
+    said = deployment.run("plan", *RUN[1:], "--alpha", 0.02, "--out", file)
+    assert "Dr. Okafor asks for fedpc at north, south, west." in said
+    assert f"Purpose: {PURPOSE}\n" in said
+    assert "Parameters: alpha 0.02, as usual evidence vote, " in said
+    assert deployment.calls == 0, "a plan sends nothing"
+    assert not list(deployment.coordinator.runs.glob("*"))
+
+    def rows(name):
+        folder = str(deployment.sites[name].path)
+        code, said = call(["site", "check", "--json", "--plan", str(file), "--dir", folder])
+        assert code == 4  # there is no PySyft
+        found = json.loads(said[: said.rindex("]") + 1])
+        return {row["check"]: row for row in found if row["check"].startswith("plan")}
+
+    for name in SITES:
+        found = rows(name)
+        assert list(found) == ["plan: cohort", "plan: policy", "plan: data"]
+        assert {row["state"] for row in found.values()} == {"ok"}
+    policy = deployment.sites["south"].policy_path
+    kept = policy.read_text("utf-8")
+    policy.write_text(kept.replace("parameters = []", 'parameters = ["alpha 0.001..0.01"]'))
+    found = rows("south")["plan: policy"]
+    assert (found["state"], found["finding"]) == (
+        "fail",
+        "the site's policy asks for alpha 0.001..0.01",
+    )
+    assert "asks for alpha" in deployment.run("run", "--plan", file, code=3)
+    policy.write_text(kept)
+
+    deployment.people = [lambda: deployment.approve(*SITES)]
+    plan = Plan.read(file)
+    said = deployment.run("run", "--plan", file)
+    assert f"cipherdag site approve {plan.session.hex()[:8]}" in said
+    assert deployment.waits == 1
+    for name in SITES:
+        kept = deployment.sites[name].runs / plan.session.hex() / "plan.json"
+        assert Plan.read(kept) == plan
+    said = deployment.run("run", "--plan", file, code=3)
+    assert "the session was opened before" in said
+    # a plan that differs in anything is another one
+    file.write_text(file.read_text("utf-8").replace('"alpha": 0.02', '"alpha": 0.03'), "utf-8")
+    deployment.people = []
+    said = deployment.run("run", "--plan", file, "--wait-for-approval", 0, code=3)
+    assert "waits until a person" in said
+    status = deployment.site("north", "status")
+    assert f"Beside run {plan.session.hex()[:8]} of " in status
+    assert "alpha 0.02 -> 0.03." in status
+
+
+def test_a_plan_that_is_none_or_names_other_sites_begins_nothing(deployment, tmp_path):
+    file = tmp_path / "plan.json"
+    for content in (b"", b"{}", b"\xff\xfe", b"[]"):
+        file.write_bytes(content)
+        assert "holds no plan" in deployment.run("run", "--plan", file, code=3)
+        assert "holds no plan" in deployment.site("north", "check", "--plan", file, code=3)
+    deployment.run("plan", *RUN[1:], "--out", file)
+    approvals = deployment.coordinator.revoke("west")
+    with pytest.raises(CohortError, match="asks for 3"):
+        connected.ConnectedFederation(deployment.coordinator).carry_out_plan(Plan.read(file))
+    assert set(approvals) == {"north", "south"}
+    text = file.read_text("utf-8").replace('"name": "west"', '"name": "east"')
+    file.write_text(text, "utf-8")
+    other = CoordinatorFolder.create(tmp_path / "other", study="study", engine="syft")
+    requests = [request_enrolment(own)[0] for own in deployment.sites.values()]
+    other.approve(requests)
+    with pytest.raises(CohortError, match="names 'east', which the study does not have"):
+        connected.ConnectedFederation(other).carry_out_plan(Plan.read(file))
+    assert deployment.calls == 0
+    assert not list(deployment.coordinator.runs.glob("*"))
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+def test_a_run_without_a_purpose_is_refused_before_anything_is_sent(deployment, command):
+    said = deployment.run(command, "fedpc", code=2)
+    assert "Missing option '--purpose'" in said
+    said = deployment.run(command, "fedpc", "--purpose", "  ", code=2)
+    assert "a plan over real sites says what its result is for" in said
+    forged = "to learn\n  Opened: nothing at all."
+    said = deployment.run(command, "fedpc", "--purpose", forged, code=2)
+    assert "one line each" in said
+    with pytest.raises(TypeError, match="purpose"):
+        Federation.connect(deployment.coordinator.path)
+    for purpose in ("", " \n"):
+        with pytest.raises(ParameterError, match="says what its result is for"):
+            Federation.connect(deployment.coordinator.path, purpose=purpose).run(FedPC())
+    assert deployment.calls == 0
+    assert not list(deployment.coordinator.runs.glob("*"))
+    assert all("run " not in deployment.site(name, "status") for name in SITES)

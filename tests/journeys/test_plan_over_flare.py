@@ -1,0 +1,118 @@
+"""A plan over hospitals that are processes of their own, from its file to each one's report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from hospitals import SITES, Hospitals, Study, sorted_edges
+from loopback import free_port
+
+from cipherdag.graphs.networks import asia
+from cipherdag.protocol.plan import Plan
+from cipherdag.sites.table.schema import Schema
+
+PURPOSE = "Which habits precede dyspnoea?"
+WHY = "the ethics board has not met"
+ROWS = {"north": slice(0, 2500), "south": slice(2500, 4000), "west": slice(4000, 6000)}
+
+
+@pytest.fixture(scope="module")
+def study():
+    patients = asia().sample(6000, np.random.default_rng(1))
+    tables = {name: patients[rows] for name, rows in ROWS.items()}
+    return Study(tables, Schema.infer(patients), "fedpc", {})
+
+
+@pytest.fixture(scope="module")
+def hospitals(study, tmp_path_factory):
+    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
+        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    work = tmp_path_factory.mktemp("hospitals")
+    address = ("--host", "localhost", "--port", str(free_port()))
+    made = Hospitals(work, address, dict.fromkeys(SITES, address))
+    made.enrol(study.tables, study.schema, approve_runs="manual")
+    with contextlib.ExitStack() as up:
+        up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
+        for name in SITES:
+            up.enter_context(made.started("site", "start", "--dir", work / name))
+        made.wait_for_sites()
+        yield made
+
+
+@contextlib.contextmanager
+def begun(hospitals, *words):
+    """A run that waits for people; its process."""
+    line = hospitals._line(("coordinator", *words, "--dir", hospitals.coordinator))
+    run = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield run
+    finally:
+        run.kill()
+        run.communicate()
+
+
+def waiting(hospitals, run, name):
+    """What a person reads at a site once a run waits there, and the digits that name the run."""
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and run.poll() is None:
+        said = hospitals.command("site", "status", "--dir", hospitals.work / name)
+        if found := re.search(r"run ([0-9a-f]{8})  WAITS", said):
+            return said, found[1]
+        time.sleep(1)
+    raise AssertionError(f"nothing waits at {name}: {run.communicate()[0]}")
+
+
+def test_a_saved_plan_is_approved_by_all_and_every_site_has_its_own_report(
+    hospitals, study, tmp_path
+):
+    file, out = tmp_path / "plan.json", tmp_path / "learnt"
+    words = ("fedpc", "--purpose", PURPOSE, "--requester", "Dr. Okafor", "--out", file)
+    hospitals.command("coordinator", "plan", *words, "--dir", hospitals.coordinator)
+    digits = Plan.read(file).session.hex()[:8]
+    for name in SITES:
+        hospitals.command("site", "check", "--plan", file, "--dir", hospitals.work / name)
+    with begun(hospitals, "run", "--plan", file, "--out", out) as run:
+        for name in SITES:
+            said, asked = waiting(hospitals, run, name)
+            assert asked == digits
+            assert "Dr. Okafor asks for fedpc at north, south, west." in said
+            assert f"Purpose: {PURPOSE}" in said
+            assert "Opened: " in said
+            hospitals.command("site", "approve", asked, "--dir", hospitals.work / name)
+        said = run.communicate(timeout=300)[0]
+        assert run.returncode == 0, said
+    expected = study.in_process()
+    assert sorted_edges(expected)
+    hospitals.check_own_results(expected)
+    hospitals.check_audits()
+    learnt = json.loads((out / "result.json").read_text("utf-8"))
+    names = set(study.schema.names)
+    assert not names & {end for edge in learnt["edges"] for end in (edge["from"], edge["to"])}
+    for name in SITES:
+        folder = hospitals.work / "own" / name
+        assert names & set(re.findall(r"\w+", (folder / "edges.csv").read_text("utf-8")))
+        assert name in (folder / "report.html").read_text("utf-8")
+
+
+def test_one_site_denies_and_the_coordinator_hears_that_and_no_reason(hospitals):
+    run_words = ("run", "fedpc", "--purpose", PURPOSE, "--alpha", 0.02)
+    with begun(hospitals, *map(str, run_words)) as run:
+        _, asked = waiting(hospitals, run, "west")
+        hospitals.command("site", "deny", asked, "--why", WHY, "--dir", hospitals.work / "west")
+        said = run.communicate(timeout=120)[0]
+    assert run.returncode == 3, said
+    assert "PolicyRefusedError at site 'west'." in said
+    assert "a person of this site denied the run" in said
+    assert WHY not in said
+    status = hospitals.command("site", "status", "--dir", hospitals.work / "west")
+    assert f"Denied because: {WHY}" in status
+    assert "alpha 0.01 -> 0.02." in status
+    for path in hospitals.coordinator.rglob("*"):
+        assert not path.is_file() or WHY.encode() not in path.read_bytes(), path

@@ -1,0 +1,156 @@
+"""Tests that too few sites contribute to are not opened, in whatever step or bundle."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from adversary import Ward, hospitals
+from driving import drive, plain_sum
+from evidence_sites import discrete_site
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from cipherdag import FedCMFS, FedPC, Policy
+from cipherdag.errors import PolicyRefusedError
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
+from cipherdag.questions.coverage import Contributors, Covered, contributes, covered, n_tests
+from cipherdag.questions.encodings import pack_blocks, segments
+from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.question import Bundle, Resampled
+from cipherdag.questions.weighted_evidence import WeightedEvidence
+
+TEST = CITestSpec(alpha=0.05)
+UNEVEN = (1200, 25, 24, 23)
+OPEN = Policy(min_cell_size=0)
+TRIPLETS = [np.array([[0, 1], [0, 2], [1, 2]]), np.array([[0, 1, 2], [1, 2, 0], [0, 2, 1]])]
+
+
+def questions():
+    counts, members = pack_blocks(TRIPLETS)
+    about = {"counts": counts, "members": members}
+    yield WeightedEvidence(n_variables=3, test=TEST, **about)
+    for combination in COMBINATIONS:
+        yield replace(CombinedEvidence.over_sites(TEST, combination, 3, 1 << 20), **about)
+
+
+@pytest.mark.parametrize("question", list(questions()), ids=lambda own: own.label)
+@given(seed=st.integers(0, 2**32), fewest=st.integers(1, 4))
+@settings(max_examples=15, deadline=None)
+def test_what_is_opened_is_the_sum_of_the_tests_that_enough_sites_do(question, seed, fewest):
+    rng = np.random.default_rng(seed)
+    sites = [
+        discrete_site(rng.integers(0, 3, (int(rows), 3)), (3, 3, 3))
+        for rows in rng.choice([8, 40, 400], 4)
+    ]
+    answers = [site.answer(question) for site in sites]
+    able = np.sum([contributes(question, answer) for answer in answers], axis=0)
+    found, asked = drive(covered(question, fewest), sites)
+    whole = plain_sum(question, sites)
+    if fewest > 1:
+        assert isinstance(asked[0], Contributors)
+        assert (plain_sum(asked[0], sites) == able).all()
+        assert (len(asked) == 2) == (able >= fewest).any()
+    for number, (part, own) in enumerate(
+        zip(segments(question.encodings, found), segments(question.encodings, whole), strict=True)
+    ):
+        lone = isinstance(question, CombinedEvidence) and len(part) == 1 and number == 0
+        enough = (
+            np.full(len(part), (able >= fewest).any()) if lone else (able >= fewest)[: len(part)]
+        )
+        assert (part == np.where(enough, own, 0.0)).all()
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        FedPC(evidence="weighted_p"),
+        FedPC(evidence="fisher", bootstrap=2),
+        FedPC(sepset="mean"),
+    ],
+    ids=repr,
+)
+def test_in_a_run_no_sum_is_that_of_fewer_than_three_sites(algorithm):
+    federation = hospitals(policy=OPEN, rows=UNEVEN)
+    opened = []
+
+    def listening(facts):
+        asking = algorithm.ask(facts)
+        question = next(asking)
+        while True:
+            sums = yield question
+            opened.append((question, sums))
+            try:
+                question = asking.send(sums)
+            except StopIteration as finished:
+                return finished.value
+
+    federation.ask("fedpc", listening, seed=1)
+    counts = {}
+    checked = left_out = 0
+    for question, sums in opened:
+        start = 0
+        for part in parts_of(question):
+            inner = part.question if isinstance(part, Resampled) else part
+            length = sum(encoding.length for encoding in part.encodings)
+            own = sums[start : start + length]
+            start += length
+            key = (getattr(part, "replicate", 0), getattr(inner, "question", None))
+            if isinstance(inner, Contributors):
+                counts[key] = own
+                left_out += int((own < 3).sum())
+            elif isinstance(inner, Covered):
+                weights = segments(inner.encodings, own)[-1]
+                assert (counts[key][weights > 0] >= 3).all()
+                checked += n_tests(inner.question)
+    assert checked
+    assert left_out, "the trial has small sites"
+
+
+def test_fedcmfs_counts_first():
+    federation = hospitals(policy=OPEN, rows=UNEVEN)
+    kinds = []
+
+    def listening(facts):
+        asking = FedCMFS().ask(dataclasses.replace(facts, labels=(1,)))
+        question = next(asking)
+        while True:
+            kinds.append(type(question))
+            sums = yield question
+            try:
+                question = asking.send(sums)
+            except StopIteration as finished:
+                return finished.value
+
+    federation.ask("fedcmfs", listening)
+    assert kinds[::2] == [Contributors] * len(kinds[::2])
+    assert set(kinds) <= {Contributors, Covered}
+
+
+def test_a_plan_that_opens_tests_uncounted_is_refused():
+    bare, *_ = questions()
+    bare = replace(bare, n_variables=5)
+    everything = np.packbits(np.ones(n_tests(bare), dtype=bool)).tobytes()
+    uncounted = Covered(question=bare, enough=everything)
+    drawn = Resampled(question=uncounted, replicate=1)
+    for question in (bare, uncounted, drawn, Bundle(parts=(uncounted, bare))):
+        ward = Ward()
+        ward.session.open()
+        with pytest.raises(PolicyRefusedError, match="contribute"):
+            ward.session.ask(question)
+
+
+def test_a_plan_that_opens_more_than_was_counted_is_refused():
+    ward = Ward()
+    ward.session.open()
+    bare = replace(next(questions()), n_variables=5)
+    tables = list(ward.runtimes.values())
+    silent = tables[0]._respondent
+    silent._answers[Contributors] = lambda question: np.zeros(n_tests(question.question))
+    assert ward.session.ask(Contributors(question=bare)).max() == 2
+    everything = np.packbits(np.ones(n_tests(bare), dtype=bool)).tobytes()
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        ward.session.ask(Covered(question=bare, enough=everything))

@@ -1,0 +1,201 @@
+"""A site's own result: the program gone through again over the sums that it keeps."""
+
+from __future__ import annotations
+
+import hospital_folders
+import msgspec
+import numpy as np
+import pytest
+from adversary import silence
+from hospital_folders import NAMES
+
+from cipherdag import FedPC
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
+from cipherdag.protocol.replay import Replay
+from cipherdag.results.site_result import site_result
+from cipherdag.sites.record.run_record import PLAN_FILE, SUMS_FILE, CheckedSum, RunRecord
+from cipherdag.sites.session import program
+
+ALGORITHM = FedPC(alpha=0.02)
+NAME = NAMES[1]
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path)
+    made.installed = True
+    yield made
+    made.close()
+
+
+def started(hospitals):
+    return hospitals.session(hospitals.handlers(), parameters=msgspec.to_builtins(ALGORITHM))
+
+
+def run(hospitals):
+    """A whole run; what the coordinator came to, and its session."""
+    session = started(hospitals)
+    facts = Facts(session.open(), 3)
+    outcome = session.run(Replay(ALGORITHM.ask(facts), facts.present))
+    session.finish()
+    hospitals.close()
+    return ALGORITHM.conclude(outcome, facts), session
+
+
+def record(hospitals, session):
+    return RunRecord(hospitals.folders[NAME].runs / session._plan.session.hex())
+
+
+def own_result(hospitals, session=""):
+    return site_result(hospitals.folders[NAME], session)
+
+
+def test_every_site_comes_to_the_coordinator_s_graph_by_its_own_names(hospitals):
+    found, session = run(hospitals)
+    graph = found.graph
+    for name, folder in hospitals.folders.items():
+        own = site_result(folder)
+        names = dict(zip(graph.nodes, own.graph.nodes, strict=True))
+        assert set(own.graph.nodes) == set(own.identifiers)
+        assert len(graph.edges) == len(own.graph.edges) > 0
+        assert {(names[e.source], names[e.target], e.mark) for e in graph.edges} == {
+            (e.source, e.target, e.mark) for e in own.graph.edges
+        }
+        assert own.parameters == msgspec.to_builtins(ALGORITHM)
+        assert [r.aggregate for r in own.rounds] == [r.aggregate for r in session.rounds]
+        assert [(r.label, r.n_sites) for r in own.rounds] == [
+            (r.label, r.n_sites) for r in session.rounds
+        ]
+        assert own.bytes_sent_per_site == {name: session.bytes_sent_per_site[name]}
+
+
+def test_the_latest_run_is_read_unless_one_is_named(hospitals):
+    first = run(hospitals)[1]._plan
+    second = run(hospitals)[1]._plan
+    lines = [own_result(hospitals, plan.session.hex()[:8]) for plan in (first, second)]
+    assert lines[0].graph == lines[1].graph == own_result(hospitals).graph
+    with pytest.raises(OutputError, match="0 runs of this site start with"):
+        own_result(hospitals, "ff" * 8)
+
+
+def test_a_site_without_a_run_has_no_result(hospitals):
+    with pytest.raises(OutputError, match="no run has taken place"):
+        own_result(hospitals)
+
+
+def test_a_run_that_the_coordinator_left_off_has_no_result(hospitals):
+    session = started(hospitals)
+    question = next(ALGORITHM.ask(Facts(session.open(), 3)))
+    session.ask(question)
+    with pytest.raises(OutputError, match="did not come to its end"):
+        own_result(hospitals)
+    session.finish()
+    with pytest.raises(OutputError, match="did not come to its end"):
+        own_result(hospitals)
+
+
+def test_a_run_without_its_last_word_has_no_result(hospitals):
+    """The last sum is checked when the run is closed: without that nothing is known of it."""
+
+    session = started(hospitals)
+    facts = Facts(session.open(), 3)
+    session.run(Replay(ALGORITHM.ask(facts), facts.present))
+    hospitals.close()
+    with pytest.raises(OutputError, match="did not come to its end"):
+        own_result(hospitals)
+
+
+# what lies at the site is read, and not believed
+
+
+@pytest.mark.parametrize("kept", [0, 1, -1])
+def test_a_record_that_was_cut_gives_no_result(hospitals, kept):
+    _, session = run(hospitals)
+    path = record(hospitals, session).folder / SUMS_FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:kept]))
+    with pytest.raises(OutputError, match="changed since the run"):
+        own_result(hospitals)
+
+
+def test_a_sum_that_was_altered_gives_no_result(hospitals):
+    """Nor one that leads to another graph by questions that the plan could have asked."""
+    _, session = run(hospitals)
+    path = record(hospitals, session).folder / SUMS_FILE
+    _, sums = record(hospitals, session).read()
+    for number in range(len(sums)):
+        changed = list(sums)
+        values = sums[number].array + 1
+        changed[number] = CheckedSum(
+            sums[number].number, sums[number].participants, values.astype("<f8").tobytes()
+        )
+        path.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in changed))
+        with pytest.raises(OutputError, match="changed since the run"):
+            own_result(hospitals)
+    path.write_bytes(b"".join(msgspec.json.encode(own) + b"\n" for own in sums))
+    assert own_result(hospitals).rounds
+
+
+@pytest.mark.parametrize("content", [b"row 17 holds Alice\n", b"{}\n", b"\xff"])
+def test_a_record_that_cannot_be_read_is_named_without_its_text(hospitals, content):
+    _, session = run(hospitals)
+    for name in (SUMS_FILE, PLAN_FILE):
+        path = record(hospitals, session).folder / name
+        honest = path.read_bytes()
+        path.write_bytes(content)
+        with pytest.raises(OutputError, match="no run that can be read") as caught:
+            own_result(hospitals)
+        assert "Alice" not in str(caught.value)
+        path.write_bytes(honest)
+
+
+def test_a_ledger_that_was_altered_vouches_for_nothing(hospitals):
+    run(hospitals)
+    path = hospitals.folders[NAME].ledger_path
+    path.write_text(path.read_text("utf-8").replace('"round":1', '"round":2', 1), "utf-8")
+    with pytest.raises(LedgerError):
+        own_result(hospitals)
+
+
+def test_another_program_than_that_of_the_run_gives_no_result(hospitals, monkeypatch):
+    run(hospitals)
+    monkeypatch.setattr(program, "program_digest", lambda name: "0" * 64)
+    with pytest.raises(ProgramMismatchError):
+        own_result(hospitals)
+
+
+def test_what_a_site_keeps_is_private_and_is_what_was_opened(hospitals):
+    _, session = run(hospitals)
+    own = record(hospitals, session)
+    plan, sums = own.read()
+    assert plan == session._plan
+    assert [len(one.array) for one in sums] == [one.values for one in session.rounds]
+    assert all(np.isfinite(one.array).all() for one in sums)
+    for name in (PLAN_FILE, SUMS_FILE):
+        assert (own.folder / name).stat().st_mode & 0o777 == 0o600
+    assert own.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
+    names = tuple(f"hospital-{k}" for k in range(4))
+    made = hospital_folders.hospitals(tmp_path, names=names)
+    made.installed = True
+    handlers = made.handlers()
+    session = made.session(handlers, parameters=msgspec.to_builtins(ALGORITHM))
+
+    class Ward:
+        engine = session._courier._engine
+
+    silence(Ward, "hospital-3", "unmask")
+    facts = Facts(session.open(), 4)
+    outcome = session.run(Replay(ALGORITHM.ask(facts), facts.present))
+    session.finish()
+    own = site_result(made.folders["hospital-0"])
+    assert [r.n_sites for r in own.rounds] == [r.n_sites for r in session.rounds]
+    assert {r.n_sites for r in own.rounds} == {3, 4}
+    found = ALGORITHM.conclude(outcome, facts).graph
+    assert len(found.edges) == len(own.graph.edges)
+    with pytest.raises(OutputError):
+        site_result(made.folders["hospital-3"])
+    made.close()

@@ -1,0 +1,64 @@
+"""How many tests a site keeps between questions: a number that no coordinator can raise."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+from evidence_sites import discrete_codes
+
+from cipherdag.questions.question import CITestSpec, Skeleton
+from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.answers.respondent import MOST_TESTS, Respondent
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+
+CODES = discrete_codes(np.random.default_rng(0), 300, (2, 3, 2, 2))
+
+
+def votes(least, alpha=0.05):
+    return EdgeVotes(
+        skeleton=Skeleton.from_matrix(~np.eye(4, dtype=bool)),
+        layer=0,
+        test=CITestSpec(alpha=alpha, min_rows_per_cell=least),
+    )
+
+
+def site(made):
+    def make(spec):
+        test = DiscreteTest(CODES, min_rows_per_cell=spec.min_rows_per_cell)
+        made.append((spec.min_rows_per_cell, weakref.ref(test)))
+        return test
+
+    return Respondent(4, make)
+
+
+def alive(made):
+    gc.collect()
+    return [least for least, test in made if test() is not None]
+
+
+def test_forty_thresholds_leave_the_tests_of_the_last_few():
+    made = []
+    respondent = site(made)
+    for least in range(1, 41):
+        respondent.answer(votes(float(least)))
+    assert alive(made) == [float(41 - k) for k in range(MOST_TESTS, 0, -1)]
+
+
+def test_a_test_that_is_used_again_is_kept_and_alpha_makes_no_other_one():
+    made = []
+    respondent = site(made)
+    for least in range(1, 20):
+        respondent.answer(votes(float(least)))
+        respondent.answer(votes(1.0, alpha=0.5 / least))
+    assert len(made) == 19
+    assert 1.0 in alive(made)
+
+
+def test_what_was_forgotten_is_answered_the_same():
+    respondent = site([])
+    asked = [votes(float(least)) for least in (1, 2, 5, 20, 60, 1, 5, 60)]
+    for question in asked:
+        again = site([]).answer(question)
+        assert respondent.answer(question).tolist() == again.tolist()

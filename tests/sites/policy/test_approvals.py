@@ -1,0 +1,320 @@
+"""Decisions of people: signed over one plan by the site's own key, and expired after a while."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import hospital_folders
+import msgspec
+import pytest
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.errors import ParameterError, PolicyRefusedError, SiteNotReadyError
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.protocol.replay import Replay
+from cipherdag.sites.policy.approvals import (
+    ASKED_FILE,
+    AWAITS,
+    DENIED,
+    EXPIRES,
+    MAX_KEPT,
+    Approvals,
+    AskedRun,
+)
+from cipherdag.sites.policy.policy import Policy
+
+OWN, STRANGER = SigningIdentity.generate(), SigningIdentity.generate()
+MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(3))
+
+
+class Clock:
+    """The time, which a test moves."""
+
+    def __init__(self):
+        self.now = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def approvals(tmp_path, clock):
+    return Approvals(tmp_path / "runs", OWN.public, clock)
+
+
+def plan(**changes):
+    about = {"algorithm": "fedpc", "protection": "masking", "purpose": "a test"}
+    return make_plan(MEMBERS, **(about | changes))
+
+
+def asked(approvals, own):
+    """A plan asks, and is not decided on."""
+    with pytest.raises(PolicyRefusedError, match=AWAITS):
+        approvals.check(own)
+
+
+def approve(approvals, own, *, identity=OWN):
+    return approvals.decide(own.session.hex(), "approved", identity)
+
+
+def path_of(approvals, own):
+    return approvals.folder / own.session.hex() / ASKED_FILE
+
+
+def altered(approvals, own, **changes):
+    """The file of a plan that asked, with other fields."""
+    run = msgspec.json.decode(path_of(approvals, own).read_bytes(), type=AskedRun)
+    changed = msgspec.structs.replace(run, **changes)
+    path_of(approvals, own).write_bytes(msgspec.json.encode(changed))
+
+
+def test_a_plan_passes_once_it_is_approved_and_not_before(approvals):
+    own = plan()
+    for _ in range(2):
+        asked(approvals, own)
+    (run,) = approvals.runs()
+    assert (run.plan, run.decision, run.session) == (own, "waits", own.session.hex())
+    approve(approvals, own)
+    approvals.check(own)
+    approvals.check(own)
+
+
+def test_a_plan_that_waits_names_the_command_that_approves_it(approvals):
+    own = plan()
+    with pytest.raises(PolicyRefusedError) as caught:
+        approvals.check(own)
+    assert caught.value.remedy.endswith(f"cipherdag site approve {own.session.hex()[:8]}")
+
+
+def test_what_to_consider_is_kept_with_the_plan(approvals):
+    with pytest.raises(PolicyRefusedError):
+        approvals.check(plan(), consider="it would show the answers of 'x'")
+    assert approvals.runs()[0].consider == "it would show the answers of 'x'"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"algorithm": "rfcd"},
+        {"parameters": {"alpha": 0.02}},
+        {"seed": 1},
+        {"purpose": "another"},
+        {"requester": "another"},
+        {"cohort": MEMBERS[::-1]},
+        {"nonce": bytes(16)},
+        {"min_survivors": 2},
+    ],
+)
+def test_an_approval_holds_for_the_plan_that_was_seen_only(approvals, change):
+    own = plan()
+    asked(approvals, own)
+    approve(approvals, own)
+    asked(approvals, msgspec.structs.replace(own, **change))
+    approvals.check(own)
+
+
+# the signature
+
+
+def test_a_decision_that_another_key_signed_is_none(approvals):
+    own = plan()
+    asked(approvals, own)
+    approve(approvals, own, identity=STRANGER)
+    asked(approvals, own)
+    assert approvals.runs()[0].decision == "waits"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"decision": "approved"}, {"decision": "approved", "signature": bytes(64)}]
+)
+def test_a_decision_that_nobody_signed_is_none(approvals, changes):
+    own = plan()
+    asked(approvals, own)
+    altered(approvals, own, **changes)
+    asked(approvals, own)
+
+
+def test_a_denial_is_not_turned_into_an_approval(approvals):
+    own = plan()
+    asked(approvals, own)
+    approvals.decide(own.session.hex(), "denied", OWN, note="ask the board first")
+    altered(approvals, own, decision="approved")
+    asked(approvals, own)
+
+
+def test_a_plan_that_was_altered_in_its_file_is_not_approved(approvals):
+    own = plan()
+    asked(approvals, own)
+    approve(approvals, own)
+    altered(approvals, own, plan=msgspec.structs.replace(own, parameters={"alpha": 0.5}))
+    asked(approvals, own)
+
+
+def test_the_file_of_an_approved_plan_does_not_approve_the_one_whose_place_it_takes(approvals):
+    """Else whoever copies a folder has approved whatever lies under the other name."""
+    good, bad = plan(), plan(parameters={"alpha": 0.5})
+    for own in (good, bad):
+        asked(approvals, own)
+    approve(approvals, good)
+    path_of(approvals, bad).write_bytes(path_of(approvals, good).read_bytes())
+    asked(approvals, bad)
+    approvals.check(good)
+
+
+def test_a_signature_of_one_plan_is_none_of_another(approvals):
+    good, bad = plan(), plan(parameters={"alpha": 0.5})
+    for own in (good, bad):
+        asked(approvals, own)
+    signature = approve(approvals, good).signature
+    altered(approvals, bad, decision="approved", signature=signature)
+    asked(approvals, bad)
+
+
+# denials
+
+
+def test_a_denied_plan_is_refused_and_the_reason_stays_here(approvals):
+    own = plan()
+    asked(approvals, own)
+    approvals.decide(own.session.hex(), "denied", OWN, note="Mrs. Smith said no")
+    with pytest.raises(PolicyRefusedError, match=DENIED) as caught:
+        approvals.check(own)
+    assert "Smith" not in f"{caught.value.message} {caught.value.remedy}"
+    assert approvals.find(own.session.hex()).note == "Mrs. Smith said no"
+
+
+def test_a_decision_may_be_taken_back(approvals):
+    own = plan()
+    asked(approvals, own)
+    for decision in ("denied", "approved", "denied"):
+        approvals.decide(own.session.hex(), decision, OWN)
+    with pytest.raises(PolicyRefusedError, match=DENIED):
+        approvals.check(own)
+
+
+# the time
+
+
+def test_a_plan_that_nobody_decided_on_expires(approvals, clock):
+    own = plan()
+    asked(approvals, own)
+    clock.now += EXPIRES
+    approve(approvals, own)
+    approvals.check(own)
+    other = plan()
+    asked(approvals, other)
+    clock.now += EXPIRES + timedelta(seconds=1)
+    with pytest.raises(ParameterError, match="has expired"):
+        approve(approvals, other)
+    asked(approvals, other)  # it asks anew
+    approve(approvals, other)
+    approvals.check(other)
+
+
+@pytest.mark.parametrize("decision", ["approved", "denied"])
+def test_a_decision_expires(approvals, clock, decision):
+    own = plan()
+    asked(approvals, own)
+    approvals.decide(own.session.hex(), decision, OWN)
+    clock.now += EXPIRES + timedelta(seconds=1)
+    asked(approvals, own)
+    (run,) = approvals.runs()
+    assert (run.decision, run.asked) == ("waits", clock.now.isoformat(timespec="seconds"))
+
+
+# the folder
+
+
+@pytest.mark.parametrize("wrong", ["", "*", "../../x", "ffffffff", "0123456", "g" * 8])
+def test_a_plan_is_found_by_eight_digits_of_its_session(approvals, wrong):
+    own = plan()
+    asked(approvals, own)
+    assert approvals.find(own.session.hex()[:8]).plan == own
+    with pytest.raises(ParameterError):
+        approvals.find(wrong)
+
+
+def test_files_of_earlier_versions_are_passed_over(approvals):
+    """They lay beside the folders, a file for each run, and were never signed."""
+    own = plan()
+    approvals.folder.mkdir()
+    old = {"session": own.session.hex(), "approved": True, "algorithm": "fedpc"}
+    for name in (f"{own.session.hex()}.json", "asked.json", "notes.txt"):
+        (approvals.folder / name).write_text(json.dumps(old))
+    (approvals.folder / "ab" / "deep").mkdir(parents=True)
+    assert approvals.runs() == []
+    asked(approvals, own)
+    assert len(approvals.runs()) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"row 17 holds Alice", b'{"plan": {}}', b"[]", b"\xff"])
+def test_a_file_that_cannot_be_read_stops_the_site_without_its_text(approvals, content):
+    own = plan()
+    asked(approvals, own)
+    path_of(approvals, own).write_bytes(content)
+    with pytest.raises(SiteNotReadyError) as caught:
+        approvals.check(own)
+    assert "Alice" not in str(caught.value)
+
+
+def test_files_are_private(approvals):
+    own = plan()
+    asked(approvals, own)
+    assert path_of(approvals, own).stat().st_mode & 0o777 == 0o600
+    assert path_of(approvals, own).parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_flood_of_runs_that_ask_fills_no_disk(approvals, monkeypatch):
+    monkeypatch.setattr("cipherdag.sites.policy.approvals.MAX_KEPT", 20)
+    assert MAX_KEPT > 20
+    for number in range(23):
+        approvals.clock.now += timedelta(seconds=1)
+        asked(approvals, plan(seed=number))
+    kept = approvals.runs()
+    assert len(kept) == 20
+    assert [run.plan.seed for run in kept] == list(range(3, 23))
+
+
+# a whole run
+
+
+def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
+    made = hospital_folders.hospitals(tmp_path, policy=Policy())
+    made.installed = True
+    session = made.session(made.handlers(), plan=made.plan(), engine=None)
+    for folder in made.folders.values():
+        with pytest.raises(PolicyRefusedError, match=AWAITS):
+            session.open()
+        (run,) = folder.approvals().runs()
+        assert [own.name for own in run.plan.cohort] == list(made.folders)
+        folder.approvals().decide(run.session[:8], "approved", folder.identity())
+    facts = Facts(session.open(), 3)
+    session.run(Replay(FedPC().ask(facts), facts.present))
+    session.finish()
+    assert session.result
+    made.close()
+
+
+def test_a_run_that_one_site_denies_does_not_begin(tmp_path):
+    made = hospital_folders.hospitals(tmp_path, policy=Policy())
+    session = made.session(made.handlers())
+    for number, folder in enumerate(made.folders.values()):
+        with pytest.raises(PolicyRefusedError, match=AWAITS):
+            session.open()
+        decision = "denied" if number == 2 else "approved"
+        folder.approvals().decide(
+            session._plan.session.hex(), decision, folder.identity(), note="a secret reason"
+        )
+    with pytest.raises(PolicyRefusedError, match=DENIED) as caught:
+        session.open()
+    assert caught.value.site == "hospital-2"
+    assert "secret" not in str(caught.value)
+    made.close()

@@ -1,0 +1,132 @@
+"""A plan in sentences, as the person reads them who decides on it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cipherdag import FedCD, FedCMFS, FedPC, RFcd
+from cipherdag.algorithms.registry import program_digest
+from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.sites.policy.plan_account import differences, plan_lines
+from cipherdag.sites.policy.policy import Policy
+
+MEMBERS = tuple(Member(name=f"hospital-{k}", identity=bytes([k]) * 32) for k in range(5))
+EVERY = [FedPC(alpha=0.02), FedCMFS(alpha=0.02), RFcd(beam=2), FedCD(rounds=3)]
+
+
+def plan(of=EVERY[0], **changes):
+    about = {
+        "algorithm": of.name,
+        "parameters": msgspec.to_builtins(of),
+        "program": program_digest(of.name),
+        "protection": "masking",
+        "purpose": "Which drugs raise cholesterol?",
+        "requester": "Dr. Grey",
+        "seed": 41,
+    }
+    return make_plan(MEMBERS, **(about | changes))
+
+
+@pytest.mark.parametrize("algorithm", EVERY, ids=lambda own: own.name)
+def test_the_sentences_hold_all_that_a_person_decides_on(algorithm):
+    own = plan(algorithm)
+    lines = plan_lines(own, n_variables=8, labels=(1, 2), policy=Policy(max_rounds=7))
+    text = "\n".join(lines)
+    assert lines[0].startswith(f"Dr. Grey asks for {algorithm.name} at hospital-0, hospital-1,")
+    assert "Purpose: Which drugs raise cholesterol?" in lines
+    assert "A sum covers 4 of the 5 sites at least; up to 1 that collude" in text
+    (parameters,) = [line for line in lines if line.startswith("Parameters: ")]
+    (changed,) = {"alpha 0.02", "beam 2", "rounds 3"} & set(
+        parameters.removeprefix("Parameters: ").split("; seed")[0].split(", ")
+    )
+    assert parameters.startswith(f"Parameters: {changed}, as usual ")
+    assert parameters.endswith("; seed 41.")
+    for name in own.parameters:
+        assert name in parameters
+    told = [line.removeprefix("Opened: ") for line in lines if line.startswith("Opened: ")]
+    assert told == list(algorithm.disclosures())
+    assert len(told) >= 1
+    assert "The first sums: " in text
+    assert " values. What follows, the sums decide" in text
+    assert "ends it after 7 rounds or 200,000,000 values." in lines[-1]
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_coordinator_sees_neither_the_first_sums_nor_a_site_s_budget():
+    text = "\n".join(plan_lines(plan()))
+    assert "first sums" not in text
+    assert "policy" not in text
+    assert "Opened: " in text
+
+
+@pytest.mark.parametrize(
+    ("protection", "said"), [("masking", "mask"), ("bfv", "encrypt"), ("none", "CLEAR")]
+)
+def test_they_say_how_answers_leave(protection, said):
+    (line,) = [
+        own for own in plan_lines(plan(protection=protection)) if own.startswith("Answers leave ")
+    ]
+    assert said in line
+
+
+def test_who_asks_and_for_what_is_said_to_be_missing():
+    lines = plan_lines(plan(requester="", purpose=""))
+    assert lines[0].startswith("The coordinator asks for fedpc")
+    assert lines[1] == "Purpose: none is given."
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"algorithm": "magic", "parameters": {}, "program": ""}, "no algorithm named 'magic'"),
+        ({"parameters": {"alpha": 7.0}}, "alpha must be above 0"),
+        ({"parameters": {"beta": 1}}, "'fedpc' has no parameter 'beta'"),
+    ],
+)
+def test_what_cannot_run_here_is_said_so(changes, said):
+    lines = plan_lines(plan(**changes), n_variables=5, policy=Policy())
+    assert lines[-1].startswith("NOT POSSIBLE HERE: ")
+    assert said in lines[-1]
+    assert lines[1].startswith("Purpose: ")
+    assert not any(line.startswith("Opened: ") for line in lines if "magic" in said)
+
+
+def test_a_plan_that_cannot_begin_with_this_schema_is_said_so():
+    lines = plan_lines(plan(FedCMFS()), n_variables=5, labels=(), policy=Policy())
+    assert lines[-1].startswith("NOT POSSIBLE HERE: ")
+    assert "label" in lines[-1]
+
+
+@pytest.mark.parametrize("forged", ["0.01\nOpened: nothing", "\x1b[2J\x1b[H", "a\u202eb"])
+def test_no_text_of_the_coordinator_s_passes_for_a_sentence_or_steers_a_terminal(forged):
+    own = plan(purpose="x", parameters={"test": forged})
+    earlier = plan(parameters={"test": "auto"})
+    for line in (*plan_lines(own, n_variables=5, policy=Policy()), *differences(own, [earlier])):
+        assert line.isprintable()
+    assert "Opened: nothing" not in plan_lines(own)
+
+
+# beside earlier plans
+
+
+def test_differences_name_what_changed_and_nothing_else():
+    earlier = plan(FedPC(alpha=0.02))
+    when = f"run {earlier.session.hex()[:8]} of {earlier.created[:10]}"
+    assert differences(plan(FedPC(alpha=0.03)), [earlier]) == [f"{when}: alpha 0.02 -> 0.03."]
+    assert differences(plan(seed=42), [earlier]) == [f"{when}: seed 41 -> 42."]
+    assert differences(plan(protection="bfv"), [earlier]) == [f"{when}: protection masking -> bfv."]
+    assert differences(plan(purpose="another"), [earlier]) == [
+        f"{when}: no difference but its date and purpose."
+    ]
+    assert differences(plan(RFcd()), [earlier]) == [f"{when} was fedpc."]
+
+
+def test_differences_name_the_sites_and_every_earlier_run():
+    first, second = plan(), plan(FedPC(alpha=0.5))
+    fewer = msgspec.structs.replace(plan(), cohort=MEMBERS[:4])
+    lines = differences(fewer, [first, second])
+    assert len(lines) == 2
+    assert f"-> {', '.join(member.name for member in MEMBERS[:4])}." in lines[0]
+    assert "alpha 0.5 -> 0.02" in lines[1]
+    assert differences(fewer, []) == []

@@ -1,0 +1,55 @@
+"""Keys of a session that has ended are in nobody's memory any more."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+from adversary import Ward
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.errors import SiteUnreachableError
+from cipherdag.privacy.keys.pairkeys import EphemeralKeys, PairKey
+from cipherdag.privacy.sums import SiteAggregation
+from cipherdag.privacy.tags import SumKey
+from cipherdag.protocol.replay import Replay
+
+KEYS = (PairKey, SumKey, EphemeralKeys, SiteAggregation)
+
+
+def held(before=frozenset()):
+    gc.collect()
+    return {id(own): own for own in gc.get_objects() if type(own) in KEYS and id(own) not in before}
+
+
+@pytest.fixture
+def before():
+    """What other tests of this process may hold."""
+    return held()
+
+
+@pytest.mark.parametrize("protection", ["masking", "bfv", "none"])
+def test_no_key_of_a_session_outlives_it(protection, before):
+    ward = Ward(protection, algorithm=FedPC())
+    n_variables = ward.session.open()
+    shared = {SumKey, SiteAggregation} | ({PairKey} if protection != "none" else set())
+    assert {type(own) for own in held(before).values()} == shared
+    ward.session.run(Replay(FedPC().ask(Facts(n_variables, 3))))
+    ward.session.finish()
+    assert ward.session.result
+    assert not held(before)
+
+
+def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
+    ward = Ward(algorithm=FedPC())
+    n_variables = ward.session.open()
+    facts = Facts(n_variables, 3)
+    with pytest.raises(SiteUnreachableError):
+        ward.session.run(Replay(FedPC(alpha=0.5).ask(facts)))
+    reasons = {site: own.refused for site, own in ward.runtimes.items()}
+    assert all("not that of the plan" in own.message for own in reasons.values())
+    ward.session._present = (0, 1, 2)
+    ward.session.finish()
+    assert [own.refused for own in ward.runtimes.values()] == list(reasons.values())
+    assert not held(before)

@@ -1,0 +1,108 @@
+"""What a site says of a plan before it joins: cohort, policy, and whether its data fit."""
+
+from __future__ import annotations
+
+import hospital_folders
+import msgspec
+import pytest
+
+from cipherdag import FedPC
+from cipherdag.protocol.plan import Member
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.study.plan_check import plan_findings
+
+NAME = "hospital-1"
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path)
+    yield made
+    made.close()
+
+
+def plan(hospitals, algorithm=None, **changes):
+    algorithm = algorithm or FedPC()
+    about = {"algorithm": algorithm.name, "parameters": msgspec.to_builtins(algorithm)}
+    return hospitals.plan(**(about | changes))
+
+
+def findings(hospitals, own):
+    found = plan_findings(hospitals.folders[NAME], own)
+    assert [one.check for one in found] == ["plan: cohort", "plan: policy", "plan: data"]
+    return {one.check.removeprefix("plan: "): one for one in found}
+
+
+def states(found):
+    return {name: one.state for name, one in found.items()}
+
+
+GOOD = {"cohort": "ok", "policy": "ok", "data": "ok"}
+
+
+def test_a_plan_that_fits_is_found_so_and_nothing_is_recorded(hospitals):
+    found = findings(hospitals, plan(hospitals))
+    assert states(found) == GOOD
+    assert "3 sites, all of the study 'study'" in found["cohort"].finding
+    assert "skeleton" in found["data"].finding
+    folder = hospitals.folders[NAME]
+    assert not folder.ledger_path.exists()
+    assert not folder.sums_path.exists()
+
+
+def test_sites_that_this_one_does_not_know_are_named(hospitals):
+    own = plan(hospitals)
+    stranger = Member(name="hospital-9", identity=bytes(32))
+    imposter = Member(name="hospital-0", identity=bytes(32))
+    for other in (stranger, imposter):
+        changed = msgspec.structs.replace(own, cohort=(other, *own.cohort[1:]))
+        found = findings(hospitals, changed)
+        assert states(found) == GOOD | {"cohort": "fail"}
+        assert other.name in found["cohort"].finding
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (Policy(algorithms=frozenset({"rfcd"})), "does not allow 'fedpc'"),
+        (Policy(protections=frozenset({"bfv"})), "does not accept protection"),
+        (Policy(min_sites=4), "asks for 4"),
+        (Policy(min_rows=10**6), "fewer rows"),
+        (Policy(tolerated_colluders=2), "colluding"),
+        (Policy(purposes=frozenset({"x"})), "purpose"),
+        (Policy(parameters=frozenset({"alpha 0.2..0.3"})), "alpha 0.2..0.3"),
+        (Policy(max_runs=0), "max_runs"),
+    ],
+)
+def test_what_the_policy_forbids_is_said_with_the_rule(hospitals, policy, said):
+    hospitals.folders[NAME].policy_path.write_text(policy.dumps())
+    found = findings(hospitals, plan(hospitals))
+    assert states(found)["policy"] == "fail"
+    assert said in found["policy"].finding
+
+
+def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
+    hospitals.folders[NAME].policy_path.write_text(Policy(max_values=3).dumps())
+    found = findings(hospitals, plan(hospitals))
+    assert states(found) == GOOD | {"data": "fail"}
+    assert "max_values" in found["data"].finding
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (FedPC(evidence="pooled", max_rows=100), "bound"),
+        (FedPC(test="fisherz"), "discrete"),
+    ],
+)
+def test_data_that_do_not_fit_the_plan_are_found_before_the_run(hospitals, algorithm, said):
+    found = findings(hospitals, plan(hospitals, algorithm))
+    assert states(found) == GOOD | {"data": "fail"}
+    assert said in found["data"].finding
+
+
+def test_another_program_and_an_unknown_algorithm_are_found(hospitals):
+    for changes in ({"program": "0" * 64}, {"algorithm": "magic", "parameters": {}}):
+        found = findings(hospitals, msgspec.structs.replace(plan(hospitals), **changes))
+        assert states(found)["data"] == "fail"
+        assert found["data"].finding
