@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.deployment.packages import BEHIND_A_RESULT, package_versions
 from cipherdag.errors import ResultMismatchError
 from cipherdag.results.kinds import run_of
+from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import LedgerHead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from cipherdag.algorithms.algorithm import Algorithm, Facts
     from cipherdag.protocol.plan import Plan
     from cipherdag.protocol.progress import DropOut, RoundReport
     from cipherdag.protocol.session import Session
@@ -111,14 +112,7 @@ def carry_out(
     """
     began = time.perf_counter()
     n_variables = (opened or session.open)()
-    facts = Facts(
-        n_variables,
-        len(plan.cohort),
-        names=names,
-        labels=session.labels,
-        seed=plan.seed,
-        fewest=plan.min_contributors,
-    )
+    facts = plan_facts(plan, n_variables, session.labels, names)
     program = programs(facts)
     outcome: Outcome = session.run(program.replay)
     closed = session.finish()

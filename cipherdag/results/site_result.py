@@ -10,12 +10,11 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.registry import reads_labels
 from cipherdag.errors import OutputError
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.question import question_kinds
 from cipherdag.results.kinds import run_of
+from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.program import computed_with, installed_program
@@ -51,14 +50,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
     closed = [own.digest for own in left if own.kind == "closed"]
     if closed and record.digest.hex() not in closed:
         raise OutputError(f"{record.folder} was changed since the run: the ledger has other sums")
-    labels = schema.label_positions if reads_labels(plan.algorithm) else ()
-    facts = Facts(
-        len(schema.names),
-        len(plan.cohort),
-        labels=labels,
-        seed=plan.seed,
-        fewest=plan.min_contributors,
-    )
+    facts = plan_facts(plan, len(schema.names), schema.label_positions)
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
     for step, own_sum in enumerate(sums, start=2):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.sites.plan_facts import plan_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,14 +53,7 @@ def plan_lines(
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
-            facts = Facts(
-                n_variables,
-                len(plan.cohort),
-                labels=labels,
-                seed=plan.seed,
-                fewest=plan.min_contributors,
-            )
-            first = next(algorithm.ask(facts), None)
+            first = next(algorithm.ask(plan_facts(plan, n_variables, labels)), None)
     except CipherdagError as error:
         return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
     if first is not None:

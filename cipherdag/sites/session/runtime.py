@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.registry import reads_labels
 from cipherdag.errors import (
     CipherdagError,
     PrivacyError,
@@ -40,6 +38,7 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.plan import Plan
+from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.release_kinds import REFUSAL, REPAIRED, REPEAT
@@ -251,13 +250,7 @@ class SiteRuntime:
 
     def _program(self, plan: Plan) -> Program:
         """The plan's program over this site's variables."""
-        facts = Facts(
-            self._respondent.n_variables,
-            len(plan.cohort),
-            labels=self._profile.labels if reads_labels(plan.algorithm) else (),
-            seed=plan.seed,
-            fewest=plan.min_contributors,
-        )
+        facts = plan_facts(plan, self._respondent.n_variables, self._profile.labels)
         return self._programs(plan, facts)
 
     def _ask(self, ask: Ask) -> Share:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.registry import reads_labels
 from cipherdag.errors import CipherdagError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
 from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.session.program import installed_program
 from cipherdag.sites.study.finding import Finding
 from cipherdag.sites.table.schema import Schema
@@ -78,14 +77,7 @@ def _policy(site: SiteFolder, plan: Plan) -> str:
 def _answer(site: SiteFolder, plan: Plan) -> str:
     policy, settings = site.policy(), site.settings()
     schema = Schema.load(site.schema_path(settings))
-    labels = schema.label_positions if reads_labels(plan.algorithm) else ()
-    facts = Facts(
-        len(schema.names),
-        len(plan.cohort),
-        labels=labels,
-        seed=plan.seed,
-        fewest=plan.min_contributors,
-    )
+    facts = plan_facts(plan, len(schema.names), schema.label_positions)
     question = installed_program(plan, facts).replay.advance(1, None)
     if question is None:
         return "the plan asks nothing"
