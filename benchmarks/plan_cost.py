@@ -1,7 +1,7 @@
 """What signed plans cost: wall time and bytes of the same runs before and after, in one script.
 
-    git worktree add /tmp/before 79d4eef
-    python benchmarks/plan_cost.py alarm.csv.gz --before /tmp/before --sites 10 --repeats 5
+    git worktree add ../before 79d4eef
+    python benchmarks/plan_cost.py alarm.csv.gz --before ../before --sites 10 --repeats 5
 
 Each run is a process of its own with the package of one revision, the two in turns; printed are
 medians and their ratios. Sites are in one process and share one replay there.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from cipherdag.errors import SiteUnreachableError
+from cipherdag.questions.lockstep import answered
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,8 +28,8 @@ def over_one_cohort(
         SiteUnreachableError: A sum covers fewer sites than the one before.
     """
     covered = present.n_sites
-    question = next(asking)
-    while True:
+
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         sums = yield question
         if present.n_sites != covered:
             raise SiteUnreachableError(
@@ -36,8 +37,6 @@ def over_one_cohort(
                 f"over {covered}",
                 remedy="Bring the site back and start a new run.",
             )
-        try:
-            question = asking.send(sums)
-        except StopIteration as finished:
-            outcome: Outcome = finished.value
-            return outcome
+        return sums
+
+    return answered(asking, answer)

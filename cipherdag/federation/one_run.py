@@ -43,7 +43,6 @@ class FinishedRun(Generic[Outcome]):
         bytes_sent_per_site: Bytes that left each site, the set-up included.
         heads: Where every ledger ended, as far as it was reported.
         seconds: How long it took.
-        agreed: What all sites say it came to, as a digest; see `Closed`.
         ledgers: Every site's ledger, line by line, where the sites are in this process.
     """
 
@@ -54,7 +53,6 @@ class FinishedRun(Generic[Outcome]):
     bytes_sent_per_site: Mapping[str, int]
     heads: Mapping[str, LedgerHead] = field(repr=False)
     seconds: float
-    agreed: bytes = b""
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False, default_factory=dict)
 
     @property
@@ -132,5 +130,4 @@ def carry_out(
             if (last := closed.get(member.name)) is not None
         },
         seconds=time.perf_counter() - began,
-        agreed=session.result,
     )

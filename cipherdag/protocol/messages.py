@@ -58,7 +58,7 @@ class Envelope(Body, frozen=True):
 class Offer(Body, frozen=True):
     """A site's ephemeral public keys for one session, bound to the plan it saw."""
 
-    invite_digest: bytes
+    plan_digest: bytes
     x25519: bytes
     mlkem: bytes
 
@@ -302,13 +302,13 @@ def _signed_parts(session: bytes, sender: str, topic: str, payload: bytes) -> tu
     return b"cipherdag envelope", version, session, sender.encode(), topic.encode(), payload
 
 
-def question_digest(*, invite_digest: bytes, transcript: bytes, ask: Ask) -> bytes:
+def question_digest(plan: Plan, transcript: bytes, ask: Ask) -> bytes:
     """The digest that keys, masks and signatures of a round are bound to.
 
     It covers the plan, the session, the key agreement's transcript, the round's number, who is
     asked, the question and the sum that led to it: sites told different sums do not agree.
     """
-    return digest(b"question", invite_digest, transcript, encode(ask))
+    return digest(b"question", plan.digest, transcript, encode(ask))
 
 
 def content_digest(question: Question) -> bytes:

@@ -45,7 +45,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, agreed_result, check_share
 from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
-from cipherdag.protocol.wire import Body, digest, encode
+from cipherdag.protocol.wire import Body, digest
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import FloatVector, Question, question_kinds
 
@@ -94,7 +94,6 @@ class Session:
         started = self._resumed.started
         if started is not None and started.plan != plan:
             raise OutputError("the journal is of another plan")
-        self._invite_digest = digest(b"invite", plan.session, encode(plan))
         self._courier = Courier(
             engine, identity, plan.cohort, session=plan.session, timeout_s=timeout_s
         )
@@ -160,9 +159,9 @@ class Session:
         if self._resumed.started is None:
             self._write(log.Started(plan=self._plan))
         offers, raw = self._all("invite", self._plan, Offer)
-        if any(offer.invite_digest != self._invite_digest for offer in offers):
+        if any(offer.plan_digest != self._plan.digest for offer in offers):
             raise KeyAgreementError("a site answered another plan")
-        transcript = digest(b"offers", self._invite_digest, *raw)
+        transcript = digest(b"offers", self._plan.digest, *raw)
         seals, raw = self._all("offers", Offers(envelopes=raw), Seals)
         self._transcript = digest(b"sealed", transcript, *raw)
         self._aggregation = protection.coordinator(seals[0].public_context)
@@ -297,9 +296,7 @@ class Session:
             content=content,
             previous=self._previous,
         )
-        bound_to = question_digest(
-            invite_digest=self._invite_digest, transcript=self._transcript, ask=ask
-        )
+        bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
         shares = self._shares(ask, declared)

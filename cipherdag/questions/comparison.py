@@ -16,14 +16,13 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 if TYPE_CHECKING:
+    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.presence import Presence
 
-BoolVector = NDArray[np.bool_]
 Ask = Callable[[IndexArray], Question]
 AskSome = Callable[[IndexArray, IndexArray], Question]
 MOST_THRESHOLDS = 4095  # of one group in one round

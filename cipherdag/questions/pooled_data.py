@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from cipherdag.questions.encodings import (
     MAX_VARIABLES,
+    BoolVector,
     Encoding,
     FloatVector,
     IndexArray,
@@ -26,8 +26,6 @@ from cipherdag.questions.encodings import (
     unpack_blocks,
 )
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
-
-BoolVector = NDArray[np.bool_]
 
 MAX_CATEGORIES = 1 << 20
 MAX_CELLS = 1 << 24

@@ -106,7 +106,7 @@ def test_a_key_of_another_session_is_refused():
 
 def test_a_key_for_another_plan_is_refused():
     def change(ward, offers):
-        return signed(ward, msgspec.structs.replace(offer_of(offers[2]), invite_digest=bytes(32)))
+        return signed(ward, msgspec.structs.replace(offer_of(offers[2]), plan_digest=bytes(32)))
 
     assert relayed(change) == {KeyAgreementError}
 

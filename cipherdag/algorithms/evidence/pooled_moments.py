@@ -14,7 +14,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.pooled_data import PLACE_EXPONENT, BoolVector, ColumnKinds, Moments
+from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Moments
 from cipherdag.questions.question import pack_integers
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
+    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 FALLBACK: Combination = "stouffer"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
-    from cipherdag.questions.pooled_data import BoolVector, ColumnKinds
+    from cipherdag.questions.encodings import BoolVector
+    from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
     from cipherdag.statistics.contingency import TableStatistic
     from cipherdag.statistics.table_shapes import TableShape

@@ -56,6 +56,14 @@ Each holds the columns, and outcomes of at most half of `cache.DEFAULT_MEMORY`: 
 """
 
 
+MOST_COUNTED = 256
+"""Answers that a site keeps from the count of its tests to their sums; it forgets the oldest.
+
+Where no test has sites enough nobody asks for the sums; an answer that was forgotten is computed
+again.
+"""
+
+
 class Respondent:
     """Answers questions about one site's variables; tests and searches are kept between rounds.
 
@@ -156,6 +164,8 @@ class Respondent:
         return combined_evidence(test, question, levels)
 
     def _contributors(self, question: Contributors) -> FloatVector:
+        if len(self._counted) >= MOST_COUNTED:
+            del self._counted[next(iter(self._counted))]
         self._counted[question.question] = answer = self.answer(question.question)
         return contributes(question.question, answer)
 

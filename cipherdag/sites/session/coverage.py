@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from cipherdag.errors import PolicyRefusedError
+from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, n_tests
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
@@ -28,7 +28,7 @@ class Coverage:
     """
 
     fewest: int
-    _counts: dict[bytes, FloatVector] = field(default_factory=dict, repr=False)
+    _counts: dict[tuple[object, ...], FloatVector] = field(default_factory=dict, repr=False)
 
     def check(self, question: Question) -> None:
         """Refuse a question that would open a test of fewer sites.
@@ -68,6 +68,6 @@ def _tells_of_one(question: object) -> bool:
     )
 
 
-def _key(part: SingleQuestion, inner: CountedQuestion) -> bytes:
+def _key(part: SingleQuestion, inner: CountedQuestion) -> tuple[object, ...]:
     drawn = (part.replicate, part.seed) if isinstance(part, Resampled) else ()
-    return msgspec.msgpack.encode((drawn, inner), order="deterministic")
+    return (*drawn, content_digest(inner))

@@ -73,7 +73,6 @@ class Handshake:
 
     Args:
         profile: Who the site is and whom it knows.
-        session: Identifier of the session.
         plan: The coordinator's plan.
 
     Raises:
@@ -81,14 +80,12 @@ class Handshake:
         SignatureError: An identity in the cohort is not the pinned one.
     """
 
-    def __init__(self, profile: SiteProfile, session: bytes, plan: Plan) -> None:
+    def __init__(self, profile: SiteProfile, plan: Plan) -> None:
         self._names = [member.name for member in plan.cohort]
         _check_cohort(plan, profile.name, profile.pinned)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
-        self._session = session
         self.plan = plan
-        self.invite_digest = digest(b"invite", session, encode(plan))
         self._keys = EphemeralKeys.generate()
         self._pair_keys: dict[int, PairKey] = {}
         self._own_secrets: SharedSecrets | None = None
@@ -97,7 +94,7 @@ class Handshake:
     def offer(self) -> Offer:
         """Fresh public keys, bound to the plan this site saw."""
         return Offer(
-            invite_digest=self.invite_digest,
+            plan_digest=self.plan.digest,
             x25519=self._keys.x25519_public,
             mlkem=self._keys.mlkem_public,
         )
@@ -112,7 +109,7 @@ class Handshake:
         if self._transcript:
             raise KeyAgreementError("the offers were relayed a second time")
         opened = self._opened_offers(offers)
-        self._transcript = digest(b"offers", self.invite_digest, *offers.envelopes)
+        self._transcript = digest(b"offers", self.plan.digest, *offers.envelopes)
         ciphertexts = []
         for later in range(self.index + 1, len(self._names)):
             ciphertext, self._pair_keys[later] = agree_as_initiator(
@@ -154,7 +151,7 @@ class Handshake:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
         transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
-        proof = keyed_digest(secrets.alignment_key, b"schema", self._session, self._schema)
+        proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
         kind = PROTECTIONS[self.plan.protection]
         aggregation = kind.site(
             self.index, self._pair_keys, SumKey(secrets.sum_key), content.context
@@ -164,7 +161,7 @@ class Handshake:
 
     def _opened_offers(self, offers: Offers) -> list[Offer]:
         opened = self._opened(offers.envelopes, "offer", Offer)
-        if any(offer.invite_digest != self.invite_digest for offer in opened):
+        if any(offer.plan_digest != self.plan.digest for offer in opened):
             raise KeyAgreementError("a site answered another plan than this one")
         if opened[self.index] != self.offer():
             raise KeyAgreementError("this site's own offer was altered")
@@ -191,11 +188,12 @@ class Handshake:
         count, cohort = len(envelopes), self.plan.cohort
         if count != len(cohort):
             raise KeyAgreementError(f"{count} messages were relayed for {len(cohort)} sites")
+        session = self.plan.session
         bodies = (
             open_envelope(
                 read_envelope(envelope),
                 identity=member.identity,
-                session=self._session,
+                session=session,
                 sender=member.name,
                 topic=topic,
             )

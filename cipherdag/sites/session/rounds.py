@@ -94,11 +94,9 @@ class Rounds:
         kept: Keeps the sums, where the site has a folder.
     """
 
-    session: bytes
     plan: Plan
     program: Program = field(repr=False)
     index: int
-    invite_digest: bytes
     transcript: bytes
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
@@ -149,10 +147,8 @@ class Rounds:
         if self.daily is not None:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
-        self.sums.check(self.session, content, self._names(ask.participants), fewest=fewest)
-        bound_to = question_digest(
-            invite_digest=self.invite_digest, transcript=self.transcript, ask=ask
-        )
+        self.sums.check(self.plan.session, content, self._names(ask.participants), fewest=fewest)
+        bound_to = question_digest(self.plan, self.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
             self._answered = content, self.respondent.answer(question)
@@ -230,7 +226,7 @@ class Rounds:
         self._check_tags(current.declared, request.tags)
         seed = self.aggregation.unmask(current.declared)
         if not current.unmasked:
-            self.sums.write(self.session, current.content, self._names(current.declared.sites))
+            self.sums.write(self.plan.session, current.content, self._names(current.declared.sites))
         current.unmasked = True
         self._opened.add(current.content)
         self._present = current.declared.sites

@@ -210,7 +210,7 @@ class SiteRuntime:
         return reply
 
     def _begin(self, session: bytes, plan: Plan) -> Offer:
-        handshake = Handshake(self._profile, session, plan)
+        handshake = Handshake(self._profile, plan)
         self._seen.add(session)
         if self._folder is not None:
             self._folder.budget.start_run()
@@ -228,11 +228,9 @@ class SiteRuntime:
             kept = RunRecord(self._folder.runs / current.session.hex())
             kept.begin(plan)
         current.rounds = Rounds(
-            session=current.session,
             plan=plan,
             program=program,
             index=handshake.index,
-            invite_digest=handshake.invite_digest,
             transcript=keyring.transcript,
             aggregation=keyring.aggregation,
             agreement=keyring.agreement,

@@ -9,7 +9,6 @@ Leaks:
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
@@ -75,9 +74,7 @@ def open_site(
     """
     site.check_keys()
     settings = site.settings()
-    policy = site.policy().stricter(
-        min_sites=study.min_sites, protections=study.protections, colluders=study.safe_against
-    )
+    policy = site.policy_in(study)
     schema = Schema.load(site.schema_path(settings))
     table = load_table(site.data_path(settings), schema, site=settings.name)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
@@ -212,7 +209,7 @@ class KeptSite:
         except CipherdagError as error:
             log.error("the site is not ready: %s", error)  # noqa: TRY400 - its text is enough
             name, ledger = self._site.settings().name, None
-            with contextlib.suppress(LedgerError, OutputError, OSError):
+            with suppress(LedgerError, OutputError, OSError):
                 ledger = Ledger(name, identity, path=self._site.ledger_path)
             return RefusingSite(identity, name, type(error), ledger)
 

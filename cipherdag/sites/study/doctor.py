@@ -192,7 +192,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
     try:
         table = load_table(site.data_path(settings), schema, site=settings.name)
     except DataError as error:
-        yield Finding("data", "fail", _without_values(error), error.remedy)
+        yield Finding("data", "fail", without_values(error), error.remedy)
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
     if policy is not None:
@@ -201,7 +201,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
     yield _memory(table)
 
 
-def _without_values(error: DataError) -> str:
+def without_values(error: DataError) -> str:
     """What is wrong with the data; most messages may quote a cell, those of a database never."""
     if isinstance(error, DatabaseError):
         return error.message

@@ -6,15 +6,17 @@ Leaks:
 
 from __future__ import annotations
 
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import CipherdagError
+from cipherdag.errors import CipherdagError, DataError, SiteNotReadyError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.session.program import installed_program
+from cipherdag.sites.study.doctor import without_values
 from cipherdag.sites.study.finding import Finding
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.site_folder import SiteFolder
+    from cipherdag.sites.table.site_table import SiteTable
 
 
 def plan_findings(site: SiteFolder, plan: Plan) -> list[Finding]:
@@ -31,10 +34,11 @@ def plan_findings(site: SiteFolder, plan: Plan) -> list[Finding]:
 
     The plan's first question is answered here, and the answer thrown away.
     """
+    table = cache(partial(_table, site))
     steps: list[tuple[str, Callable[[], str]]] = [
         ("plan: cohort", lambda: _cohort(site, plan)),
-        ("plan: policy", lambda: _policy(site, plan)),
-        ("plan: data", lambda: _answer(site, plan)),
+        ("plan: policy", lambda: _policy(site, plan, table)),
+        ("plan: data", lambda: _answer(site, plan, table)),
     ]
     return [found for name, step in steps for found in _tried(name, step)]
 
@@ -58,33 +62,38 @@ def _cohort(site: SiteFolder, plan: Plan) -> str:
     return f"{len(plan.cohort)} sites, all of the study '{study.name}'"
 
 
-def _policy(site: SiteFolder, plan: Plan) -> str:
-    policy, settings = site.policy(), site.settings()
-    table = load_table(
-        site.data_path(settings), Schema.load(site.schema_path(settings)), site=settings.name
-    )
+def _table(site: SiteFolder) -> SiteTable:
+    settings = site.settings()
+    try:
+        schema = Schema.load(site.schema_path(settings))
+        return load_table(site.data_path(settings), schema, site=settings.name)
+    except DataError as error:
+        raise SiteNotReadyError(without_values(error), remedy=error.remedy) from None
+
+
+def _policy(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
+    policy = site.policy_in(site.study())
     policy.check_run(
         algorithm=plan.algorithm,
         protection=plan.protection,
         n_sites=len(plan.cohort),
-        rows=table.rows,
+        rows=table().rows,
     )
     policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
     policy.check_plan(plan, runs=0)
     return "the policy allows it"
 
 
-def _answer(site: SiteFolder, plan: Plan) -> str:
-    policy, settings = site.policy(), site.settings()
-    schema = Schema.load(site.schema_path(settings))
+def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
+    policy, own = site.policy(), table()
+    schema = own.schema
     facts = plan_facts(plan, len(schema.names), schema.label_positions)
     question = installed_program(plan, facts).replay.advance(1, None)
     if question is None:
         return "the plan asks nothing"
     policy.check_question(question, round_number=1, values_so_far=0)
-    table = load_table(site.data_path(settings), schema, site=settings.name)
     answer = table_respondent(
-        table, min_cell_size=policy.min_cell_size, device=settings.device
+        own, min_cell_size=policy.min_cell_size, device=site.settings().device
     ).answer(question)
     everyone = tuple(range(len(plan.cohort)))
     encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)

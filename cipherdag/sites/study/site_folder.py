@@ -173,6 +173,12 @@ class SiteFolder:
         """The content of ``policy.toml``."""
         return Policy.load(self.policy_path)
 
+    def policy_in(self, study: Study) -> Policy:
+        """The policy, or the study's rules where these are stricter."""
+        return self.policy().stricter(
+            min_sites=study.min_sites, protections=study.protections, colluders=study.safe_against
+        )
+
     def identity(self) -> SigningIdentity:
         """The site's signing key."""
         return SigningIdentity.load(self.identity_path)

@@ -101,6 +101,23 @@ def test_data_that_do_not_fit_the_plan_are_found_before_the_run(hospitals, algor
     assert said in found["data"].finding
 
 
+def test_a_cell_that_does_not_fit_the_schema_is_not_quoted(hospitals):
+    site = hospitals.folders[NAME]
+    data = site.data_path(site.settings())
+    header, *rows = data.read_text("utf-8").splitlines()
+    cells = ",".join("Smith" for _ in header.split(","))
+    data.write_text("\n".join([header, *rows, cells, ""]), "utf-8")
+    found = findings(hospitals, plan(hospitals))
+    assert states(found) == {"cohort": "ok", "policy": "fail", "data": "fail"}
+    assert not any("Smith" in one.finding + (one.fix or "") for one in found.values())
+
+
+def test_the_study_s_rules_hold_where_they_are_stricter(hospitals):
+    hospitals.folders[NAME].policy_path.write_text(Policy(allow_unprotected=True).dumps())
+    found = findings(hospitals, plan(hospitals, protection="none"))
+    assert states(found)["policy"] == "fail"
+
+
 def test_another_program_and_an_unknown_algorithm_are_found(hospitals):
     for changes in ({"program": "0" * 64}, {"algorithm": "magic", "parameters": {}}):
         found = findings(hospitals, msgspec.structs.replace(plan(hospitals), **changes))
