@@ -18,6 +18,7 @@ from typing import Any, Literal, Union
 
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.knowledge import Knowledge
+from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,20 +31,26 @@ _SENTENCE = re.compile(r"(?:[:;]|\.)(?=\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from ``low`` to ``high``; an end that is ``open`` does not belong to it."""
+    """Numbers from ``low`` to ``high``, or the powers of two among them.
+
+    An end that is ``above`` or ``below`` does not belong to it.
+    """
 
     low: float
     high: float = math.inf
     above: bool = False
     below: bool = False
+    powers: bool = False
 
     def holds(self, number: float) -> bool:
         """Whether it is a number of this range; NaN is none."""
         low = self.low < number if self.above else self.low <= number
-        return low and (number < self.high if self.below else number <= self.high)
+        inside = low and (number < self.high if self.below else number <= self.high)
+        return inside and (not self.powers or math.frexp(number)[0] == 0.5)  # noqa: PLR2004
 
     def __str__(self) -> str:
         low = f"above {self.low:.12g}" if self.above else f"at least {self.low:.12g}"
+        low = f"a power of two, {low}" if self.powers else low
         if self.high == math.inf:
             return low
         return f"{low} and {'below' if self.below else 'at most'} {self.high:.12g}"
@@ -108,6 +115,15 @@ def within(
 ) -> Any:
     """A field that holds a number of a range; see `Range`."""
     return field(default=default, metadata={"range": Range(low, high, above, below)})
+
+
+def row_bound() -> Any:
+    """A field that bounds the rows of a site.
+
+    A site with more rows than a plan's bound refuses, so plans with other bounds tell of its rows:
+    by powers of two, their order of magnitude.
+    """
+    return field(default=1 << 20, metadata={"range": Range(2, MAX_ROWS_LIMIT, powers=True)})
 
 
 def one_of(default: str, choices: Iterable[str]) -> Any:

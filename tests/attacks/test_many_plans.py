@@ -21,6 +21,8 @@ from cipherdag.cli.main import cli
 from cipherdag.errors import (
     CipherdagError,
     CohortError,
+    DifferencingError,
+    ParameterError,
     PolicyRefusedError,
     SiteUnreachableError,
 )
@@ -118,7 +120,7 @@ def test_one_plan_more_than_max_runs_is_refused_by_every_site(clinics):
     [
         ("alpha 0.001..0.1", FedPC(alpha=1e-300)),
         ("alpha 0.001..0.1", FedPC(alpha=0.9)),
-        ("max_rows 1048576..1048576", FedPC(evidence="pooled", max_rows=1428)),
+        ("max_rows 1048576..1048576", FedPC(evidence="pooled", max_rows=1024)),
         ("evidence vote|pooled", FedPC(evidence="weighted_p")),
         ("bootstrap 0..100", FedPC(bootstrap=1000)),
     ],
@@ -154,7 +156,7 @@ def status(hospitals, name):
     ("second", "shown"),
     [
         (FedPC(alpha=0.01 + 1e-12), "alpha 0.01 -> 0.010000000001"),
-        (FedPC(max_rows=1428), "max_rows 1048576 -> 1428"),
+        (FedPC(max_rows=1024), "max_rows 1048576 -> 1024"),
         (FedPC(evidence="pooled"), "evidence vote -> pooled"),
     ],
 )
@@ -207,15 +209,12 @@ def own_votes(hospitals):
     return votes
 
 
-@pytest.mark.xfail(
-    reason="the record of opened sums knows equal questions, not nearly equal ones: two plans, "
-    "and a site that is said to leave the second, show its votes where nobody reads plans",
-    strict=True,
-)
 def test_two_plans_that_nobody_reads_do_not_show_the_votes_of_one_site(clinics):
+    """However little they differ: that another run opened sums with the site is enough."""
     hospitals = clinics(**AUTOMATIC)
-    votes = own_votes(hospitals)
-    assert difference_of_two_plans(hospitals).tolist() != votes.tolist()
+    assert 0 < own_votes(hospitals).mean() < 1
+    with pytest.raises(DifferencingError, match="nearly these sites"):
+        difference_of_two_plans(hospitals)
 
 
 def test_sites_that_let_nobody_leave_show_no_votes_of_one_site_by_two_plans(clinics):
@@ -236,25 +235,23 @@ def who_refuses(hospitals, handlers, max_rows):
     return {left.site for left in session.dropouts}
 
 
-@pytest.mark.xfail(
-    reason="a site whose rows are beyond a plan's bound refuses in the first round, which shows "
-    "that they are: the bound would have to be checked by a person, or rounded up",
-    strict=True,
-)
-def test_twenty_plans_that_nobody_reads_do_not_tell_the_rows_of_a_site(clinics):
+def test_plans_that_nobody_reads_tell_the_rows_of_a_site_within_a_factor_of_two_only(clinics):
     hospitals = clinics(NAMES[:3], **AUTOMATIC)
     handlers = hospitals.handlers()
-    low, high = 1, 1 << 20
-    for _ in range(20):
-        middle = (low + high) // 2
-        beyond = NAMES[1] in who_refuses(hospitals, handlers, middle)
-        low, high = (middle, high) if beyond else (low, middle)
-    assert high != ROWS[1]
+    finer = msgspec.to_builtins(FedPC(evidence="pooled")) | {"max_rows": ROWS[1] - 1}
+    plan = hospitals.plan(parameters=finer, versions=computed_with())
+    with pytest.raises(ParameterError, match="out of its range"):
+        hospitals.session(handlers, plan=plan).open()
+    beyond = {
+        bound: NAMES[1] in who_refuses(hospitals, handlers, 1 << bound) for bound in range(6, 15)
+    }
+    assert beyond == {bound: ROWS[1] > 1 << bound for bound in beyond}
+    assert not any(rows & (rows - 1) == 0 for rows in ROWS)
 
 
 def test_a_rule_on_max_rows_leaves_one_plan_to_tell_of_rows(clinics):
     hospitals = clinics(**AUTOMATIC, parameters=frozenset({"max_rows 1048576..1048576"}))
     handlers = hospitals.handlers()
-    for rows in (1428, 1429, 1 << 19):
+    for rows in (1 << 10, 1 << 11, 1 << 19):
         refused_plan(hospitals, handlers, FedPC(evidence="pooled", max_rows=rows), "max_rows")
     assert who_refuses(hospitals, handlers, 1 << 20) == set()

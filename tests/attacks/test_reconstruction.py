@@ -337,11 +337,6 @@ def carried_out(ward):
 # ------------------------------------------------------------------ what an honest plan tells
 
 
-@pytest.mark.xfail(
-    reason="tables are of the rows complete in them, so that tables of more variables lack the "
-    "patient: one mask of complete rows for a whole run would close it",
-    strict=True,
-)
 def test_a_patient_without_one_value_does_not_show_in_tables_of_an_honest_plan():
     """Nothing is asked off the plan: pooled tables of {x, z} and {x, y, z} are what it needs."""
     frames = {f"h{k}": patients(900 + 100 * k, k).iloc[:, :3].astype(object) for k in range(3)}

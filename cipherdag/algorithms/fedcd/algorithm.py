@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.fedcd.report import concluded, reported
-from cipherdag.algorithms.parameters import require, within
+from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.questions.encodings import require_possible, segments
@@ -116,7 +116,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             whose heads were intervened on (``ends``): these sites see that the tail stays put.
         consensus: Average edge entropy, in bits, at which the run stops: once it is that low and
             the aggregated graph did not change.
-        max_rows: Declared bound of a site's rows.
+        max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
         The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
@@ -146,7 +146,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     full_mass: int = 100
     reach: Literal["ends", "tails", "edges"] = "ends"
     consensus: float = within(0.0, 0.0)
-    max_rows: int = 1 << 20
+    max_rows: int = row_bound()
 
     def check(self) -> None:
         """Refuse what no site would train by."""

@@ -28,14 +28,13 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     Triplets,
     parents_and_children,
 )
-from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.questions.ci_tests import CITestSpec, offered_tests
 from cipherdag.questions.encodings import FloatVector, subsets
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.question import Question
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 if TYPE_CHECKING:
     from cipherdag.questions.combined_evidence import Combination
@@ -105,7 +104,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             also separates X from D in D's place, so that the data cannot tell the two labels
             apart; without sampling error the first adds features that are no parents or children
             (docs/adr/0006-retrieve-only-where-labels-are-interchangeable.md).
-        max_rows: Declared bound of a site's rows.
+        max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
         The coordinator learns which positions are labels. With ``evidence`` other than
@@ -131,7 +130,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     test: str = one_of("auto", offered_tests("fedcmfs"))
     dof: Literal["adjusted", "plain"] = "adjusted"
     retrieval: Literal["interchangeable", "paper"] = "interchangeable"
-    max_rows: int = within(1 << 20, 2, MAX_ROWS_LIMIT)
+    max_rows: int = row_bound()
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, FedCMFSOutcome]:
         """The run as a generator: yields questions, receives sums, returns a `FedCMFSOutcome`.

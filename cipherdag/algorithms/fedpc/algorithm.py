@@ -31,7 +31,7 @@ from cipherdag.algorithms.fedpc.pcstable import (
 )
 from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
-from cipherdag.algorithms.parameters import one_of, require, within
+from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.knowledge import Constraints, Knowledge
@@ -62,7 +62,6 @@ from cipherdag.questions.question import (
 )
 from cipherdag.questions.separators import MAX_GRID_BITS
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 if TYPE_CHECKING:
     from cipherdag.questions.presence import Presence
@@ -118,7 +117,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         grid_bits: The secure maximum compares p-values on a grid of 2**-grid_bits.
         max_cells: Largest contingency table that ``pooled`` asks for; a test of a larger one falls
             back to ``statistic`` (see `FedPCOutcome.tests`).
-        max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
+        max_rows: Declared bound of a site's rows, a power of two, for other evidence than ``vote``.
         site_effect: With ``glm`` every site has constants of its own in every regression: sites
             may differ in level. Each takes its own out before it answers.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
@@ -153,7 +152,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     collider_conflicts: Literal["auto", "strongest", "keep", "overwrite"] = "auto"
     grid_bits: int = within(20, 1, MAX_GRID_BITS)
     max_cells: int = within(4096, 1, MAX_CELLS)
-    max_rows: int = within(1 << 20, 2, MAX_ROWS_LIMIT)
+    max_rows: int = row_bound()
     site_effect: bool = False
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)

@@ -1,13 +1,14 @@
-"""Which sums a site helped to open, over all runs: what was asked, and whose answers each covers.
+"""Whose answers the sums cover that a site helped to open, over all runs.
 
 Two sums of nearly the same question over cohorts that differ in one site show that site's answer
 by subtraction, whatever protected each of them. A session cannot see this, so the site remembers:
-a question is opened again, and a run takes place again, over the same sites, or over sites that
-differ in enough of them: a difference of two sums is itself a sum over the sites in which they
-differ (privacy.md, section 5, differencing).
+a run takes place again, and opens sums, over the same sites, or over sites that differ in enough
+of them: a difference of two sums is itself a sum over the sites in which they differ (privacy.md,
+section 5, differencing). What was asked does not count: that two questions are nearly the same is
+not for a site to judge.
 
 Leaks:
-    Nothing: the record stays at the site. It names sites and holds digests of questions.
+    Nothing: the record stays at the site. It names sites.
 """
 
 from __future__ import annotations
@@ -29,17 +30,20 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.record.ledger import Release
 
-REOPENED = "this question was opened before over other sites"
+REOPENED = "sums over nearly these sites were opened before"
 
 
-class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One sum: its session and digests in hexadecimal, the day, and the sites that it covers."""
+class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The sums of a session over the same sites: in hexadecimal, with the day of the first.
+
+    ``content`` is of lines that an earlier revision wrote, one for every question.
+    """
 
     session: str
     day: str
     schema: str
-    content: str
     sites: tuple[str, ...]
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,35 +108,35 @@ class OpenedSums:
         between = tuple(sorted(set(nearest.sites) ^ sites))
         return CohortChange(len(differing) < len(others), nearest, between)
 
-    def check(self, session: bytes, content: bytes, sites: Iterable[str], *, fewest: int) -> None:
-        """Refuse a question that another run opened over nearly these sites.
+    def check(self, session: bytes, sites: Iterable[str], *, fewest: int) -> None:
+        """Refuse a sum where another run opened one over nearly these sites.
 
         Args:
             session: The session that would open it now.
-            content: Digest of the question.
             sites: The sites that the sum would cover.
             fewest: How many sites two sums must differ in, unless they cover the same.
 
         Raises:
             DifferencingError: They differ in fewer, and nobody approved this run all the same.
         """
+        if session.hex() in self._accepted:
+            return
         covered = set(sites)
-        for done in self._sums:
-            same = (done.schema, done.content) == (self._schema, content.hex())
-            if not same or done.session == session.hex() or session.hex() in self._accepted:
-                continue
-            if 0 < len(set(done.sites) ^ covered) < fewest:
-                raise DifferencingError(REOPENED)
+        others = (done for done in self._sums if done.session != session.hex())
+        if any(0 < len(set(done.sites) ^ covered) < fewest for done in others):
+            raise DifferencingError(REOPENED)
 
-    def write(self, session: bytes, content: bytes, sites: Iterable[str]) -> None:
+    def write(self, session: bytes, sites: Iterable[str]) -> None:
         """Record a sum that is about to be opened; it is on disk before anything leaves.
 
         Raises:
             OutputError: The file cannot be written; then nothing may leave.
         """
-        day = datetime.now(UTC).date().isoformat()
         own = tuple(sorted(sites))
-        done = OpenedSum(session.hex(), day, self._schema, content.hex(), own)
+        if any((done.session, done.sites) == (session.hex(), own) for done in self._sums):
+            return
+        day = datetime.now(UTC).date().isoformat()
+        done = OpenedSum(session.hex(), day, self._schema, own)
         if self._path is not None:
             append(self._path, msgspec.json.encode(done) + b"\n")
         self._sums.append(done)

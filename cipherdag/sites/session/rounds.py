@@ -5,8 +5,8 @@
                            one and are those of the last sum or fewer; the last
                            sum is that of the sites' answers, and the question
                            the one that the plan asks after it; it was never
-                           opened before, and by no other run over nearly these
-                           sites
+                           opened before, and no other run opened any over
+                           nearly these sites
     unmask      unmask     the tags of all other sites asked on this digest        opened
     opened      recover    the vanished site was asked and is not this one         opened
     opened      open       once per round and ciphertext                           opened
@@ -133,7 +133,7 @@ class Rounds:
             CohortError: The sites asked are not among those still there, are not in order, leave
                 this site out, or are too few.
             PolicyRefusedError: The site's policy forbids it.
-            DifferencingError: Another run opened this question over nearly these sites.
+            DifferencingError: Another run opened a sum over nearly these sites.
         """
         if ask.number != self._number + 1:
             raise ReplayError(
@@ -147,7 +147,7 @@ class Rounds:
         if self.daily is not None:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
-        self.sums.check(self.plan.session, content, self._names(ask.participants), fewest=fewest)
+        self.sums.check(self.plan.session, self._names(ask.participants), fewest=fewest)
         bound_to = question_digest(self.plan, self.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
@@ -226,7 +226,7 @@ class Rounds:
         self._check_tags(current.declared, request.tags)
         seed = self.aggregation.unmask(current.declared)
         if not current.unmasked:
-            self.sums.write(self.plan.session, current.content, self._names(current.declared.sites))
+            self.sums.write(self.plan.session, self._names(current.declared.sites))
         current.unmasked = True
         self._opened.add(current.content)
         self._present = current.declared.sites

@@ -7,6 +7,7 @@ Leaks:
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
+log = logging.getLogger("cipherdag.site")
+
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 ROW_BLOCK = 8192
@@ -36,6 +39,9 @@ PIECE_CELLS = 2**22  # counted before they are looked at
 
 class PoolableData:
     """One site's codes and values, and the smallest count that may leave in a sum.
+
+    Where small counts may not leave, all sums are of the same rows, those without a missing value:
+    of two tables, one with a column more, the difference would be of the rows that lack it.
 
     Args:
         codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
@@ -65,6 +71,9 @@ class PoolableData:
     ) -> None:
         self._within = within
         self._ordered = ordered
+        self._levels = _levels(codes, len(categories))
+        if codes is not None and min_cell_size > 1:
+            codes, values = _complete(codes, values, np.array(categories) > 0)
         self._codes, self._values = codes, values
         self._categories = np.array(categories, dtype=np.int64)
         self._min_cell_size = min_cell_size
@@ -75,10 +84,7 @@ class PoolableData:
     @property
     def levels(self) -> IndexArray:
         """Highest code + 1 of every variable, at least 1, shape (p,); 1 for a continuous one."""
-        if self._codes is None:
-            return np.ones(len(self._categories), dtype=np.int64)
-        highest: IndexArray = self._codes.max(axis=0).astype(np.int64)
-        return np.maximum(highest + 1, 1)
+        return self._levels
 
     @property
     def discrete(self) -> bool:
@@ -225,6 +231,31 @@ class PoolableData:
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
             yield piece, self._counted.whole_tables(sets[piece]).cpu().numpy()
+
+
+def _levels(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
+    if codes is None:
+        return np.ones(n_variables, dtype=np.int64)
+    highest: IndexArray = codes.max(axis=0, initial=0).astype(np.int64)
+    return highest + 1
+
+
+def _complete(
+    codes: NDArray[np.integer], values: NDArray[np.float64] | None, discrete: NDArray[np.bool_]
+) -> tuple[NDArray[np.integer], NDArray[np.float64] | None]:
+    """The rows without a missing value."""
+    missing = (codes[:, discrete] < 0).any(axis=1)
+    if values is not None:
+        missing |= np.isnan(values[:, ~discrete]).any(axis=1)
+    if not missing.any():
+        return codes, values
+    log.warning(
+        "%d of %d rows miss a value; pooled tables and regressions leave them out, since small "
+        "counts may not leave this site",
+        missing.sum(),
+        len(codes),
+    )
+    return codes[~missing], None if values is None else values[~missing]
 
 
 def _marks(present: FloatVector) -> tuple[float, tuple[float, float], tuple[float, float]]:
