@@ -66,10 +66,15 @@ def resumed(folder, out):
     return json.loads((out / "result.json").read_text("utf-8"))
 
 
+def session_of(folder):
+    """The session of a run, from its journal."""
+    first = json.loads((folder / "journal.jsonl").read_text("utf-8").splitlines()[0])
+    return msgspec.convert(first["plan"], Plan).session.hex()
+
+
 def check_asked_once(folder, sites, report):
     """Every site answered every round of the run once, whatever happened to the coordinator."""
-    first = json.loads((folder / "journal.jsonl").read_text("utf-8").splitlines()[0])
-    session = msgspec.convert(first["plan"], Plan).session.hex()
+    session = session_of(folder)
     if report["dropouts"]:
         raise SystemExit(f"a site was left out: {report['dropouts']}")
     for site in sites:
@@ -84,6 +89,15 @@ def check_asked_once(folder, sites, report):
             raise SystemExit(f"{site.name} answered rounds {rounds} of {report['rounds']}")
         if len({release.digest for release in shares}) != len(shares):
             raise SystemExit(f"{site.name} answered a question twice")
+
+
+def check_every_byte(folder, site, received):
+    """What the coordinator's engine brought from a site is what its ledger says, to the byte."""
+    session = session_of(folder)
+    lines = ledger_lines((site / "ledger.jsonl").read_text("utf-8"))
+    recorded = sum(own.bytes for own in read_releases(lines) if own.session == session)
+    if recorded != received:
+        raise SystemExit(f"{site.name} recorded {recorded} bytes, and {received} came from it")
 
 
 def check_secrets(work):

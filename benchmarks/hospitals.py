@@ -23,6 +23,7 @@ from pathlib import Path
 import measuring
 import numpy as np
 import pandas as pd
+from hospital_checks import check_every_byte
 
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
 from cipherdag.federation.simulated import Federation
@@ -176,6 +177,9 @@ class Hospitals:
         report = json.loads((out / "result.json").read_text("utf-8"))
         self.seconds[f"{protection}_rounds"] = report["rounds"]
         self.seconds[f"{protection}_in_run"] = report["seconds"]
+        run = max((self.coordinator / "runs").iterdir())
+        for name in SITES:
+            check_every_byte(run, self.work / name, report["bytes_sent_per_site"][name])
         return report
 
     def check_audits(self):

@@ -2,9 +2,11 @@
 
     git worktree add ../before 79d4eef
     python benchmarks/plan_cost.py alarm.csv.gz --before ../before --sites 10 --repeats 5
+    python benchmarks/plan_cost.py alarm.csv.gz --before ../before --flare --repeats 3
 
 Each run is a process of its own with the package of one revision, the two in turns; printed are
-medians and their ratios. Sites are in one process and share one replay there.
+medians and their ratios. Sites are in one process and share one replay there; with ``--flare`` they
+are three, in processes of their own over NVIDIA FLARE, and each replays for itself.
 """
 
 from __future__ import annotations
@@ -40,18 +42,78 @@ print(json.dumps({
 """
 
 
-def one_run(package, arguments, evidence):
-    """What a run of one revision took and came to."""
-    words = [sys.executable, "-c", RUN, str(arguments.data), str(arguments.sites), evidence]
+OVER_FLARE = """
+import contextlib, json, socket, sys, tempfile
+from pathlib import Path
+import pandas as pd
+file, repeats, evidence, benchmarks, *purpose = sys.argv[1:]
+sys.path.insert(0, benchmarks)
+from hospitals import SITES, Hospitals, Schema
+data = pd.read_csv(file, dtype=str)
+tables = {name: data.iloc[number :: len(SITES)] for number, name in enumerate(SITES)}
+with socket.socket() as free:
+    free.bind(("localhost", 0))
+    address = ("--host", "localhost", "--port", str(free.getsockname()[1]))
+with tempfile.TemporaryDirectory() as work, contextlib.ExitStack() as up:
+    hospitals = Hospitals(Path(work), address, dict.fromkeys(SITES, address))
+    hospitals.enrol(tables, Schema.infer(data))
+    up.enter_context(hospitals.started("coordinator", "start", "--dir", hospitals.coordinator))
+    for name in SITES:
+        up.enter_context(hospitals.started("site", "start", "--dir", Path(work) / name))
+    hospitals.wait_for_sites()
+    found = {kind: [] for kind in evidence.split(",")}
+    for number in range(int(repeats)):
+        for kind in found:
+            out = Path(work) / f"{kind}-{number}"
+            words = ("run", "fedpc", "--evidence", kind, "--out", out, *purpose)
+            hospitals.command("coordinator", *words, "--dir", hospitals.coordinator)
+            report = json.loads((out / "result.json").read_text("utf-8"))
+            found[kind].append({
+                "seconds": report["seconds"],
+                "rounds": report["rounds"],
+                "edges": len(report["edges"]),
+                "bytes": max(report["bytes_sent_per_site"].values()),
+            })
+    print(json.dumps(found))
+"""
+
+
+def said_by(package, script, *words):
+    """What a script says last that runs with the package of one revision, from JSON."""
     done = subprocess.run(
-        words,
-        check=True,
+        [sys.executable, "-c", script, *map(str, words)],
+        check=False,
         capture_output=True,
         text=True,
         cwd="/",
         env={**os.environ, "PYTHONPATH": str(package)},
     )
+    if done.returncode:
+        raise SystemExit(done.stdout + done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def in_one_process(packages, arguments):
+    """Runs of each revision by kind of evidence, the two in turns."""
+    runs = {evidence: {name: [] for name in packages} for evidence in EVIDENCE}
+    for evidence, own in runs.items():
+        for _ in range(arguments.repeats):
+            for name, package in packages.items():
+                words = (arguments.data, arguments.sites, evidence)
+                own[name].append(said_by(package, RUN, *words))
+    return runs
+
+
+def over_flare(packages, arguments):
+    """The same of three processes, which each revision starts once."""
+    runs = {evidence: {} for evidence in EVIDENCE}
+    for name, package in packages.items():
+        # only the later one has plans, which say what they are for
+        purpose = ("--purpose", "what plans cost") if name == "after" else ()
+        words = (arguments.data, arguments.repeats, ",".join(EVIDENCE), package / "benchmarks")
+        for evidence, own in said_by(package, OVER_FLARE, *words, *purpose).items():
+            runs[evidence][name] = own
+    return runs
 
 
 def medians(runs):
@@ -65,26 +127,26 @@ def main():
     parser.add_argument("data", type=lambda text: Path(text).resolve())
     parser.add_argument("--before", type=lambda text: Path(text).resolve(), required=True)
     parser.add_argument("--sites", type=int, default=10)
+    parser.add_argument("--flare", action="store_true", help="three processes over NVIDIA FLARE")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
-    after = Path(__file__).resolve().parents[1]
+    packages = {"before": arguments.before, "after": Path(__file__).resolve().parents[1]}
+    measured = over_flare if arguments.flare else in_one_process
+    sites = 3 if arguments.flare else arguments.sites
     lines = []
-    for evidence in EVIDENCE:
-        runs = {"before": [], "after": []}
-        for _ in range(arguments.repeats):
-            for name, package in (("before", arguments.before), ("after", after)):
-                runs[name].append(one_run(package, arguments, evidence))
+    for evidence, runs in measured(packages, arguments).items():
         found = {name: medians(own) for name, own in runs.items()}
         before, now = found["before"], found["after"]
         ratios = {key: now[key] / before[key] for key in ("seconds", "bytes", "rounds")}
-        lines.append({"evidence": evidence, "sites": arguments.sites, **found, "ratio": ratios})
+        lines.append({"evidence": evidence, "sites": sites, **found, "ratio": ratios})
         print(
             f"{evidence:10} {ratios['seconds']:.2f} times the time, {ratios['bytes']:.2f} times "
             f"the bytes, {ratios['rounds']:.2f} times the rounds; edges {before['edges']:.0f} and "
             f"{now['edges']:.0f}",
             flush=True,
         )
-    write_report(arguments.out, "plan_cost", {"data": arguments.data.name, "cases": lines})
+    about = {"data": arguments.data.name, "flare": arguments.flare, "cases": lines}
+    write_report(arguments.out, "plan_cost", about)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.regression_steps import Regression, coefficient_count, column_count
+from cipherdag.statistics.reproducible import dot, product, solve
 from cipherdag.statistics.thresholds import (
     equal_thresholds,
     free_directions,
@@ -50,7 +51,7 @@ CONVERGED = 1e-8
 Near a maximum the next gain is the square of it; where categories are separated, a third of it.
 """
 ROUNDING = 1e-11
-LEAST_EIGENVALUE = 1e-9
+LEAST_PIVOT = 1e-9
 """Of a Hessian with unit diagonal: below it a column is a linear combination of others."""
 LEAST_REST = 1e-9
 
@@ -113,12 +114,15 @@ class Fit:
             self._share /= 2.0
             return
         if self._free is not None:
-            gradient, hessian = self._free.T @ gradient, self._free.T @ hessian @ self._free
+            free = self._free.T
+            gradient = product(free, gradient[:, None])[:, 0]
+            hessian = product(product(free, hessian), self._free)
         self.coefficients, self.value = self.proposed, value
         move, rank = _step(hessian, gradient)
         self.rank = max(self.rank, rank)
-        self._gain, self._left = float(gradient @ move) / 2.0, self._left - 1
-        self._move, self._share = move if self._free is None else self._free @ move, 1.0
+        self._gain, self._left = dot(gradient, move) / 2.0, self._left - 1
+        self._share = 1.0
+        self._move = move if self._free is None else product(self._free, move[:, None])[:, 0]
         if self.model.ordered:
             self._share = largest_share(self.coefficients[:count], self._move[:count])
         if self._gain <= CONVERGED * (1.0 + abs(value)) or self._left == 0:
@@ -150,7 +154,7 @@ class Fit:
         self.coefficients, self.rank = _step(gram, products)
         rows = float(gram[0, 0])
         about_mean = squares - products[0] ** 2 / max(rows, 1.0)
-        residual = squares - float(products @ self.coefficients)
+        residual = squares - dot(products, self.coefficients)
         least = float(np.finfo(np.float64).eps) * max(squares, np.finfo(np.float64).tiny)
         self.undone = residual <= LEAST_REST * about_mean
         self.value = -rows / 2.0 * float(np.log(max(residual, least)))
@@ -228,7 +232,6 @@ def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int
     """Newton's step within what the data determine, and the rank of that."""
     scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
     scale = np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(hessian / np.outer(scale, scale))
-    kept = values > LEAST_EIGENVALUE
-    inner = np.where(kept, vectors.T @ (gradient / scale) / np.where(kept, values, 1.0), 0.0)
-    return (vectors @ inner) / scale, int(kept.sum())
+    scaled = hessian / (scale[:, None] * scale)
+    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
+    return move / scale, rank

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.statistics.reproducible import on_grid
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -31,8 +33,7 @@ CLOSEST = 0.9
 def equal_thresholds(categories: int) -> FloatVector:
     """Thresholds at which all categories are equally likely, shape (categories - 1,)."""
     below = np.arange(1.0, categories)
-    thresholds: FloatVector = np.log(below) - np.log(categories - below)
-    return thresholds
+    return on_grid(np.log(below) - np.log(categories - below))
 
 
 def rows_by_category(gradient: FloatVector, information: FloatVector) -> FloatVector:
@@ -60,7 +61,7 @@ def marginal_thresholds(rows: FloatVector) -> FloatVector:
     if not rows.any():
         return np.zeros(len(below))
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(below) - np.log(above))
+        return on_grid(np.log(below) - np.log(above))
 
 
 def free_directions(rows: FloatVector, coefficients: int) -> FloatMatrix:

@@ -137,8 +137,17 @@ def replayed_digest(path):
     return state.hexdigest()
 
 
-def in_process_of_its_own(path, threads):
-    """`replayed_digest` in another process with so many threads."""
+OLDER = {
+    "OPENBLAS_CORETYPE": "Prescott",
+    "ATEN_CPU_CAPABILITY": "default",
+    "MKL_CBWR": "COMPATIBLE",
+    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX2 FMA3",
+}
+"""Linear algebra by the kernels of a processor without vectors of 256 bits."""
+
+
+def in_process_of_its_own(path, threads, *, older=False):
+    """`replayed_digest` in another process: so many threads, and an older processor's kernels."""
     counts = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     folders = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     done = subprocess.run(
@@ -149,6 +158,7 @@ def in_process_of_its_own(path, threads):
         env={
             **os.environ,
             **dict.fromkeys(counts, str(threads)),
+            **(OLDER if older else {}),
             "PYTHONPATH": os.pathsep.join(folders),
             "PYTHONHASHSEED": str(threads),
         },

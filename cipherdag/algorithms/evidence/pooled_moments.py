@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FALLBACK: Combination = "stouffer"
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
+ORIGIN_BITS = 8
+"""Of a unit: a finer origin would not be the same wherever a library computes it."""
 BATCH = 50_000
 
 
@@ -134,8 +136,14 @@ class MomentTests(RememberedTests):
 
 
 def common_origins(kinds: ColumnKinds) -> FloatVector:
-    """About where each column lies: the mean of the sites' marks, undone."""
-    return np.ldexp(np.sinh(kinds.place), -PLACE_EXPONENT)
+    """About where each column lies: the mean of the sites' marks, undone, to part of a unit."""
+    near = np.ldexp(np.sinh(kinds.place), -PLACE_EXPONENT)
+    units = common_units(kinds)
+    with np.errstate(over="ignore"):
+        steps = np.ldexp(near, ORIGIN_BITS - units)
+    # beyond, every number is a multiple
+    coarse = np.abs(steps) < 2.0 ** np.finfo(np.float64).nmant
+    return np.where(coarse, np.ldexp(np.rint(steps), units - ORIGIN_BITS), near)
 
 
 def common_units(kinds: ColumnKinds) -> IndexArray:
