@@ -304,3 +304,35 @@ def test_no_error_quotes_a_key():
             received(altered, 0)
         text = str(refused.value) + refused.value.remedy
         assert not any(character.isdigit() for character in text)
+
+
+# ------------------------------------------------------------------ what the page says of colluders
+
+
+def test_both_holders_together_find_the_sums():
+    # the page on verdicts says so: with both keys, the function is evaluated everywhere
+    batch = replace(BATCH, modulus=2**24 - 3, count=50)
+    sums = np.random.default_rng(1).integers(0, batch.modulus, batch.count, dtype=np.uint64)
+    blinds = draw_blinds(batch, seeded(2))
+    blinded = (sums + blinds) % np.uint64(batch.modulus)
+    keys = dealt(batch, blinds)
+    low, high = np.zeros_like(sums), np.full_like(sums, batch.modulus - 1)
+    while (low < high).any():
+        middle = low + (high - low) // np.uint64(2)
+        first, second = (
+            received(data, k, batch).contains(blinded, np.zeros_like(sums), middle)
+            for k, data in enumerate(keys)
+        )
+        below = first ^ second
+        low, high = np.where(below, low, middle + np.uint64(1)), np.where(below, middle, high)
+        low = np.minimum(low, high)
+    assert (low == sums).all()
+
+
+def test_the_same_blind_twice_shows_how_far_two_sums_lie_apart():
+    # which is why keys are spent: the blinded sums alone tell it
+    again = (SUMS[::-1] + BLINDS) % np.uint64(BATCH.modulus)
+    apart = (again.astype(int) - BLINDED.astype(int)) % BATCH.modulus
+    assert apart.tolist() == [
+        (int(b) - int(a)) % 509 for a, b in zip(SUMS, SUMS[::-1], strict=True)
+    ]

@@ -4,7 +4,7 @@
 
 where pi is AES-128. For a uniform x that nobody knows, H(x), H(x xor 1), ... look uniform and
 independent (Guo, Katz, Wang and Yu, "Efficient and secure multiparty computation from fixed-key
-block ciphers", IEEE S&P 2020, section 7.2). The key is a public one for every batch of
+block ciphers", IEEE S&P 2020, section 7). The key is a public one for every batch of
 comparisons, so that work spent on one batch is of no use against another (Guo, Katz, Wang, Weng and
 Yu, "Better concrete security for half-gates garbling", CRYPTO 2020).
 

@@ -3,7 +3,7 @@
 Boyle, Chandran, Gilboa, Gupta, Ishai, Kumar and Rathee, "Function secret sharing for mixed-mode
 and fixed-point secure computation", EUROCRYPT 2021 (ePrint 2020/1392), Figure 3, with outputs in
 Z_2 and early termination (Boyle, Gilboa and Ishai, "Function secret sharing: improvements and
-extensions", CCS 2016, section 3.2.1): a tree ends 7 levels early, in a block of 128 outputs.
+extensions", CCS 2016): a tree ends 7 levels early, in a block of 128 outputs.
 
 A seed is a block whose three lowest bits are zero. Its left child is hashed from the seed, its
 right child from the seed with bit 0 set, its block of outputs from the seed with bit 1 set; of a
