@@ -14,8 +14,8 @@ import statistics
 import numpy as np
 from measuring import parser, timed, write_report
 
-from cipherdag.privacy.comparison.batch import COORDINATOR, HEADER_BYTES, Comparisons
-from cipherdag.privacy.comparison.keys import ComparisonKeys, deal, draw_blinds, encoded_bytes
+from cipherdag.privacy.comparison.batch import COORDINATOR, Comparisons
+from cipherdag.privacy.comparison.keys import ComparisonKeys, common_bytes, deal, draw_blinds
 from cipherdag.privacy.comparison.verdicts import opened, pack
 
 SESSION = hashlib.sha256(b"benchmark").digest()
@@ -52,23 +52,28 @@ def added(sums, blinds, modulus):
 
 
 def one_batch(rng, modulus, number, count):
-    """Microseconds a comparison of each step, whether all verdicts are right, and how many hold."""
+    """Microseconds a comparison of each party, how many verdicts are right, and how many hold."""
     batch = Comparisons(SESSION, number, 3, (COORDINATOR, 1), modulus, count)
     sums, low, high = drawn(rng, modulus, count)
     _, blinding, blinds = timed(draw_blinds, batch)
     _, dealing, keys = timed(deal, batch, blinds)
-    sent = [own.to_bytes() for own in keys]
-    received = [ComparisonKeys.from_bytes(data, batch, k) for k, data in enumerate(sent)]
     blinded = added(sums, blinds, modulus)
-    _, first_s, first = timed(received[0].contains, blinded, low, high)
-    _, second_s, second = timed(received[1].contains, blinded, low, high)
-    found = opened(pack(first), pack(second), count)
+    shares, evaluating = [], []
+    for holder, secret in enumerate(keys.secrets):
+        _, cpu, share = timed(
+            lambda holder=holder, secret=secret: ComparisonKeys(
+                secret, keys.common, batch, holder
+            ).contains(blinded, low, high)
+        )
+        shares.append(pack(share))
+        evaluating.append(cpu)
+    found = opened(*shares, count)
     right = int((found == ((low <= sums) & (sums <= high))).sum())
     figures = {
         "deal": 1e6 * (blinding + dealing) / count,
-        "evaluate": 1e6 * (first_s + second_s) / 2 / count,
+        "evaluate": 1e6 * statistics.mean(evaluating) / count,
     }
-    return figures, right, int(found.sum()), len(sent[0])
+    return figures, right, int(found.sum())
 
 
 def report(count, size, seed):
@@ -78,11 +83,10 @@ def report(count, size, seed):
     for name, modulus in MODULI.items():
         runs, right, inside = [], 0, 0
         for number in range(batches):
-            figures, good, held, sent = one_batch(rng, modulus, number, size)
+            figures, good, held = one_batch(rng, modulus, number, size)
             runs.append(figures)
             right, inside = right + good, inside + held
         batch = Comparisons(SESSION, 0, 3, (COORDINATOR, 1), modulus, size)
-        assert sent == encoded_bytes(batch)
         results.append({
             "modulus": name,
             "comparisons": batches * size,
@@ -90,7 +94,7 @@ def report(count, size, seed):
             "inside": inside,
             "deal_us": round(statistics.median(run["deal"] for run in runs), 2),
             "evaluate_us": round(statistics.median(run["evaluate"] for run in runs), 2),
-            "key_bytes": (encoded_bytes(batch) - HEADER_BYTES) // size,
+            "key_bytes": common_bytes(batch) // size,
         })  # fmt: skip
         print(results[-1])
     total = sum(own["comparisons"] for own in results)

@@ -23,10 +23,11 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.comparison.batch import COORDINATOR, HEADER_BYTES, Comparisons
 from cipherdag.privacy.comparison.keys import (
+    SECRET_BYTES,
     ComparisonKeys,
+    common_bytes,
     deal,
     draw_blinds,
-    encoded_bytes,
 )
 from cipherdag.privacy.comparison.verdicts import opened, pack, unpack
 
@@ -43,49 +44,49 @@ def seeded(seed):
 
 
 def dealt(batch=BATCH, blinds=BLINDS, seed=5):
-    """Both holders' keys as they travel."""
-    return [own.to_bytes() for own in deal(batch, blinds, seeded(seed))]
+    """What travels: the common part, and the secret of each holder."""
+    keys = deal(batch, blinds, seeded(seed))
+    return keys.common, keys.secrets
 
 
-def received(data, holder, batch=BATCH):
-    return ComparisonKeys.from_bytes(data, batch, holder)
+def received(parts, holder, batch=BATCH):
+    common, secrets = parts
+    return ComparisonKeys(secrets[holder], common, batch, holder)
 
 
-def shares(keys, batch=BATCH):
-    return [
-        received(data, holder, batch).contains(BLINDED, LOW, HIGH)
-        for holder, data in enumerate(keys)
-    ]
+def shares(parts, batch, *asked):
+    return [received(parts, holder, batch).contains(*asked) for holder in (0, 1)]
 
 
 # ------------------------------------------------------------------ the encoding
 
 
 def test_keys_travel_and_come_to_the_verdicts():
-    first, second = shares(dealt())
+    first, second = shares(dealt(), BATCH, BLINDED, LOW, HIGH)
     assert (first ^ second).tolist() == INSIDE
 
 
 @given(st.integers(2, 2**64), st.integers(1, 9), st.integers(0, 2**32))
 @settings(max_examples=80, deadline=None, derandomize=True)
-def test_the_encoding_is_canonical_and_as_long_as_it_says(modulus, count, seed):
+def test_keys_are_as_long_as_they_say(modulus, count, seed):
     batch = replace(BATCH, modulus=modulus, count=count)
-    blinds = draw_blinds(batch, seeded(seed))
-    for holder, data in enumerate(dealt(batch, blinds, seed)):
-        assert len(data) == encoded_bytes(batch)
-        assert len(data) == 62 + 16 * count * (max(batch.bits - 7, 0) + 2)
-        assert received(data, holder, batch).to_bytes() == data
+    common, secrets = dealt(batch, draw_blinds(batch, seeded(seed)), seed)
+    assert len(common) == common_bytes(batch) == 16 * count * (max(batch.bits - 7, 0) + 1)
+    assert {len(own) for own in secrets} == {SECRET_BYTES} == {62 + 32 + 32}
 
 
 @pytest.mark.parametrize("holder", [0, 1])
 def test_no_length_but_the_right_one_is_a_key(holder):
-    data = dealt()[holder]
-    for length in range(len(data)):
+    common, secrets = dealt()
+    whole = secrets[holder]
+    for parts in (
+        *((common, whole[:length]) for length in range(len(whole))),
+        *((common[:length], whole) for length in range(len(common))),
+        *((common, whole + more) for more in (b"\0", whole)),
+        *((common + more, whole) for more in (b"\0", common[-16:], common)),
+    ):
         with pytest.raises(ComparisonKeyError, match="cut short"):
-            received(data[:length], holder)
-    for more in (b"\0", data[-16:], data):
-        with pytest.raises(ComparisonKeyError, match="too long"):
-            received(data + more, holder)
+            ComparisonKeys(parts[1], parts[0], BATCH, holder)
 
 
 OTHERWISE = {
@@ -103,46 +104,70 @@ OTHERWISE = {
 @pytest.mark.parametrize("holder", [0, 1])
 def test_a_key_for_anything_else_is_refused_by_name(fault, holder):
     other = replace(BATCH, **OTHERWISE[fault])
-    data = dealt(other, BLINDS[: other.count])[holder]
+    parts = dealt(other, BLINDS[: other.count])
     with pytest.raises(ComparisonKeyError, match=f"{fault}$"):
-        received(data, holder)
+        received(parts, holder)
 
 
 @pytest.mark.parametrize("holder", [0, 1])
 def test_the_other_holder_s_key_is_refused_by_name(holder):
+    common, secrets = dealt()
     with pytest.raises(ComparisonKeyError, match="that of the other holder"):
-        received(dealt()[1 - holder], holder)
+        received((common, secrets[::-1]), holder)
     swapped = replace(BATCH, holders=BATCH.holders[::-1])
     with pytest.raises(ComparisonKeyError, match="another first holder"):
-        received(dealt(swapped)[holder], holder)
+        received(dealt(swapped), holder)
 
 
 @pytest.mark.parametrize("version", [0, 2, 255])
 def test_another_version_is_refused(version):
-    data = dealt()[0]
+    common, (first, second) = dealt()
     with pytest.raises(ComparisonKeyError, match="another version"):
-        received(bytes([version]) + data[1:], 0)
+        received((common, (bytes([version]) + first[1:], second)), 0)
+
+
+def test_a_secret_and_a_common_part_of_different_batches_do_not_fit():
+    # the same batch dealt twice, as a dealer that was asked again might
+    one, two = dealt(seed=5), dealt(seed=6)
+    for holder in (0, 1):
+        with pytest.raises(ComparisonKeyError, match="altered on its way"):
+            received((one[0], two[1]), holder)
+
+
+def sealed(header, seed, common):
+    """A secret whose digest is right."""
+    return header + seed + hashlib.sha256(header + seed + common).digest()
+
+
+def test_outputs_that_no_point_reads_are_zero():
+    batch = replace(BATCH, modulus=11)
+    common, secrets = dealt(batch, BLINDS % np.uint64(11))
+    seed = secrets[0][HEADER_BYTES:-32]
+    for bit in range(16, 128):
+        altered = bytearray(common)
+        altered[bit // 8] |= 1 << bit % 8
+        secret = sealed(batch.header(0), seed, bytes(altered))
+        with pytest.raises(ComparisonKeyError, match="no dealer sets"):
+            ComparisonKeys(secret, bytes(altered), batch, 0)
 
 
 @pytest.mark.parametrize(
-    "fault", [f for f in OTHERWISE if "number" not in f and f != "another modulus"]
+    "fault", [f for f in OTHERWISE if f not in ("another modulus", "another number of comparisons")]
 )
 def test_a_key_whose_header_was_exchanged_comes_to_noise(fault):
     # the batch is bound into the hash, so whoever writes another header over it gains nothing
     count = 2000
     batch = replace(BATCH, count=count)
     other = replace(batch, **OTHERWISE[fault])
-    sums = np.tile(SUMS, count)[:count]
-    low, high = np.tile(LOW, count)[:count], np.tile(HIGH, count)[:count]
+    sums, low, high = (np.tile(own, count)[:count] for own in (SUMS, LOW, HIGH))
     blinds = draw_blinds(batch, seeded(1))
     blinded = (sums + blinds) % np.uint64(batch.modulus)
+    common, secrets = dealt(other, blinds)
     forged = [
-        batch.header(holder) + data[HEADER_BYTES:]
-        for holder, data in enumerate(dealt(other, blinds))
+        sealed(batch.header(holder), secret[HEADER_BYTES:-32], common)
+        for holder, secret in enumerate(secrets)
     ]
-    first, second = (
-        received(data, k, batch).contains(blinded, low, high) for k, data in enumerate(forged)
-    )
+    first, second = shares((common, forged), batch, blinded, low, high)
     right = (first ^ second) == ((low <= sums) & (sums <= high))
     assert 0.4 < right.mean() < 0.6
 
@@ -151,35 +176,47 @@ def test_a_key_whose_header_was_exchanged_comes_to_noise(fault):
 
 
 @pytest.mark.parametrize("modulus", [2, 11, 509])
-def test_every_altered_bit_of_a_key_is_refused_or_changes_that_verdict_alone(modulus):
+def test_every_altered_bit_of_a_key_is_refused(modulus):
+    batch = replace(BATCH, modulus=modulus)
+    common, secrets = dealt(batch, draw_blinds(batch, seeded(8)))
+    for holder, secret in enumerate(secrets):
+        whole = secret + common
+        for bit in range(8 * len(whole)):
+            altered = bytearray(whole)
+            altered[bit // 8] ^= 1 << bit % 8
+            parts = bytes(altered[:SECRET_BYTES]), bytes(altered[SECRET_BYTES:])
+            with pytest.raises(ComparisonKeyError):
+                ComparisonKeys(*parts, batch, holder)
+
+
+@pytest.mark.parametrize("modulus", [11, 509])
+def test_an_altered_bit_under_a_right_digest_changes_that_verdict_alone(modulus):
+    # as a dealer could alter it, which knows the seed
     batch = replace(BATCH, modulus=modulus)
     sums = np.array([0, modulus // 2, modulus - 1], dtype=np.uint64)
-    low, high = np.array([[1, 0, 1], [modulus - 1] * 3], dtype=np.uint64)
+    low, high = np.array([[1, 2, 3], [modulus - 1] * 3], dtype=np.uint64)
     blinds = draw_blinds(batch, seeded(8))
-    blinded = (sums + blinds) % np.uint64(modulus)
-    keys = dealt(batch, blinds)
-    honest = [received(data, k, batch).contains(blinded, low, high) for k, data in enumerate(keys)]
+    asked = (sums + blinds) % np.uint64(modulus), low, high
+    common, secrets = dealt(batch, blinds)
+    honest = shares((common, secrets), batch, *asked)
     inside = (low <= sums) & (sums <= high)
     assert ((honest[0] ^ honest[1]) == inside).all()
-    length = (len(keys[0]) - HEADER_BYTES) // batch.count
-    outcomes = {"refused": 0, "right": 0, "wrong": 0}
-    for holder, data in enumerate(keys):
-        for bit in range(8 * len(data)):
-            altered = bytearray(data)
+    wrong = 0
+    for holder, secret in enumerate(secrets):
+        seed = secret[HEADER_BYTES:-32]
+        for bit in range(8 * len(common)):
+            altered = bytearray(common)
             altered[bit // 8] ^= 1 << bit % 8
+            again = sealed(batch.header(holder), seed, bytes(altered))
             try:
-                share = received(bytes(altered), holder, batch).contains(blinded, low, high)
+                keys = ComparisonKeys(again, bytes(altered), batch, holder)
             except ComparisonKeyError:
-                outcomes["refused"] += 1
                 continue
-            assert bit // 8 >= HEADER_BYTES
-            changed = np.flatnonzero((share ^ honest[1 - holder]) != inside)
-            its_own = (bit // 8 - HEADER_BYTES) // length
+            changed = np.flatnonzero((keys.contains(*asked) ^ honest[1 - holder]) != inside)
+            its_own = bit // 128 % batch.count
             assert set(changed.tolist()) <= {its_own}
-            outcomes["wrong" if changed.size else "right"] += 1
-    assert sum(outcomes.values()) == 16 * len(keys[0])
-    assert outcomes["refused"] >= 16 * HEADER_BYTES + 2 * 3 * batch.count
-    assert outcomes["wrong"] > 0
+            wrong += changed.size
+    assert wrong > 0
 
 
 def test_every_altered_bit_of_a_share_is_refused_or_changes_that_verdict_alone():
@@ -212,7 +249,7 @@ def test_a_share_has_one_length(count):
 
 
 def test_a_key_is_not_evaluated_at_a_second_point_or_interval():
-    keys = received(dealt()[0], 0)
+    keys = received(dealt(), 0)
     share = keys.contains(BLINDED, LOW, HIGH)
     assert (keys.contains(BLINDED, LOW, HIGH) == share).all()  # a message that is repeated
     moved = BLINDED.copy()
@@ -228,7 +265,7 @@ def test_a_key_is_not_evaluated_at_a_second_point_or_interval():
 
 
 def test_what_is_refused_for_its_form_does_not_spend_a_key():
-    keys = received(dealt()[0], 0)
+    keys = received(dealt(), 0)
     with pytest.raises(ParameterError):
         keys.contains(BLINDED[:2], LOW, HIGH)
     keys.contains(BLINDED, LOW, HIGH)
@@ -266,7 +303,7 @@ def test_a_batch_that_cannot_be_is_refused(wrong):
 
 
 def test_sums_and_intervals_out_of_range_are_refused():
-    keys = received(dealt()[0], 0)
+    keys = received(dealt(), 0)
     for wrong in (
         (np.full(3, 509, dtype=np.uint64), LOW, HIGH),
         (BLINDED, LOW, np.full(3, 509, dtype=np.uint64)),
@@ -286,22 +323,25 @@ def test_sums_and_intervals_out_of_range_are_refused():
 
 
 def test_keys_are_neither_shown_copied_pickled_nor_logged(caplog):
-    keys = deal(BATCH, BLINDS, seeded(5))[0]
-    assert repr(keys) == f"<ComparisonKeys, {16 * 4 * 3} secret bytes>"
-    assert not hasattr(keys, "__dict__")
-    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="holds a secret"):
-            attempt(keys)
+    dealer_s = deal(BATCH, BLINDS, seeded(5))
     with caplog.at_level(logging.DEBUG):
-        received(keys.to_bytes(), 0).contains(BLINDED, LOW, HIGH)
+        keys = received((dealer_s.common, dealer_s.secrets), 0)
+        keys.contains(BLINDED, LOW, HIGH)
     assert caplog.text == ""
+    assert repr(keys) == "<ComparisonKeys, 48 secret bytes>"
+    assert repr(dealer_s) == "<DealtKeys, 64 secret bytes>"
+    for own in (keys, dealer_s):
+        assert not hasattr(own, "__dict__")
+        for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match="holds a secret"):
+                attempt(own)
 
 
 def test_no_error_quotes_a_key():
-    data = dealt()[0]
-    for altered in (data[:-1], data + b"\0", data[:62] + b"\xff" * (len(data) - 62)):
+    common, secrets = dealt()
+    for secret in (secrets[0][:-1], secrets[0][:-1] + b"x", secrets[1]):
         with pytest.raises(ComparisonKeyError) as refused:
-            received(altered, 0)
+            ComparisonKeys(secret, common, BATCH, 0)
         text = str(refused.value) + refused.value.remedy
         assert not any(character.isdigit() for character in text)
 
@@ -315,14 +355,11 @@ def test_both_holders_together_find_the_sums():
     sums = np.random.default_rng(1).integers(0, batch.modulus, batch.count, dtype=np.uint64)
     blinds = draw_blinds(batch, seeded(2))
     blinded = (sums + blinds) % np.uint64(batch.modulus)
-    keys = dealt(batch, blinds)
+    parts = dealt(batch, blinds)
     low, high = np.zeros_like(sums), np.full_like(sums, batch.modulus - 1)
     while (low < high).any():
         middle = low + (high - low) // np.uint64(2)
-        first, second = (
-            received(data, k, batch).contains(blinded, np.zeros_like(sums), middle)
-            for k, data in enumerate(keys)
-        )
+        first, second = shares(parts, batch, blinded, np.zeros_like(sums), middle)
         below = first ^ second
         low, high = np.where(below, low, middle + np.uint64(1)), np.where(below, middle, high)
         low = np.minimum(low, high)

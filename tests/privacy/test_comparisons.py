@@ -15,7 +15,7 @@ from scipy import stats
 from cipherdag.privacy.comparison.batch import COORDINATOR, Comparisons
 from cipherdag.privacy.comparison.blockhash import BlockHash, from_bytes
 from cipherdag.privacy.comparison.function import FLAGS, deal_tree, evaluate_tree
-from cipherdag.privacy.comparison.keys import deal, draw_blinds
+from cipherdag.privacy.comparison.keys import ComparisonKeys, deal, draw_blinds
 from cipherdag.privacy.comparison.verdicts import opened, pack
 
 SESSION = hashlib.sha256(b"session").digest()
@@ -36,6 +36,12 @@ def seeded(seed):
 def blinded_by(sums, blinds, modulus):
     """The sums plus the blinds, in Python integers."""
     return words([(int(t) + int(r)) % modulus for t, r in zip(sums, blinds, strict=True)])
+
+
+def dealt(batch, blinds, *random):
+    """Both holders' keys."""
+    keys = deal(batch, blinds, *random)
+    return [ComparisonKeys(own, keys.common, batch, k) for k, own in enumerate(keys.secrets)]
 
 
 def verdicts(keys, blinded, low, high):
@@ -80,7 +86,7 @@ def test_every_sum_every_blind_and_every_interval_of_a_small_domain(modulus):
         (t, r, p, q) for t in values for r in values for p in values for q in range(p, modulus)
     ]
     sums, blinds, low, high = (words(column) for column in zip(*every, strict=True))
-    keys = deal(batch_of(modulus, len(every)), blinds, seeded(modulus))
+    keys = dealt(batch_of(modulus, len(every)), blinds, seeded(modulus))
     found = verdicts(keys, (sums + blinds) % np.uint64(modulus), low, high)
     assert (found == ((low <= sums) & (sums <= high))).all()
 
@@ -92,7 +98,7 @@ def test_six_bits_all_blinds_all_sums_all_intervals(modulus):
         sums = np.full(low.size * modulus, total, dtype=np.uint64)
         blinds = np.repeat(np.arange(modulus, dtype=np.uint64), low.size)
         p, q = np.tile(low, modulus), np.tile(high, modulus)
-        keys = deal(batch_of(modulus, sums.size), blinds, seeded(total))
+        keys = dealt(batch_of(modulus, sums.size), blinds, seeded(total))
         found = verdicts(keys, (sums + blinds) % np.uint64(modulus), p, q)
         assert (found == ((p <= sums) & (sums <= q))).all()
 
@@ -104,7 +110,7 @@ def test_beyond_one_block_all_blinds_and_all_sums(modulus):
     )
     rng = np.random.default_rng(modulus)
     low, high = np.sort(rng.integers(0, modulus, (2, sums.size), dtype=np.uint64), axis=0)
-    keys = deal(batch_of(modulus, sums.size), blinds, seeded(modulus))
+    keys = dealt(batch_of(modulus, sums.size), blinds, seeded(modulus))
     found = verdicts(keys, (sums + blinds) % np.uint64(modulus), low, high)
     assert (found == ((low <= sums) & (sums <= high))).all()
 
@@ -132,7 +138,7 @@ def compared(draw):
 def test_the_shares_add_up_to_the_verdict(case, seed):
     modulus, rows = case
     sums, blinds, low, high = zip(*rows, strict=True)
-    keys = deal(batch_of(modulus, len(rows)), words(blinds), seeded(seed))
+    keys = dealt(batch_of(modulus, len(rows)), words(blinds), seeded(seed))
     found = verdicts(keys, blinded_by(sums, blinds, modulus), words(low), words(high))
     assert found.tolist() == [p <= t <= q for t, _, p, q in rows]
 
@@ -147,7 +153,7 @@ def test_an_interval_and_what_is_left_of_the_domain_complement_each_other(case, 
     split = words([max(p, 1) for p in low])
     ask = [(split, whole[1]), (whole[0], split - np.uint64(1)), whole]
     above, below, anywhere = (
-        verdicts(deal(batch_of(modulus, len(rows)), words(blinds), seeded(seed)), blinded, *ends)
+        verdicts(dealt(batch_of(modulus, len(rows)), words(blinds), seeded(seed)), blinded, *ends)
         for ends in ask
     )
     assert (above ^ below).all()
@@ -162,11 +168,11 @@ def test_a_batch_says_what_its_comparisons_say_one_by_one(case, random):
     sums, blinds, low, high = (words(column) for column in zip(*rows, strict=True))
     blinded = blinded_by(sums, blinds, modulus)
     together = verdicts(
-        deal(batch_of(modulus, len(rows)), blinds, seeded(1)), blinded, low, high
+        dealt(batch_of(modulus, len(rows)), blinds, seeded(1)), blinded, low, high
     )  # fmt: skip
     for k in range(len(rows)):
         one = slice(k, k + 1)
-        keys = deal(batch_of(modulus, 1), blinds[one], seeded(2))
+        keys = dealt(batch_of(modulus, 1), blinds[one], seeded(2))
         assert verdicts(keys, blinded[one], low[one], high[one]) == together[one]
 
 
@@ -190,7 +196,7 @@ def test_many_random_comparisons_at_around_and_far_from_the_threshold(modulus):
     sums[5::7], sums[6::14] = largest, 0
     batch = batch_of(modulus, count)
     blinds = draw_blinds(batch)
-    keys = deal(batch, blinds)
+    keys = dealt(batch, blinds)
     found = verdicts(keys, blinded_by(sums, blinds, modulus), low, high)
     assert (found == ((low <= sums) & (sums <= high))).all()
 
@@ -219,11 +225,15 @@ def test_keys_and_shares_are_those_of_the_golden_file(case):
         bytes.fromhex(case["session"]), case["number"], case["dealer"], tuple(case["holders"]),
         case["modulus"], case["count"],
     )  # fmt: skip
-    roots = bytes.fromhex("".join(case["roots"]))
-    keys = deal(batch, words(case["blinds"]), lambda count: roots[:count])
-    assert [own.to_bytes().hex() for own in keys] == case["keys"]
+    seeds = iter(bytes.fromhex(seed) for seed in case["seeds"])
+    keys = deal(batch, words(case["blinds"]), lambda _: next(seeds))
+    assert keys.common.hex() == case["common"]
+    assert [secret.hex() for secret in keys.secrets] == case["secrets"]
     ends = [words(case[name]) for name in ("low", "high")]
-    shares = [own.contains(words(case["blinded"]), *ends) for own in keys]
+    shares = [
+        ComparisonKeys(own, keys.common, batch, k).contains(words(case["blinded"]), *ends)
+        for k, own in enumerate(keys.secrets)
+    ]
     assert (shares[0] ^ shares[1]).tolist() == [bool(bit) for bit in case["inside"]]
     x, p, q = (words(case[name]) for name in ("blinded", "low", "high"))
     last = q == np.uint64(batch.modulus - 1)
@@ -240,18 +250,18 @@ def test_both_say_the_same_of_anything(case, seed):
     modulus, rows = case
     sums, blinds, low, high = zip(*rows, strict=True)
     batch = batch_of(modulus, len(rows), number=seed)
-    drawn = seeded(seed)(32 * len(rows))
-    roots = [[drawn[16 * (k + h * len(rows)) :][:16] for k in range(len(rows))] for h in (0, 1)]
+    seeds = [plain.stream("seed", seed, holder)(32) for holder in (0, 1)]
     spelled = {
         "session": SESSION.hex(), "number": seed, "dealer": 3, "holders": [COORDINATOR, 1],
         "modulus": modulus, "count": len(rows),
     }  # fmt: skip
-    keys = [own.to_bytes() for own in deal(batch, words(blinds), lambda count: drawn[:count])]
-    assert keys == plain.dealt(spelled, blinds, roots)
+    left = iter(seeds)
+    keys = deal(batch, words(blinds), lambda _: next(left))
+    assert (keys.common, list(keys.secrets)) == plain.dealt(spelled, blinds, seeds)
     blinded = [(t + r) % modulus for t, r in zip(sums, blinds, strict=True)]
     shares = [
-        plain.contains(spelled, plain.read(spelled, key), k, blinded, low, high)
-        for k, key in enumerate(keys)
+        plain.contains(spelled, plain.read(spelled, keys.common, own), k, blinded, low, high)
+        for k, own in enumerate(keys.secrets)
     ]
     corrected = [
         a ^ b ^ plain.correction(p, q, r, modulus)
@@ -278,7 +288,7 @@ def test_a_single_share_is_unbiased_whatever_the_verdict_is(modulus):
     low, high = words([modulus // 2] * count), words([modulus - 1] * count)
     sums = words([modulus // 3, 2 * modulus // 3] * (count // 2))
     blinds = draw_blinds(batch, seeded(11))
-    keys = deal(batch, blinds, seeded(12))
+    keys = dealt(batch, blinds, seeded(12))
     blinded = blinded_by(sums, blinds, modulus)
     shares = [own.contains(blinded, low, high) for own in keys]
     inside = sums >= low
@@ -294,23 +304,20 @@ def test_a_single_share_is_unbiased_whatever_the_verdict_is(modulus):
 
 
 @pytest.mark.parametrize("modulus", [5, 509, 2**24 - 3])
-def test_one_holder_s_keys_look_alike_for_any_two_blinds(modulus):
-    # of every bit of a key, how often it is set: where it varies at all, half of the time
+def test_what_is_sent_in_the_clear_looks_alike_for_any_blind(modulus):
+    # of every bit, how often it is set: where it varies at all, half of the time
     count = 20_000
     batch = batch_of(modulus, count)
-    for holder in (0, 1):
-        bits = []
-        for blind in (0, modulus // 2):
-            keys = deal(batch, words([blind] * count), seeded(blind + holder))[holder].to_bytes()
-            body = np.frombuffer(keys, dtype=np.uint8)[-(len(keys) - 62) :].reshape(count, -1)
-            bits.append(np.unpackbits(body, axis=1).sum(axis=0))
-        set_, other = bits
-        assert (set_ == 0).tolist() == (other == 0).tolist()
-        used = set_ > 0
-        scores = [(own[used] - count / 2) / np.sqrt(count / 4) for own in bits]
-        for score in scores:
-            assert stats.chi2.sf(np.sum(score**2), used.sum()) > 1e-4
-            assert np.abs(score).max() < stats.norm.isf(1e-4 / used.sum())
+    bits = []
+    for blind in (0, 1, modulus // 2):
+        keys = deal(batch, words([blind] * count), seeded(blind))
+        blocks = np.frombuffer(keys.common, dtype=np.uint8).reshape(-1, count, 16)
+        bits.append(np.unpackbits(blocks, axis=2).sum(axis=1, dtype=np.int64).ravel())
+    assert len({(own == 0).tobytes() for own in bits}) == 1
+    for own in bits:
+        scores = (own[own > 0] - count / 2) / np.sqrt(count / 4)
+        assert stats.chi2.sf(np.sum(scores**2), scores.size) > 1e-4
+        assert np.abs(scores).max() < stats.norm.isf(1e-4 / scores.size)
 
 
 def test_blinds_are_uniform_and_blinded_sums_say_nothing():
@@ -325,4 +332,5 @@ def test_the_operating_system_s_randomness_is_the_default():
     batch = batch_of(2**40, 3)
     assert draw_blinds(batch).tolist() != draw_blinds(batch).tolist()
     one, two = (deal(batch, words([1, 2, 3])) for _ in range(2))
-    assert one[0].to_bytes() != two[0].to_bytes()
+    assert one.common != two.common
+    assert len({*one.secrets, *two.secrets}) == 4

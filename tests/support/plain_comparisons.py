@@ -15,7 +15,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import ECB
+from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 
 GOLDEN = Path(__file__).parent / "golden" / "comparisons.json"
 WORD = 2**64
@@ -108,30 +108,40 @@ def evaluated(batch, key, holder, point):
     return value ^ (outputs >> place & 1 if control else 0)
 
 
-def dealt(batch, blinds, roots):
-    """Both holders' keys as they travel; ``roots`` are 16 bytes for each comparison and holder."""
-    keys = [header(batch, 0), header(batch, 1)]
+def roots_of(seed, count):
+    """Root seeds: AES-256 in counter mode from zero, 16 bytes each, the lowest bits cleared."""
+    stream = Cipher(AES(seed), CTR(bytes(16))).encryptor().update(bytes(16 * count))
+    roots = [int.from_bytes(stream[16 * k : 16 * k + 16], "little") for k in range(count)]
+    return [root - root % 8 for root in roots]
+
+
+def dealt(batch, blinds, seeds):
+    """What travels: the common part, level after level, and the secret of each holder."""
+    roots = [roots_of(seed, batch["count"]) for seed in seeds]
+    trees = []
     for place, blind in enumerate(blinds):
-        own = [int.from_bytes(of_holder[place], "little") for of_holder in roots]
-        own = [root - root % 8 for root in own]
+        own = [of_holder[place] for of_holder in roots]
         corrections, outputs = generated(batch, (blind - 1) % batch["modulus"], own)
         blocks = [seed + t_left + 2 * t_right + 4 * v for seed, t_left, t_right, v in corrections]
-        for holder in (0, 1):
-            for block in (own[holder], *blocks, outputs):
-                keys[holder] += block.to_bytes(16, "little")
-    return keys
+        trees.append([*blocks, outputs])
+    common = b"".join(
+        block.to_bytes(16, "little") for level in zip(*trees, strict=True) for block in level
+    )
+    secrets = []
+    for holder, seed in enumerate(seeds):
+        said = header(batch, holder) + seed
+        secrets.append(said + hashlib.sha256(said + common).digest())
+    return common, secrets
 
 
-def read(batch, data):
+def read(batch, common, secret):
     """The keys of every comparison from what travels."""
-    depth = max(size(batch["modulus"]) - 7, 0)
-    body = data[len(header(batch, 0)) :]
+    count = batch["count"]
+    seed = secret[len(header(batch, 0)) :][:32]
+    blocks = [int.from_bytes(common[at : at + 16], "little") for at in range(0, len(common), 16)]
     keys = []
-    for start in range(0, len(body), 16 * (depth + 2)):
-        root, *middle, outputs = (
-            int.from_bytes(body[at : at + 16], "little")
-            for at in range(start, start + 16 * (depth + 2), 16)
-        )
+    for place, root in enumerate(roots_of(seed, count)):
+        *middle, outputs = blocks[place::count]
         corrections = [(b - b % 8, b % 2, b // 2 % 2, b // 4 % 2) for b in middle]
         keys.append((root, corrections, outputs))
     return keys
@@ -189,10 +199,10 @@ def case(modulus):
     blinds = [*(below(modulus, "blind", modulus, k) for k in range(count - 1)), 0]
     ends = [sorted(below(modulus, end, modulus, k) for end in "pq") for k in range(count)]
     ends[0][0], ends[1][1] = 0, modulus - 1
-    roots = [[stream("root", modulus, h, k)(16) for k in range(count)] for h in (0, 1)]
+    seeds = [stream("seed", modulus, holder)(32) for holder in (0, 1)]
     low, high = zip(*ends, strict=True)
     blinded = [(t + r) % modulus for t, r in zip(sums, blinds, strict=True)]
-    keys = dealt(batch, blinds, roots)
+    common, secrets = dealt(batch, blinds, seeds)
     return {
         **batch,
         "modulus": str(modulus),
@@ -202,15 +212,14 @@ def case(modulus):
                 ("blinds", blinds), ("blinded", blinded), ("low", low), ("high", high),
             )
         },
-        "roots": [b"".join(own).hex() for own in roots],
-        "keys": [key.hex() for key in keys],
+        "seeds": [seed.hex() for seed in seeds],
+        "common": common.hex(),
+        "secrets": [secret.hex() for secret in secrets],
         "shares_without_z": [
-            contains(batch, read(batch, key), holder, blinded, low, high)
-            for holder, key in enumerate(keys)
+            contains(batch, read(batch, common, secret), holder, blinded, low, high)
+            for holder, secret in enumerate(secrets)
         ],
-        "inside": [
-            int(p <= t <= q) for t, p, q in zip(sums, low, high, strict=True)
-        ],
+        "inside": [int(p <= t <= q) for t, p, q in zip(sums, low, high, strict=True)],
     }  # fmt: skip
 
 

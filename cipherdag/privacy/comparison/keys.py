@@ -11,9 +11,12 @@ ends with N - 1 is all that does not lie before p. So each holder evaluates its 
 points, and nothing that depends on r is left to correct (the paper's correction always comes to
 [q = N - 1]). Nor does the dealer need the interval: keys may be dealt before it is known.
 
+Both holders' keys have all but their root seeds in common. That part is sent once, in the clear;
+what is sealed for each holder is the 32 bytes that its roots are drawn from, and a digest of all.
+
 Leaks:
-    Each holder alone learns nothing from its key and D; both holders' shares add up to the bit. The
-    dealer together with whoever sees D learns T.
+    What is sent in the clear says nothing, nor does either holder's key with it, and D; both
+    holders' shares add up to the bit. Both keys together say r, so that whoever sees D too has T.
 """
 
 from __future__ import annotations
@@ -36,12 +39,19 @@ from cipherdag.privacy.comparison.function import (
     levels,
     unused_outputs,
 )
+from cipherdag.privacy.keys.keyed import same_digest
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES
+from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.residues import uniform
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import WordVector
     from cipherdag.privacy.comparison.blockhash import Blocks
+
+_CHECK_BYTES = 32
+SECRET_BYTES = HEADER_BYTES + KEY_BYTES + _CHECK_BYTES
+"""Length of what is sealed for one holder."""
 
 _WORD_BYTES = 8
 
@@ -53,64 +63,41 @@ class ComparisonKeys(Secret):
     """One holder's keys of a batch; they are evaluated at one blinded sum each, and never again.
 
     Args:
-        batch: What they are for.
-        holder: 0 for the first holder, 1 for the second.
-        roots: Its root seeds, shape (count, 2).
-        corrections: Shape (levels, count, 2).
-        outputs: Shape (count, 2).
+        secret: What the dealer sealed for this holder.
+        common: What it sent in the clear.
+        batch: What the keys have to be for.
+        holder: Whose they have to be: 0 for the first holder, 1 for the second.
+
+    Raises:
+        ComparisonKeyError: They are for another batch or the other holder, have another length,
+            were altered, or a bit that no dealer sets is set.
+
+    Leaks:
+        Nothing.
     """
 
     __slots__ = ("_batch", "_corrections", "_holder", "_outputs", "_roots", "_used_for")
 
-    def __init__(
-        self, batch: Comparisons, holder: int, roots: Blocks, corrections: Blocks, outputs: Blocks
-    ) -> None:
+    def __init__(self, secret: bytes, common: bytes, batch: Comparisons, holder: int) -> None:
+        batch.check_header(secret, holder)
+        if len(secret) != SECRET_BYTES or len(common) != common_bytes(batch):
+            raise ComparisonKeyError("the comparison key is cut short or too long")
+        seed, check = secret[HEADER_BYTES:-_CHECK_BYTES], secret[-_CHECK_BYTES:]
+        if not same_digest(check, _check_of(batch.header(holder), seed, common)):
+            raise ComparisonKeyError("the comparison key was altered on its way")
+        blocks = from_bytes(common).reshape(levels(batch.bits) + 1, batch.count, 2)
+        if (blocks[-1] & unused_outputs(batch.bits)).any():
+            raise ComparisonKeyError("the comparison key has bits that no dealer sets")
         self._batch = batch
         self._holder = holder
-        self._roots = roots
-        self._corrections = corrections
-        self._outputs = outputs
+        self._roots = _roots(seed, batch.count)
+        self._corrections, self._outputs = blocks[:-1], blocks[-1]
         self._used_for = b""
 
     @property
     def secret_size(self) -> int:
-        """Bytes of the keys without what is public of them."""
-        return encoded_bytes(self._batch) - HEADER_BYTES
-
-    def to_bytes(self) -> bytes:
-        """The keys as they travel, sealed for their holder: a header, then key after key.
-
-        A key is its root seed, a correction for every level, and that of the outputs: blocks of 16
-        bytes, each two little-endian words.
-        """
-        blocks = np.concatenate([self._roots[None], self._corrections, self._outputs[None]])
-        return self._batch.header(self._holder) + to_bytes(blocks.swapaxes(0, 1))
-
-    @classmethod
-    def from_bytes(cls, data: bytes, batch: Comparisons, holder: int) -> ComparisonKeys:
-        """Decode what `to_bytes` made; nothing else is a key.
-
-        Args:
-            data: What the dealer sent.
-            batch: What the keys have to be for.
-            holder: Whose they have to be, 0 or 1.
-
-        Raises:
-            ComparisonKeyError: They are for another batch or the other holder, have another length,
-                or a bit that is always zero is set.
-
-        Leaks:
-            Nothing.
-        """
-        batch.check_header(data, holder)
-        if len(data) != encoded_bytes(batch):
-            raise ComparisonKeyError("the comparison key is cut short or too long")
-        keys = from_bytes(data[HEADER_BYTES:]).reshape(batch.count, -1, 2)
-        roots, outputs = keys[:, 0].copy(), keys[:, -1].copy()
-        if (roots[:, 0] & FLAGS).any() or (outputs & unused_outputs(batch.bits)).any():
-            raise ComparisonKeyError("the comparison key has bits that no dealer sets")
-        corrections = np.ascontiguousarray(keys[:, 1:-1].swapaxes(0, 1))
-        return cls(batch, holder, roots, corrections, outputs)
+        """Of the root seeds."""
+        return BLOCK_BYTES * self._batch.count
 
     def contains(self, blinded: WordVector, low: WordVector, high: WordVector) -> BitVector:
         """This holder's share of whether each sum lies within its interval, ends included.
@@ -181,9 +168,30 @@ def draw_blinds(batch: Comparisons, random_bytes: RandomBytes = os.urandom) -> W
     return uniform(words, batch.count, batch.modulus)
 
 
+class DealtKeys(Secret):
+    """Both holders' keys as they travel, at their dealer.
+
+    Attributes:
+        common: Corrections of every level, then of the outputs; blocks of 16 bytes, two
+            little-endian words each. Anyone may read it.
+        secrets: For each holder a header, 32 bytes of seed and 32 of a digest; sealed for it.
+    """
+
+    __slots__ = ("common", "secrets")
+
+    def __init__(self, common: bytes, secrets: tuple[bytes, bytes]) -> None:
+        self.common = common
+        self.secrets = secrets
+
+    @property
+    def secret_size(self) -> int:
+        """Of both seeds."""
+        return len(self.secrets) * KEY_BYTES
+
+
 def deal(
     batch: Comparisons, blinds: WordVector, random_bytes: RandomBytes = os.urandom
-) -> tuple[ComparisonKeys, ComparisonKeys]:
+) -> DealtKeys:
     """The keys of both holders, at the dealer.
 
     Args:
@@ -200,16 +208,31 @@ def deal(
     """
     if blinds.shape != (batch.count,) or (blinds > np.uint64(batch.modulus - 1)).any():
         raise ParameterError("there is one reduced word for every comparison")
-    roots = from_bytes(random_bytes(2 * BLOCK_BYTES * batch.count)).reshape(2, batch.count, 2)
-    roots = roots & ~np.array([FLAGS, 0], dtype=np.uint64)
+    seeds = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
+    roots = np.stack([_roots(seed, batch.count) for seed in seeds])
     alphas = _difference(blinds, np.uint64(1), batch.modulus)
-    common = deal_tree(batch.block_hash(), alphas, batch.bits, roots)
-    return ComparisonKeys(batch, 0, roots[0], *common), ComparisonKeys(batch, 1, roots[1], *common)
+    corrections, outputs = deal_tree(batch.block_hash(), alphas, batch.bits, roots)
+    common = to_bytes(corrections) + to_bytes(outputs)
+    first, second = (
+        header + seed + _check_of(header, seed, common)
+        for header, seed in zip(map(batch.header, (0, 1)), seeds, strict=True)
+    )
+    return DealtKeys(common, (first, second))
 
 
-def encoded_bytes(batch: Comparisons) -> int:
-    """Length of one holder's keys as they travel."""
-    return HEADER_BYTES + BLOCK_BYTES * (levels(batch.bits) + 2) * batch.count
+def common_bytes(batch: Comparisons) -> int:
+    """Length of what both holders' keys have in common."""
+    return BLOCK_BYTES * (levels(batch.bits) + 1) * batch.count
+
+
+def _roots(seed: bytes, count: int) -> Blocks:
+    """The root seeds of one holder, shape (count, 2)."""
+    roots = Keystream(seed).words(2 * count).reshape(count, 2)
+    return roots & ~np.array([FLAGS, 0], dtype=np.uint64)
+
+
+def _check_of(header: bytes, seed: bytes, common: bytes) -> bytes:
+    return hashlib.sha256(header + seed + common).digest()
 
 
 def _difference(values: WordVector, less: WordVector | np.uint64, modulus: int) -> WordVector:
