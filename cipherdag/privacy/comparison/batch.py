@@ -9,10 +9,15 @@ from __future__ import annotations
 import hashlib
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from cipherdag.errors import ComparisonKeyError, ParameterError
 from cipherdag.privacy.comparison.blockhash import BlockHash
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import WordVector
 
 VERSION: Final = 1
 COORDINATOR: Final = (1 << 32) - 1
@@ -65,6 +70,11 @@ class Comparisons:
     def bits(self) -> int:
         """Bits of a residue."""
         return (self.modulus - 1).bit_length()
+
+    def difference(self, values: WordVector, less: WordVector | np.uint64) -> WordVector:
+        """``values - less`` modulo N, for reduced words."""
+        wrapped = values - less
+        return wrapped + (values < less) * np.uint64(self.modulus % (1 << 64))
 
     def header(self, holder: int) -> bytes:
         """What a key of the first (0) or second (1) holder begins with, 62 bytes."""

@@ -72,11 +72,14 @@ class ComparisonKeys(Secret):
         ComparisonKeyError: They are for another batch or the other holder, have another length,
             were altered, or a bit that no dealer sets is set.
 
+    Attributes:
+        batch: What they are for.
+
     Leaks:
         Nothing.
     """
 
-    __slots__ = ("_batch", "_corrections", "_holder", "_outputs", "_roots", "_used_for")
+    __slots__ = ("_corrections", "_holder", "_outputs", "_roots", "_used_for", "batch")
 
     def __init__(self, secret: bytes, common: bytes, batch: Comparisons, holder: int) -> None:
         batch.check_header(secret, holder)
@@ -88,7 +91,7 @@ class ComparisonKeys(Secret):
         blocks = from_bytes(common).reshape(levels(batch.bits) + 1, batch.count, 2)
         if (blocks[-1] & unused_outputs(batch.bits)).any():
             raise ComparisonKeyError("the comparison key has bits that no dealer sets")
-        self._batch = batch
+        self.batch = batch
         self._holder = holder
         self._roots = _roots(seed, batch.count)
         self._corrections, self._outputs = blocks[:-1], blocks[-1]
@@ -97,7 +100,7 @@ class ComparisonKeys(Secret):
     @property
     def secret_size(self) -> int:
         """Of the root seeds."""
-        return BLOCK_BYTES * self._batch.count
+        return BLOCK_BYTES * self.batch.count
 
     def contains(self, blinded: WordVector, low: WordVector, high: WordVector) -> BitVector:
         """This holder's share of whether each sum lies within its interval, ends included.
@@ -122,17 +125,17 @@ class ComparisonKeys(Secret):
         if self._used_for not in (b"", used_for):
             raise SpentKeyError("the comparison keys were used for other sums or intervals before")
         self._used_for = used_for
-        modulus, one = self._batch.modulus, np.uint64(1)
-        last = high == np.uint64(modulus - 1)
+        batch, one = self.batch, np.uint64(1)
+        last = high == np.uint64(batch.modulus - 1)
         ends = np.stack([low, np.where(last, np.uint64(0), high + one)])
         shares = evaluate_tree(
-            self._batch.block_hash(),
+            self.batch.block_hash(),
             self._roots,
             self._corrections,
             self._outputs,
-            _difference(_difference(blinded, ends, modulus), one, modulus),
+            batch.difference(batch.difference(blinded, ends), one),
             second=bool(self._holder),
-            bits=self._batch.bits,
+            bits=self.batch.bits,
         ).astype(bool)
         share: BitVector = shares[0] ^ shares[1]
         if self._holder == 0:
@@ -140,9 +143,9 @@ class ComparisonKeys(Secret):
         return share
 
     def _check(self, blinded: WordVector, low: WordVector, high: WordVector) -> None:
-        largest = np.uint64(self._batch.modulus - 1)
+        largest = np.uint64(self.batch.modulus - 1)
         for values in (blinded, low, high):
-            if values.shape != (self._batch.count,) or values.dtype != np.uint64:
+            if values.shape != (self.batch.count,) or values.dtype != np.uint64:
                 raise ParameterError("there is one word for every comparison")
             if (values > largest).any():
                 raise ParameterError("what is compared is reduced modulo the batch's modulus")
@@ -210,7 +213,7 @@ def deal(
         raise ParameterError("there is one reduced word for every comparison")
     seeds = random_bytes(KEY_BYTES), random_bytes(KEY_BYTES)
     roots = np.stack([_roots(seed, batch.count) for seed in seeds])
-    alphas = _difference(blinds, np.uint64(1), batch.modulus)
+    alphas = batch.difference(blinds, np.uint64(1))
     corrections, outputs = deal_tree(batch.block_hash(), alphas, batch.bits, roots)
     common = to_bytes(corrections) + to_bytes(outputs)
     first, second = (
@@ -233,9 +236,3 @@ def _roots(seed: bytes, count: int) -> Blocks:
 
 def _check_of(header: bytes, seed: bytes, common: bytes) -> bytes:
     return hashlib.sha256(header + seed + common).digest()
-
-
-def _difference(values: WordVector, less: WordVector | np.uint64, modulus: int) -> WordVector:
-    """``values - less`` for residues of any modulus up to 2**64."""
-    wrapped = values - less
-    return wrapped + (values < less) * np.uint64(modulus % (1 << 64))
