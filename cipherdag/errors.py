@@ -10,8 +10,7 @@
 
 A message says what happened and where; ``remedy`` says what to do about it; ``site`` names whose
 side it happened on. None of them ever carries a row, a value that a share protects, or a key. Where
-a message must not leave its site, or not be shown, the ``summary`` of the class stands for it; most
-classes need no other docstring.
+a message must not leave its site, or not be shown, the ``summary`` of its class stands for it.
 """
 
 # ruff: noqa: D101
@@ -144,6 +143,18 @@ class KeyAgreementError(PrivacyError):
     default_remedy = "Stop: someone altered the keys on their way. Set the run up anew."
 
 
+class ComparisonKeyError(KeyAgreementError):
+    """A comparison key is cut short, altered, or for another round or holder."""
+
+    default_remedy = "Stop: the dealer or the coordinator mixed keys up. Set the run up anew."
+
+
+class SpentKeyError(ReplayError):
+    """A comparison key is asked for a second verdict."""
+
+    default_remedy = "Start a new run; two verdicts of one key would tell how far sums lie apart."
+
+
 class MalformedMessageError(PrivacyError):
     """Bytes that do not decode strictly, are too long, or are of another version."""
 
@@ -189,9 +200,7 @@ class ForgedSumError(PrivacyError):
 class ResultMismatchError(PrivacyError):
     """The sites did not come to one result."""
 
-    default_remedy = (
-        "Compare the versions of numpy, scipy and torch at the sites, then ask who lies."
-    )
+    default_remedy = "Compare versions of numpy, scipy and torch at all sites, then ask who lies."
 
 
 class RefusedError(PrivacyError):
@@ -365,15 +374,11 @@ class NotNumericError(DataError):
 
 class ConstantColumnError(DataError):
     __doc__ = summary = "A column with one value only carries no information"
-    default_remedy = (
-        "Drop the column from the study, or set allow_constant = true for it in schema.toml."
-    )
+    default_remedy = "Drop the column, or set allow_constant = true for it in schema.toml."
 
 
 class MixedTypesError(DataError):
-    """The chosen test cannot treat columns like these: discrete, continuous, or both together."""
-
-    summary = (
+    __doc__ = summary = (
         "The chosen test cannot treat columns like these: discrete, continuous, or both together"
     )
     default_remedy = (
