@@ -20,6 +20,7 @@ from cipherdag.errors import CipherdagError, SiteComputationError, SiteUnreachab
 from cipherdag.protocol.messages import REQUESTS, content_digest, read_envelope
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.wire import decode
+from cipherdag.sites.session.rounds import Rounds
 
 N_SITES = 4
 LEAVES = "hospital-3"
@@ -27,6 +28,24 @@ PLANNED = FedPC()
 
 WORLDS = [("masking", False), ("masking", True), ("bfv", False), ("none", True)]
 """Protections, and whether a site leaves, so that a mask is recovered."""
+
+
+@pytest.fixture(autouse=True)
+def watched(monkeypatch):
+    """Every site notes the questions whose sums it helps to open."""
+    unmask = Rounds.unmask
+
+    def watching(self, request):
+        reply = unmask(self, request)
+        noted = self.sums.__dict__.setdefault("noted", [])
+        noted += [self.current.content.hex()] * (self.current.content.hex() not in noted)
+        return reply
+
+    monkeypatch.setattr(Rounds, "unmask", watching)
+
+
+def helped_to_open(runtime):
+    return tuple(runtime._sums.__dict__.get("noted", ()))
 
 
 @dataclass(frozen=True)
@@ -82,14 +101,14 @@ def honest_without(protection, gone):
     with suppress(SiteUnreachableError):
         decisions = carried_out(ward, leaves=False)
     assert departures(ward)[: len(gone)] == gone
-    contents = [tuple(own.content for own in site._sums._sums) for site in ward.runtimes.values()]
+    contents = [helped_to_open(site) for site in ward.runtimes.values()]
     return Seen(opened(ward), decisions, max(contents, key=len))
 
 
 @cache
 def honest(protection, leaves):
     ward = Ward(protection, n_sites=N_SITES, algorithm=PLANNED)
-    sent, contents = [], []
+    sent = []
 
     def tamper(operation, site, message):
         sent.append((operation, site))
@@ -97,8 +116,8 @@ def honest(protection, leaves):
 
     ward.engine.tamper = tamper
     decisions = carried_out(ward, leaves)
-    contents = [done.content for done in ward.runtimes["hospital-0"]._sums._sums]
-    return Seen(opened(ward), decisions, tuple(contents)), tuple(sent)
+    contents = helped_to_open(ward.runtimes["hospital-0"])
+    return Seen(opened(ward), decisions, contents), tuple(sent)
 
 
 # ------------------------------------------------------------------ every value, a little different
@@ -248,7 +267,7 @@ def test_a_field_of_a_message_that_was_altered_is_named_or_changes_nothing(prote
         assert opened(ward) == seen.opened[: len(ward.session.rounds)]
         # nor did any site help to open what the plan does not ask, or in another order
         for runtime in ward.runtimes.values():
-            own = tuple(done.content for done in runtime._sums._sums)
+            own = helped_to_open(runtime)
             assert own == seen.contents[: len(own)]
 
     check()
