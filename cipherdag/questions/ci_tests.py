@@ -61,6 +61,11 @@ _KINDS = (
     ),
     CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=("fedpc",)),
     CITestKind(
+        "regression-interactions",
+        dict.fromkeys(_ANY, "regression-interactions"),
+        offered=("fedpc",),
+    ),
+    CITestKind(
         "kci",
         {"continuous": "kci", "mixed": "kci"},
         two_categories=True,

@@ -8,11 +8,9 @@ yields questions and receives sums; the sites' half is ``layer_votes`` and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +21,11 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, judge_triples
-from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, LayerVotes
-from cipherdag.algorithms.fedpc.pcstable import (
-    layer_possible,
-    stable_skeleton,
-    strongest_separators,
-)
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
 from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
+from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import one_of, require, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
@@ -61,11 +56,7 @@ from cipherdag.questions.question import (
     pack_integers,
 )
 from cipherdag.questions.separators import MAX_GRID_BITS
-from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
-
-if TYPE_CHECKING:
-    from cipherdag.questions.presence import Presence
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
@@ -107,8 +98,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
         test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
-            columns; ``kci`` is the kernel test of continuous columns, for dependences of any form
-            (the paper's FedPC-KBT), with evidence of p-values alone.
+            columns, as does ``regression-interactions`` (see `interactions`); ``kci`` is the kernel
+            test of continuous columns, for dependences of any form (the paper's FedPC-KBT), with
+            evidence of p-values alone.
         kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
             own. Time grows with its cube.
         dof: Degrees of freedom of the table tests.
@@ -121,6 +113,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         max_rows: Declared bound of a site's rows, for other evidence than ``vote``.
         site_effect: With ``glm`` every site has constants of its own in every regression: sites
             may differ in level. Each takes its own out before it answers.
+        interactions: With ``glm`` the variables that a test conditions on interact: every
+            combination of their categories has a constant and slopes of its own. Without it they
+            have main effects alone, and what only their interplay explains (both x and y depend on
+            whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
+            needs five per coefficient, and one with fewer counts as dependent. Products of two
+            continuous variables are in neither.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
@@ -155,6 +153,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     max_cells: int = within(4096, 1, MAX_CELLS)
     max_rows: int = within(1 << 20, 2, MAX_ROWS_LIMIT)
     site_effect: bool = False
+    interactions: bool = False
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
 
@@ -179,7 +178,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             self.knowledge is None or self.reference == "paper",
             "reference code is the original program, which takes no knowledge",
         )
-        require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
+        for name in ("site_effect", "interactions"):
+            given = getattr(self, name)
+            require(not given or self.evidence == "glm", f"{name} needs evidence glm")
         takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.any_test)]
         require(
             CI_TESTS[self.test].adds_up or self.evidence in takes,
@@ -242,7 +243,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         n_variables = len(known.required)
         if self.evidence != "vote":
             return (yield from self._ask_evidence(n_variables, known, facts))
-        skeleton, layers, votes = yield from self._skeleton(known, facts.present)
+        voted = yield from self._skeleton(known, facts)
+        skeleton = voted.skeleton
         search = self._search(skeleton)
         if self.sepset in ("mean", "vote"):
             index, support = yield from by_scores(search, self.sepset, facts.present, facts.fewest)
@@ -266,8 +268,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             arcs=self._orient(skeleton, separators, strengths, known, ambiguous=open_triples),
             separators=separators,
             support=strengths,
-            layers=layers,
-            votes=votes,
+            layers=voted.layers,
+            votes=voted.votes,
             ambiguous=tuple(open_triples),
         )
 
@@ -279,6 +281,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             max_cells=self.max_cells,
             max_rows=self.max_rows,
             site_effect=self.site_effect,
+            interactions=self.interactions,
             present=facts.present,
             fewest=facts.fewest,
         )
@@ -307,37 +310,13 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         )
 
     def _skeleton(
-        self, known: Constraints, present: Presence
-    ) -> Generator[
-        Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
-    ]:
+        self, known: Constraints, facts: Facts
+    ) -> Generator[Question, FloatVector, VotedSkeleton]:
         """FedSkele (section 3.2.1)."""
-        kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
-        edges_left: list[int] = []
-        cast: list[LayerVotes] = []
-        order: Literal["stable", "sequential"] = (
-            "stable" if self.reference == "paper" else "sequential"
+        rule = VoteRule(
+            share=self.vote_share, reference=self.reference, max_cond_size=self.max_cond_size
         )
-        layer = 0
-        while layer_possible(kept, layer, self.max_cond_size):
-            packed = Skeleton.from_matrix(kept)
-            votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
-            edges = packed.edges()
-            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64), present.n_sites))
-            free = ~known.joined[edges[:, 0], edges[:, 1]]
-            dropped = edges[free & (votes < self._votes_needed(present.n_sites))]
-            kept[dropped[:, 0], dropped[:, 1]] = False
-            kept[dropped[:, 1], dropped[:, 0]] = False
-            edges_left.append(packed.n_edges - len(dropped))
-            layer += 1
-        return kept, tuple(edges_left), tuple(cast)
-
-    def _votes_needed(self, n_sites: int) -> int:
-        """Least votes that keep an edge, at least 1: strictly more than, or half-up rounding."""
-        share = Fraction(str(self.vote_share)) * n_sites
-        if self.reference == "paper":
-            return math.floor(share) + 1
-        return max(1, math.floor(share + Fraction(1, 2)))
+        return (yield from voted_skeleton(known, self._spec, rule, facts.present))
 
     @property
     def _spec(self) -> CITestSpec:
