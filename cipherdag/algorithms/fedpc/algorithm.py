@@ -20,7 +20,12 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
-from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, judge_triples
+from cipherdag.algorithms.fedpc.colliders import (
+    ColliderRule,
+    JudgedTriples,
+    JudgingRule,
+    judge_triples,
+)
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
 from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
@@ -31,6 +36,7 @@ from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import (
+    Strengths,
     Triple,
     colliders_by_sepset,
     meek,
@@ -87,14 +93,16 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             other evidence than ``vote``: the highest p of the round that separated the pair, for
             which nothing more is asked.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
-            (with ``max``, that of largest p: Ramsey, 2016); ``conservative`` or ``majority``, only
-            with other evidence than ``vote``: no set, or less than half of all sets, that separate
-            x and z have y, and triples in between stay open (`fedpc.colliders`).
+            (with ``max``, that of largest p: Ramsey, 2016). The others need other evidence than
+            ``vote``, look at all sets, and leave open what is not clear (`fedpc.colliders`):
+            ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
+            x and z have y; ``joining``: p falls, on average to less than half, as y joins the sets.
+            ``auto``: ``joining``, or ``sepset`` with votes and where sets come from the ``search``.
         reference: Whether to follow the paper or its original program where they differ:
             ``paper``: order-independent layers, strictly more than ``vote_share`` of the sites,
             candidates from ne(x) or ne(z), no set found means no collider. ``code``: edits as it
             goes, at least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no
-            set found means a collider.
+            set found means a collider, and a DAG by its own rule, which may have cycles.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge.
         test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
@@ -141,7 +149,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     evidence: str = one_of("vote", ("vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
-    colliders: ColliderRule = "sepset"
+    colliders: ColliderRule = "auto"
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = within(3, 0)
     vote_share: float = within(0.3, 0.0, 1.0, above=True, below=True)
@@ -166,7 +174,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
         )
         require(
-            not voting or self.colliders == "sepset",
+            not voting or self.colliders in ("auto", "sepset"),
             f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
             "learns no set but the chosen one",
         )
@@ -271,6 +279,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             layers=voted.layers,
             votes=voted.votes,
             ambiguous=tuple(open_triples),
+            standing=voted.standing(strengths),
         )
 
     def _ask_evidence(self, n_variables: int, known: Constraints, facts: Facts) -> Asking:
@@ -297,8 +306,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
         judged = None
-        if self.colliders != "sepset":
-            judged = yield from judge_triples(source, search, self.colliders)
+        if (rule := self._rule) != "sepset":
+            judged = yield from judge_triples(source, search, rule)
         return FedPCOutcome(
             skeleton=found.skeleton,
             arcs=self._orient(found.skeleton, separators, support, known, judged),
@@ -307,6 +316,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             layers=found.layers,
             tests=dict(source.tally),
             ambiguous=() if judged is None else tuple(judged.ambiguous),
+            colliders=None if judged is None else judged.colliders,
+            standing=found.standing,
         )
 
     def _skeleton(
@@ -317,6 +328,14 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             share=self.vote_share, reference=self.reference, max_cond_size=self.max_cond_size
         )
         return (yield from voted_skeleton(known, self._spec, rule, facts.present))
+
+    @property
+    def _rule(self) -> Literal["sepset"] | JudgingRule:
+        """The rule for colliders that ``auto`` stands for."""
+        if self.colliders != "auto":
+            return self.colliders
+        told_all = self.evidence != "vote" and self.sepset == "max"
+        return "joining" if told_all else "sepset"
 
     @property
     def _spec(self) -> CITestSpec:
@@ -355,11 +374,14 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             for pair, chosen in separators.items()
         }
         triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
+        strength: Strengths = support
+        if judged is not None and self._rule == "joining":
+            strength = judged.colliders
         arcs = orient_colliders(
             skeleton,
             triples,
             conflicts=conflicts,
-            strength=support,
+            strength=strength,
             known=constraints.directed(skeleton),
         )
         if code:

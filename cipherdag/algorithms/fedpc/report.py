@@ -62,7 +62,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             sepset=algorithm.sepset,
             reference=algorithm.reference,
         )
-    if algorithm.colliders != "sepset":
+    if outcome.colliders is not None:
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
     if algorithm.test == "kci":
         details["kernel_rows"] = algorithm.kernel_rows
@@ -73,7 +73,12 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
-    found = LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+    if algorithm.reference == "code":
+        found = LearntGraph.in_code_order(names, outcome.arcs, evidence=evidence, details=details)
+    else:
+        found = LearntGraph.of_cpdag(
+            names, outcome.arcs, standing=outcome.standing, evidence=evidence, details=details
+        )
     if outcome.bootstrap is None:
         return found
     drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
@@ -92,9 +97,9 @@ def reported(found: LearntGraph) -> Report:
         panels.append(
             Rows(
                 title="Open triples",
-                note="Unshielded triples of which it is open whether they are colliders: the sets "
-                "that separate the ends disagree on the middle, or there is none. Nothing is "
-                "directed on the ground of them.",
+                note="Unshielded triples of which it is open whether they are colliders: the tests "
+                "of the ends with and without the middle do not clearly differ, or the sets that "
+                "separate the ends disagree on it. Nothing is directed on the ground of them.",
                 columns=("First", "Middle", "Last"),
                 rows=tuple(tuple(triple) for triple in triples),
             )
@@ -212,6 +217,9 @@ class _Reader:
             if other == a or self._skeleton[a, other]:
                 continue
             pair = (min(a, other), max(a, other))
+            if self._outcome.colliders is not None:
+                found += self._judged((pair[0], b, pair[1]), other)
+                continue
             given = self._outcome.separators.get(pair)
             if given is None:
                 if self._code and pair in self._outcome.separators:
@@ -225,6 +233,17 @@ class _Reader:
                     f"(support {self._outcome.support[pair]:.3g})."
                 )
         return found or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
+
+    def _judged(self, triple: tuple[int, int, int], other: int) -> list[str]:
+        """What was found of a triple by all sets of its ends."""
+        clear = (self._outcome.colliders or {}).get(triple)
+        if clear is None:
+            return []
+        middle, cause = self._names[triple[1]], self._names[other]
+        shown = f"{clear:.0%} of the sets that separate the two causes are without {middle}"
+        if clear > 1.0:
+            shown = f"p of the two causes falls {clear:.3g}-fold, on average, as {middle} joins"
+        return [f"Collider with {cause}: {shown}."]
 
     def _named(self, given: frozenset[int]) -> tuple[str, ...]:
         return tuple(sorted(self._names[v] for v in given))

@@ -19,7 +19,7 @@ from cipherdag.questions.question import Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from cipherdag.graphs.knowledge import Constraints
     from cipherdag.questions.ci_tests import CITestSpec
@@ -64,6 +64,18 @@ class VotedSkeleton:
     skeleton: BoolMatrix
     layers: tuple[int, ...]
     votes: tuple[LayerVotes, ...]
+
+    def standing(self, support: Mapping[tuple[int, int], float]) -> FloatVector:
+        """Of every variable the votes given nothing and the support of its sets, shape (p,)."""
+        numbers: list[list[float]] = [[] for _ in self.skeleton]
+        for layer in self.votes[:1]:
+            for pair, votes in zip(layer.pairs.tolist(), layer.votes.tolist(), strict=True):
+                for variable in pair:
+                    numbers[variable].append(votes)
+        for pair, own in support.items():
+            for variable in pair:
+                numbers[variable].append(own)
+        return np.array([math.fsum(own) for own in numbers])
 
 
 def voted_skeleton(
