@@ -67,7 +67,10 @@ from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
 
-VOTES = "For every layer, how many sites keep each edge."
+VOTES = (
+    "For every layer, how many sites can test each edge, and if those are enough, how many of them "
+    "keep it."
+)
 SEPARATORS = {
     "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
     "which, and the separating set that has it.",
@@ -102,9 +105,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             ``paper``: order-independent layers, strictly more than ``vote_share`` of the sites,
             candidates from ne(x) or ne(z), no set found means no collider. ``code``: edits as it
             goes, at least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no
-            set found means a collider, and a DAG by its own rule, which may have cycles.
+            set found means a collider, a site that cannot test keeps the edge, and the DAG is made
+            by its own rule, which may leave cycles.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
-        vote_share: Share of sites that keeps an edge.
+        vote_share: Share of sites that keeps an edge, of those that can test it; a site whose
+            tests of an edge are all impossible abstains, and an edge that too few sites can test
+            stays.
         test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
             columns, as does ``regression-interactions`` (see `interactions`); ``kci`` is the kernel
             test of continuous columns, for dependences of any form (the paper's FedPC-KBT), with
@@ -136,7 +142,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Leaks:
         With other evidence than ``vote``: what that evidence says of every test asked. Else:
-        The coordinator learns, per layer, how many sites keep each edge; with ``max`` the best
+        The coordinator learns, per layer, how many sites can test each edge, and where those are as
+        many as a sum has to cover, how many of them keep it; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
         mean p of every candidate and the rows behind it; with ``vote`` the votes of every
         candidate. Unanimous votes reveal every site's vote. Sites learn the skeleton.
@@ -207,11 +214,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
                 is negative.
 
         Returns:
-            The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
-            number of candidates) / 4, else one per 250,000 candidates. With other evidence than
-            ``vote``: those of its kind, of `stable_skeleton` and `strongest_separators`. With
-            `bootstrap` those of the replicate that needs most, or more where a round would have
-            more than 2,000,000 values.
+            The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits
+            + log2 of the number of candidates) / 4, else one per 250,000 candidates. With other
+            evidence than ``vote``: those of its kind, of `stable_skeleton` and
+            `strongest_separators`. With `bootstrap` those of the replicate that needs most, or more
+            where a round would have more than 2,000,000 values.
 
         Leaks:
             See the class.
@@ -327,7 +334,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         rule = VoteRule(
             share=self.vote_share, reference=self.reference, max_cond_size=self.max_cond_size
         )
-        return (yield from voted_skeleton(known, self._spec, rule, facts.present))
+        return (yield from voted_skeleton(known, self._spec, rule, facts.present, facts.fewest))
 
     @property
     def _rule(self) -> Literal["sepset"] | JudgingRule:
@@ -340,7 +347,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     @property
     def _spec(self) -> CITestSpec:
         return CITestSpec(
-            alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
+            alpha=self.alpha,
+            name=self.test,
+            dof=self.dof,
+            kernel_rows=self.kernel_rows,
+            determined="untestable" if self.reference == "paper" else "independent",
         )
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:

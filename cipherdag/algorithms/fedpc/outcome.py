@@ -17,12 +17,13 @@ class LayerVotes:
     Attributes:
         pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
         votes: How many sites keep each of them, shape (E,).
-        n_sites: How many sites voted.
+        able: How many sites voted, as they could test the edge, shape (E,); 0 where too few could,
+            so that no votes were opened.
     """
 
     pairs: IndexArray
     votes: IndexArray
-    n_sites: int
+    able: IndexArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 
-MEASURE = "least share of sites that voted to keep the edge, over all layers"
+MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
 SUPPORTS = {
     "max": "highest p-value at any site, on the grid of the secure maximum",
     "mean": "mean p-value over the sites, weighted by rows",
@@ -149,20 +149,23 @@ class _Reader:
         self._names = names
         self._n_sites = n_sites
         self._skeleton = outcome.skeleton
-        self._votes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._votes: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         self._cast = self._unanimous = 0
         for size, layer in enumerate(outcome.votes):
             # without so many neighbours an edge is not tested, and its votes say nothing
             degree = np.bincount(layer.pairs.ravel(), minlength=len(self._skeleton))
-            tested = degree[layer.pairs].max(axis=1, initial=0) > size
-            cast = layer.votes[tested]
+            tested = (layer.able > 0) & (degree[layer.pairs].max(axis=1, initial=0) > size)
+            cast, able = layer.votes[tested], layer.able[tested]
             self._cast += len(cast)
-            self._unanimous += int(((cast == 0) | (cast == layer.n_sites)).sum())
+            self._unanimous += int(((cast == 0) | (cast == able)).sum())
             kept = tested & self._skeleton[layer.pairs[:, 0], layer.pairs[:, 1]]
-            for (x, z), votes in zip(
-                layer.pairs[kept].tolist(), layer.votes[kept].tolist(), strict=True
+            for (x, z), votes, of in zip(
+                layer.pairs[kept].tolist(),
+                layer.votes[kept].tolist(),
+                layer.able[kept].tolist(),
+                strict=True,
             ):
-                self._votes.setdefault((x, z), []).append((votes, layer.n_sites))
+                self._votes.setdefault((x, z), []).append((votes, of, size))
 
     def edges(self) -> tuple[EdgeEvidence, ...]:
         place = {name: position for position, name in enumerate(self._names)}
@@ -170,7 +173,9 @@ class _Reader:
         for edge in CausalGraph.from_arcs(self._names, self._outcome.arcs).edges:
             a, b = place[edge.source], place[edge.target]
             votes = self._votes.get((min(a, b), max(a, b)), [])
-            least, of = min(votes, default=(self._n_sites,) * 2, key=lambda own: own[0] / own[1])
+            least, of, _ = min(
+                votes, default=(self._n_sites, self._n_sites, 0), key=lambda own: own[0] / own[1]
+            )
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             found.append(
                 EdgeEvidence(
@@ -197,16 +202,20 @@ class _Reader:
     def remarks(self) -> tuple[str, ...]:
         counted = (
             f"{self._cast} votes on edges were counted; {self._unanimous} of them were unanimous, "
-            "and a unanimous count tells how every site voted."
+            "and a unanimous count tells how every site voted that did."
         )
-        return (counted,)
+        untold = int(np.triu(self._skeleton).sum()) - len(self._votes)
+        if not untold:
+            return (counted,)
+        stays = (
+            f"{untold} edges were not put to the vote in any layer: they stand since too few sites "
+            "have rows enough to test them, not since the data speak for them."
+        )
+        return (counted, stays)
 
-    def _layers(self, votes: list[tuple[int, int]]) -> list[str]:
+    def _layers(self, votes: list[tuple[int, int, int]]) -> list[str]:
         """One sentence on the layers in which the edge was tested."""
-        counts = [
-            f"{count} of {of} sites given {_given(layer)}"
-            for layer, (count, of) in enumerate(votes)
-        ]
+        counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
         return [f"Kept by {', '.join(counts)}."] if counts else []
 
     def _direction(self, a: int, b: int) -> list[str]:

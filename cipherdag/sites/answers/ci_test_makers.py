@@ -33,6 +33,7 @@ def _tables(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
         dof=spec.dof,
         min_rows_per_cell=spec.min_rows_per_cell,
         constant=spec.constant,
+        determined=spec.determined,
         device=device,
     )
 

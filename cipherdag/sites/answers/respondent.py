@@ -141,15 +141,17 @@ class Respondent:
         from cipherdag.sites.compute.ci_tests.layer_votes import sequential_layer, stable_layer
 
         self._check_variables(question.skeleton.n_variables)
-        search = stable_layer if question.order == "stable" else sequential_layer
-        kept = search(
-            self._test(question.test),
-            question.skeleton.matrix(),
-            layer=question.layer,
-            alpha=question.test.alpha,
-        )
-        edges = question.skeleton.edges()
-        return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
+        test, skeleton = self._test(question.test), question.skeleton.matrix()
+        layer, alpha = question.layer, question.test.alpha
+        x, y = question.skeleton.edges().T
+        if question.order == "sequential":
+            kept = sequential_layer(test, skeleton, layer=layer, alpha=alpha)[x, y]
+            return np.where(kept, 1.0, 0.0)
+        found = stable_layer(test, skeleton, layer=layer, alpha=alpha)
+        kept, tested = found.kept[x, y], found.tested[x, y]
+        if not question.abstain:
+            return np.where(kept, 1.0, 0.0)
+        return np.where(np.concatenate([kept & tested, tested]), 1.0, 0.0)
 
     def _triplets(self, question: WeightedEvidence | CombinedEvidence) -> FloatVector:
         from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
