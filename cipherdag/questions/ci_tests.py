@@ -116,11 +116,24 @@ def offered_tests(algorithm: str) -> tuple[str, ...]:
     return tuple(kind.name for kind in CI_TESTS.values() if algorithm in kind.offered)
 
 
-def fitting_tests(columns: ColumnTypes) -> str:
-    """What to do where a test does not take columns: which tests to choose, by algorithm."""
+def fitting_tests(columns: ColumnTypes, *, two_categories: bool = True) -> str:
+    """What to do where a test does not take columns: the options to run with, by algorithm.
+
+    Args:
+        columns: What the site's columns are.
+        two_categories: Whether no discrete one has more.
+    """
     parts = []
     for algorithm in _ALL:
-        names = [name for name in offered_tests(algorithm) if columns in CI_TESTS[name].computed]
-        parts.append(f"{', '.join(names)} ({algorithm})")
-    cut = "" if columns == "discrete" else ", or cut continuous columns into declared bins"
-    return f"Choose the test {' or '.join(parts)}{cut}."
+        names = [
+            name
+            for name in offered_tests(algorithm)
+            if columns in CI_TESTS[name].computed
+            and (two_categories or not CI_TESTS[name].two_categories)
+        ]
+        if names:
+            parts.append(f"--test {' or '.join(names)} ({algorithm})")
+    cut = "" if columns == "discrete" else "cut continuous columns into declared bins"
+    ways = ([f"run with {', '.join(parts)}"] if parts else []) + ([cut] if cut else [])
+    said = ", or ".join(ways)
+    return f"{said[:1].upper()}{said[1:]}."
