@@ -28,7 +28,13 @@ from cipherdag.algorithms.fedpc.colliders import (
 )
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
-from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
+from cipherdag.algorithms.fedpc.report import (
+    SEPARATORS,
+    VOTES,
+    concluded,
+    once_more,
+    reported,
+)
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import one_of, require, within
@@ -66,19 +72,6 @@ from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
-
-VOTES = (
-    "For every layer, how many sites can test each edge, and if those are enough, how many of them "
-    "keep it."
-)
-SEPARATORS = {
-    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
-    "which, and the separating set that has it.",
-    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
-    "of all sites together.",
-    "vote": "For every candidate separating set, how many sites find the pair independent.",
-}
-"""What a choice of separating sets opens where sites vote."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -39,6 +39,20 @@ DRAWN_TWICE = (
 )
 
 
+VOTES = (
+    "For every layer, how many sites can test each edge, and if those are enough, how many of them "
+    "keep it."
+)
+SEPARATORS = {
+    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
+    "which, and the separating set that has it.",
+    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
+    "of all sites together.",
+    "vote": "For every candidate separating set, how many sites find the pair independent.",
+}
+"""What a choice of separating sets opens where sites vote."""
+
+
 def once_more(replicates: int) -> str:
     """What a bootstrap adds to the disclosures."""
     return (

@@ -1,4 +1,4 @@
-"""A site that cannot answer says why, with the column that is the cause and an option that works."""
+"""A site that cannot answer names the column that is the cause and an option that works."""
 
 from __future__ import annotations
 
