@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, Self
 
+from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
@@ -130,6 +131,8 @@ def asked_skeleton(question: Question) -> Skeleton | None:
     """The skeleton that a question is about; None if it is about none."""
     if isinstance(question, Bundle):
         return next(filter(None, map(asked_skeleton, question.parts)), None)
+    if isinstance(question, Contributors | Covered):
+        return asked_skeleton(question.question)
     if isinstance(question, EdgeVotes):
         return question.skeleton
     if isinstance(question, BestScoreExceeds | BestIndexPrecedes | CandidateScores):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from cipherdag.graphs.edge_evidence import GraphEvidence
-from cipherdag.graphs.extension import acyclic_extension
+from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from cipherdag.findings.panel import Panel
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.questions.encodings import FloatVector
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +32,10 @@ class LearntGraph:
 
     Attributes:
         graph: The CPDAG, or where the data tell more a DAG, with the columns' names.
-        dag: A DAG of the class that the CPDAG stands for, never cyclic.
-        dag_note: Empty, or what had to change because no consistent extension exists.
+        dag: A DAG of the class that the CPDAG stands for, never cyclic but by FedPC's reference
+            ``code``, whose program does not look.
+        dag_note: Empty, or what had to change because no consistent extension exists, or that
+            there is a cycle.
         evidence: What speaks for the edges, as far as it was opened.
         details: What else the algorithm found, such as RFcd's worst-case regret.
     """
@@ -49,9 +52,19 @@ class LearntGraph:
         return msgspec.json.encode([sorted(map(str, own.edges)) for own in (self.graph, self.dag)])
 
     @classmethod
-    def of_cpdag(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
-        """A CPDAG, shape (p, p), and an acyclic extension of it; ``more``: evidence and details."""
-        extension = acyclic_extension(arcs)
+    def of_cpdag(
+        cls,
+        names: Sequence[str],
+        arcs: BoolMatrix,
+        *,
+        standing: FloatVector | None = None,
+        **more: Any,
+    ) -> Self:
+        """A CPDAG, shape (p, p), and an acyclic extension of it; ``more``: evidence and details.
+
+        ``standing``: a number of every variable that decides where the graph does not.
+        """
+        extension = acyclic_extension(arcs, standing)
         note = ""
         if not extension.consistent:
             turned = ", ".join(f"{names[a]} --> {names[b]}" for a, b in extension.reversed_edges)
@@ -61,6 +74,14 @@ class LearntGraph:
                 f"the DAG given is acyclic, but {change}."
             )
         graph, dag = (CausalGraph.from_arcs(names, own) for own in (arcs, extension.arcs))
+        return cls(graph=graph, dag=dag, dag_note=note, **more)
+
+    @classmethod
+    def in_code_order(cls, names: Sequence[str], arcs: BoolMatrix, **more: Any) -> Self:
+        """A CPDAG, shape (p, p), directed to the end as the original FedPC program does."""
+        graph = CausalGraph.from_arcs(names, arcs)
+        dag = CausalGraph.from_arcs(names, extension_in_code_order(arcs))
+        note = "" if dag.is_dag else "The original program's directions form a cycle here."
         return cls(graph=graph, dag=dag, dag_note=note, **more)
 
     @classmethod

@@ -19,6 +19,7 @@ import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs.dags import dag_of, members
+from cipherdag.graphs.ranks import ranks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -75,23 +76,28 @@ def topological_order(directed: BoolMatrix) -> IndexArray | None:
     return found if len(found) == len(directed) else None
 
 
-def acyclic_extension(arcs: ArrayLike) -> Extension:
+def acyclic_extension(arcs: ArrayLike, standing: ArrayLike | None = None) -> Extension:
     """A DAG in any case, and what it had to change: a consistent extension, or close to one.
 
     Where there is no consistent extension, directed edges are turned only inside directed cycles,
     by the ordering of Eades, Lin and Smyth; then sinks are removed as in Dor and Tarsi's algorithm,
-    each time the one that adds the fewest unshielded colliders. The order of the variables decides
-    ties only.
+    each time the one that adds the fewest unshielded colliders. Where there is a choice, `ranks`
+    makes it, so that variables with few undirected edges become effects.
+
+    Args:
+        arcs: The graph, shape (p, p).
+        standing: A number of every variable, shape (p,), for choices that the graph leaves open.
 
     Raises:
         GraphError: Not a graph.
     """
     graph = checked(arcs)
-    dag = _remove_sinks(graph, strict=True)
+    rank = ranks(graph, standing)
+    dag = _remove_sinks(graph, rank, strict=True)
     if dag is not None:
         return Extension(arcs=dag, consistent=True)
-    turned = _cyclic_edges_to_turn(graph & ~graph.T)
-    dag = _remove_sinks((graph & ~turned) | turned.T, strict=False)
+    turned = _cyclic_edges_to_turn(graph & ~graph.T, rank)
+    dag = _remove_sinks((graph & ~turned) | turned.T, rank, strict=False)
     if dag is None:
         raise GraphError("a cycle is left after all were cut; this is a bug")
     return Extension(
@@ -101,20 +107,44 @@ def acyclic_extension(arcs: ArrayLike) -> Extension:
     )
 
 
-def _remove_sinks(arcs: BoolMatrix, *, strict: bool) -> BoolMatrix | None:
+def extension_in_code_order(arcs: ArrayLike) -> BoolMatrix:
+    """All edges directed as the original FedPC program does, which **may leave directed cycles**.
+
+    Repeatedly, of the variables with an undirected edge, the one with the most directed parents
+    (ties: the first) gets all its undirected edges directed away from it.
+
+    Args:
+        arcs: A partially directed graph, shape (p, p).
+
+    Returns:
+        Directed edges, shape (p, p); a DAG only where `topological_order` finds an order.
+
+    Raises:
+        GraphError: Not a graph.
+    """
+    graph = checked(arcs)
+    while (undirected := graph & graph.T).any():
+        parents = (graph & ~graph.T).sum(axis=0)
+        chosen = int(np.where(undirected.any(axis=0), parents, -1).argmax())
+        graph[undirected[chosen], chosen] = False
+    return graph
+
+
+def _remove_sinks(arcs: BoolMatrix, rank: IndexArray, *, strict: bool) -> BoolMatrix | None:
     """Dor and Tarsi: take a sink, direct its undirected edges into it, remove it, repeat.
 
     A sink may be taken at no cost if its undirected neighbours are adjacent to all its other
     neighbours. With ``strict`` only those are taken; otherwise the cheapest. None if stuck.
     """
+    first = rank.tolist()
     left = _Remaining(arcs)
     dag = arcs.copy()
     costs = {node: left.cost(node) for node in range(len(arcs))}
     while costs:
-        sinks = [(cost, -node) for node, cost in costs.items() if cost is not None]
+        sinks = [(cost, first[node], node) for node, cost in costs.items() if cost is not None]
         if not sinks or (strict and min(sinks)[0] > 0):
             return None
-        node = -min(sinks)[1]
+        node = min(sinks)[2]
         dag[node, list(members(left.undirected[node]))] = False
         touched = left.remove(node)
         del costs[node]
@@ -153,7 +183,7 @@ class _Remaining:
         return neighbours
 
 
-def _cyclic_edges_to_turn(directed: BoolMatrix) -> BoolMatrix:
+def _cyclic_edges_to_turn(directed: BoolMatrix, rank: IndexArray) -> BoolMatrix:
     """Edges whose turning leaves no directed cycle; all of them lie on one.
 
     Inside every strongly connected component the variables are put into one line; what points
@@ -164,25 +194,27 @@ def _cyclic_edges_to_turn(directed: BoolMatrix) -> BoolMatrix:
     _, component = connected_components(directed, connection="strong")
     cyclic = directed & (component[:, None] == component)
     place = np.empty(len(directed), dtype=np.int64)
-    place[_line(cyclic)] = np.arange(len(directed))
+    place[_line(cyclic, rank)] = np.arange(len(directed))
     turned: BoolMatrix = cyclic & (place[:, None] > place[None, :])
     return turned
 
 
-def _line(directed: BoolMatrix) -> list[int]:
+def _line(directed: BoolMatrix, rank: IndexArray) -> list[int]:
     """Eades, Lin and Smyth: sinks last, roots first, else the largest surplus of children."""
+    by_rank = np.argsort(rank)
     left = np.ones(len(directed), dtype=np.bool_)
     children, parents = directed.sum(axis=1), directed.sum(axis=0)
     head: list[int] = []
     tail: list[int] = []
     while left.any():
-        sinks, roots = np.flatnonzero(left & (children == 0)), np.flatnonzero(left & (parents == 0))
+        ranked = by_rank[left[by_rank]]
+        sinks, roots = ranked[children[ranked] == 0], ranked[parents[ranked] == 0]
         if sinks.size:
-            node = int(sinks[-1])
+            node = int(sinks[0])
             tail.append(node)
         else:
-            surplus = np.where(left, children - parents, -len(directed) - 1)
-            node = int(roots[0] if roots.size else surplus.argmax())
+            surplus = (children - parents)[ranked]
+            node = int(roots[-1] if roots.size else ranked[surplus.argmax()])
             head.append(node)
         left[node] = False
         children = children - directed[:, node]

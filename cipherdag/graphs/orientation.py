@@ -15,7 +15,9 @@ Leaks:
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -23,7 +25,7 @@ from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.extension import checked, topological_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 Conflicts = Literal["overwrite", "keep", "strongest"]
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""
+Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
+"""By triple, or by the pair (x, z) for all triples of it."""
 
 
 def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
@@ -76,7 +80,7 @@ def orient_colliders(
     triples: Iterable[Triple],
     *,
     conflicts: Conflicts = "keep",
-    strength: Mapping[tuple[int, int], float] | None = None,
+    strength: Strengths | None = None,
     known: BoolMatrix | None = None,
 ) -> BoolMatrix:
     """Direct x -> y <- z for every one of some unshielded triples (x, y, z), x < z.
@@ -90,8 +94,9 @@ def orient_colliders(
         conflicts: ``overwrite``: a later triple turns arrowheads of an earlier one round (the
             original FedPC program). ``keep``: an arrowhead once set stays; a triple that would
             turn one is skipped whole. ``strongest``: as ``keep``, but triples come in descending
-            strength; ties in visit order.
-        strength: Strength of every pair (x, z), for ``strongest``.
+            strength, and of equally strong ones those that conflict are all skipped, so that the
+            order of the variables decides nothing.
+        strength: Strength of every triple, or else of its pair (x, z), for ``strongest``.
         known: The skeleton with directions known before, shape (p, p), which no triple turns.
 
     Returns:
@@ -105,17 +110,26 @@ def orient_colliders(
     if (arcs != arcs.T).any():
         raise GraphError("a skeleton has undirected edges only")
     visits = sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
+    ranked = [[triple] for triple in visits]
     if conflicts == "strongest":
         visits.sort(key=lambda triple: -_strength(strength, triple))
+        ranked = [list(own) for _, own in groupby(visits, lambda own: _strength(strength, own))]
     elif conflicts not in ("overwrite", "keep"):
         raise ParameterError(f"conflicts must be overwrite, keep or strongest, not {conflicts!r}")
     if known is not None:
         arcs &= known
-    for x, y, z in visits:
-        allowed = known is None or (known[x, y] and known[z, y])
-        if allowed and (conflicts == "overwrite" or (arcs[x, y] and arcs[z, y])):
-            arcs[x, y] = arcs[z, y] = True
-            arcs[y, x] = arcs[y, z] = False
+    possible = arcs.copy()
+    for alike in ranked:
+        fitting = [
+            (x, y, z)
+            for x, y, z in alike
+            if (possible if conflicts == "overwrite" else arcs)[[x, z], y].all()
+        ]
+        wanted = {arrow for x, y, z in fitting for arrow in ((x, y), (z, y))}
+        for x, y, z in fitting:
+            if (y, x) not in wanted and (y, z) not in wanted:
+                arcs[[x, z], y] = True
+                arcs[y, [x, z]] = False
     return arcs
 
 
@@ -201,9 +215,10 @@ def cpdag_of(dag: ArrayLike) -> BoolMatrix:
     return meek(arcs | (arcs & ~in_collider).T)
 
 
-def _strength(strength: Mapping[tuple[int, int], float] | None, triple: Triple) -> float:
+def _strength(strength: Strengths | None, triple: Triple) -> float:
     pair = (triple[0], triple[2])
-    value = math.nan if strength is None else strength.get(pair, math.nan)
+    known: Mapping[Any, float] = {} if strength is None else strength
+    value = known.get(triple, known.get(pair, math.nan))
     if math.isnan(value):
         raise ParameterError(f"'strongest' needs a strength of the unshielded pair {pair}")
     return value

@@ -61,6 +61,11 @@ _KINDS = (
     ),
     CITestKind("regression", dict.fromkeys(_ANY, "regression"), offered=("fedpc",)),
     CITestKind(
+        "regression-interactions",
+        dict.fromkeys(_ANY, "regression-interactions"),
+        offered=("fedpc",),
+    ),
+    CITestKind(
         "kci",
         {"continuous": "kci", "mixed": "kci"},
         two_categories=True,
@@ -82,6 +87,9 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         constant: A variable with one value only at a site counts there as ``independent`` of all
             others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
         kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
+        determined: Where a variable that varies has one value in every configuration of S, as of
+            its copy, a table has no degrees of freedom. It is then ``untestable``, as for the other
+            tests, or ``independent`` (p = 1, the original FedPC program).
     """
 
     alpha: float
@@ -90,6 +98,7 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_rows_per_cell: float = 5.0
     constant: Constant = "independent"
     kernel_rows: int = 1000
+    determined: Constant = "independent"
 
     def __post_init__(self) -> None:
         if self.name not in CI_TESTS:
@@ -107,11 +116,24 @@ def offered_tests(algorithm: str) -> tuple[str, ...]:
     return tuple(kind.name for kind in CI_TESTS.values() if algorithm in kind.offered)
 
 
-def fitting_tests(columns: ColumnTypes) -> str:
-    """What to do where a test does not take columns: which tests to choose, by algorithm."""
+def fitting_tests(columns: ColumnTypes, *, two_categories: bool = True) -> str:
+    """What to do where a test does not take columns: the options to run with, by algorithm.
+
+    Args:
+        columns: What the site's columns are.
+        two_categories: Whether no discrete one has more.
+    """
     parts = []
     for algorithm in _ALL:
-        names = [name for name in offered_tests(algorithm) if columns in CI_TESTS[name].computed]
-        parts.append(f"{', '.join(names)} ({algorithm})")
-    cut = "" if columns == "discrete" else ", or cut continuous columns into declared bins"
-    return f"Choose the test {' or '.join(parts)}{cut}."
+        names = [
+            name
+            for name in offered_tests(algorithm)
+            if columns in CI_TESTS[name].computed
+            and (two_categories or not CI_TESTS[name].two_categories)
+        ]
+        if names:
+            parts.append(f"--test {' or '.join(names)} ({algorithm})")
+    cut = "" if columns == "discrete" else "cut continuous columns into declared bins"
+    ways = ([f"run with {', '.join(parts)}"] if parts else []) + ([cut] if cut else [])
+    said = ", or ".join(ways)
+    return f"{said[:1].upper()}{said[1:]}."

@@ -4,8 +4,8 @@ Where one site alone can do a test, the sum over all sites is that site's answer
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
 
 Leaks:
-    Of every test, how many sites have rows enough for it; not which. Of the tests that enough of
-    them contribute to, what the question itself opens; of the others nothing.
+    Of every test, or every edge that is voted on, how many sites have rows enough; not which. Of
+    those that enough of them contribute to, what the question itself opens; of the others nothing.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import numpy as np
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.separators import CandidateScores
+from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-CountedQuestion = WeightedEvidence | CombinedEvidence | CandidateScores
+CountedQuestion = WeightedEvidence | CombinedEvidence | CandidateScores | EdgeVotes
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):

@@ -41,12 +41,15 @@ class Regression:
         predictors: Positions, in the order of the coefficients.
         complete_in: Further positions whose missing values leave a row out.
         ordered: Whether the response's categories are in an order.
+        crossed: How many of the predictors, the first ones, interact: of the discrete ones every
+            combination of categories has a constant and a slope per continuous one of its own.
     """
 
     response: int
     predictors: tuple[int, ...]
     complete_in: tuple[int, ...] = ()
     ordered: bool = False
+    crossed: int = 0
 
 
 class RegressionSteps(
@@ -57,9 +60,11 @@ class RegressionSteps(
     A continuous response is linear in the predictors, one with c categories has c - 1 logits
     against its category 0 (two categories: logistic regression). A model has a constant, a column
     per continuous predictor in the common unit, and an indicator of every category but 0 of a
-    discrete one, ordered or not. A response in an order has c - 1 rising thresholds, infinite where
-    nothing lies beyond, instead of a constant, and then one coefficient per column (`thresholds`).
-    With m coefficients, output by output, a model has 1 + m + m (m + 1) / 2 values:
+    discrete one, ordered or not; predictors that interact also have the products of their
+    indicators, and of those with their continuous columns. A response in an order has c - 1 rising
+    thresholds, infinite where nothing lies beyond, instead of a constant, and then one coefficient
+    per column (`thresholds`). With m coefficients, output by output, a model has
+    1 + m + m (m + 1) / 2 values:
 
     - discrete response: log likelihood, gradient, and minus its Hessian's upper triangle by rows;
     - continuous response: sums of y y, of x y and of x x'; the coefficients are not used.
@@ -70,13 +75,15 @@ class RegressionSteps(
 
     Leaks:
         The coordinator learns these sums over the sites. With indicators they contain counts of
-        single categories and of pairs, as a table of two variables does.
+        single categories and of pairs, as a table of two variables does; with interactions, the
+        counts of a table of all of them.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
         units: Packed binary exponents that it is then divided by, shape (p,).
-        lengths: Packed 16-bit numbers of predictors and of further variables of every model.
+        lengths: Packed 16-bit numbers of predictors, of further variables, and of predictors that
+            interact, of every model.
         members: Packed 16-bit positions of every model: response, predictors, further variables.
         coefficients: Packed 64-bit floats of all models.
         max_rows: Declared bound of a site's rows.
@@ -101,7 +108,7 @@ class RegressionSteps(
         check_study(p, self.max_rows)
         if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
             raise ValueError("a variable must have 0 to 2**20 categories")
-        if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 4:
+        if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 6:
             raise ValueError("origins, units or lengths do not have the length of the study")
         if (
             not np.isfinite(self.origin_array()).all()
@@ -132,9 +139,11 @@ class RegressionSteps(
                 raise ValueError("coefficients must be finite")
 
     def _check_members(self) -> None:
-        sizes = np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).astype(np.int64)
-        if len(self.members) != 2 * int((1 + sizes.sum(axis=1)).sum()):
+        sizes = self._sizes()
+        if len(self.members) != 2 * int((1 + sizes[:, :2].sum(axis=1)).sum()):
             raise ValueError("the packed models do not have the length that lengths implies")
+        if (sizes[:, 2] > sizes[:, 0]).any():
+            raise ValueError("more predictors interact than a model has")
         members = np.frombuffer(self.members, dtype="<u2")
         if members.size and int(members.max()) >= len(self.categories):
             raise ValueError("a position lies beyond the variables")
@@ -147,13 +156,19 @@ class RegressionSteps(
         members = np.frombuffer(self.members, dtype="<u2").tolist()
         ordered = frozenset(self.ordered)
         found, start = [], 0
-        for own, more in np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 2).tolist():
+        for own, more, crossed in self._sizes().tolist():
             middle, end = start + 1 + own, start + 1 + own + more
             predictors, further = members[start + 1 : middle], members[middle:end]
             in_order = members[start] in ordered
-            found.append(Regression(members[start], tuple(predictors), tuple(further), in_order))
+            found.append(
+                Regression(members[start], tuple(predictors), tuple(further), in_order, crossed)
+            )
             start = end
         return found
+
+    def _sizes(self) -> IndexArray:
+        """Predictors, further variables and crossed predictors of every model, shape (M, 3)."""
+        return np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 3).astype(np.int64)
 
     def coefficient_counts(self, models: list[Regression]) -> list[int]:
         """Number of coefficients of every model."""
@@ -174,7 +189,7 @@ class RegressionSteps(
     @property
     def label(self) -> str:
         """What a progress line calls it."""
-        return f"a step of {len(self.lengths) // 4} regressions"
+        return f"a step of {len(self.lengths) // 6} regressions"
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
@@ -206,8 +221,12 @@ def too_large(model: Regression, categories: Sequence[int]) -> bool:
 
 
 def column_count(model: Regression, categories: Sequence[int]) -> int:
-    """Columns of a model's design: the constant and those of the predictors."""
-    return 1 + sum(max(categories[v] - 1, 0) if categories[v] else 1 for v in model.predictors)
+    """Columns of a model's design: the constant, those of the predictors, and products of them."""
+    crossed = [categories[v] for v in model.predictors[: model.crossed]]
+    combinations = math.prod(max(own, 1) for own in crossed)
+    rest = [categories[v] for v in model.predictors[model.crossed :]]
+    alone = sum(max(own - 1, 0) if own else 1 for own in rest)
+    return combinations * (1 + crossed.count(0)) + alone
 
 
 def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:
@@ -225,6 +244,6 @@ def step_length(count: int) -> int:
 
 def pack_models(models: list[Regression]) -> tuple[bytes, bytes]:
     """Lengths and members of a `RegressionSteps`."""
-    lengths = [(len(m.predictors), len(m.complete_in)) for m in models]
+    lengths = [(len(m.predictors), len(m.complete_in), m.crossed) for m in models]
     members = [v for m in models for v in (m.response, *m.predictors, *m.complete_in)]
     return np.array(lengths, dtype="<u2").tobytes(), np.array(members, dtype="<u2").tobytes()

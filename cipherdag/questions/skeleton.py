@@ -57,11 +57,15 @@ class Skeleton(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-votes"):
     """FedSkele, one layer: does the site keep each edge? Source: FedPC, section 3.2.1.
 
-    The answer has one 0/1 vote per edge, in the order of ``Skeleton.edges``.
+    The answer has one 0/1 vote per edge, in the order of ``Skeleton.edges``. A site removes an edge
+    if one of the layer's tests of it that the site can do says independent, and keeps it if all of
+    those say dependent. Where it can do none, it keeps the edge; with ``abstain`` its vote is 0,
+    and once more as many numbers say, edge by edge, whether it could do any.
 
     Attributes:
         order: ``stable``: neighbours are those of the layer's start (the paper's ne(S, X_i));
             ``sequential``: the site edits its graph as it goes (the original code).
+        abstain: Whether a site that can do no test of an edge abstains.
     """
 
     leaves: ClassVar[str] = "votes on the edges of the skeleton"
@@ -70,10 +74,13 @@ class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ed
     layer: int
     test: CITestSpec
     order: Literal["stable", "sequential"] = "stable"
+    abstain: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.layer < MAX_VARIABLES:
             raise ValueError("layer must not be negative")
+        if self.abstain and self.order != "stable":
+            raise ValueError("sites abstain in order stable only")
 
     @property
     def label(self) -> str:
@@ -82,5 +89,6 @@ class EdgeVotes(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ed
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """One vote in {0, 1} per edge."""
-        return (Encoding(length=self.skeleton.n_edges, bound=1.0),)
+        """One vote in {0, 1} per edge; with ``abstain`` also whether the site casts it."""
+        votes = Encoding(length=self.skeleton.n_edges, bound=1.0)
+        return (votes, votes) if self.abstain else (votes,)

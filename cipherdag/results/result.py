@@ -63,7 +63,7 @@ class Result(LearntGraph, Run):
 
     def metrics_cpdag(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the CPDAG with the CPDAG of a true DAG."""
-        learnt = self.graph.to_cpdag() if self.graph == self.dag else self.graph
+        learnt = self.graph.to_cpdag() if self.graph.is_dag else self.graph
         return compare(learnt, truth.to_cpdag())
 
     def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:

@@ -5,8 +5,8 @@ y the response is the one whose three or more categories are in an order (of two
 categories, which leaves fewer degrees of freedom), then the one with fewer categories, a continuous
 one last; the first if that does not decide. A linear, logistic, multinomial logistic or, for an
 order, proportional-odds regression on S, and once more with the other variable, of which an order
-is not used. Twice the gain in log likelihood is chi-square with as many degrees of freedom as the
-other variable adds.
+is not used. S enters by main effects alone unless it is said to interact. Twice the gain in log
+likelihood is chi-square with as many degrees of freedom as the other variable adds.
 
 Source: Agresti, Categorical Data Analysis, sections 5.4, 8.1 and 8.2; Vittinghoff and McCulloch,
 American Journal of Epidemiology 165 (2007) 710-718, for the rows per coefficient.
@@ -176,6 +176,7 @@ def nested_models(
     *,
     left_out: bool,
     ordered: AbstractSet[int] = frozenset(),
+    interactions: bool = False,
 ) -> tuple[Regression, Regression]:
     """The model without and the model with the other variable, on the same rows.
 
@@ -184,6 +185,7 @@ def nested_models(
         categories: Number of categories of every variable, 0 for a continuous one.
         left_out: Whether rows may be incomplete in the test's variables.
         ordered: Variables with three or more categories in an order.
+        interactions: Whether the variables of S interact; see `Regression`.
     """
 
     def rank(variable: int) -> tuple[int, int]:
@@ -193,8 +195,9 @@ def nested_models(
     x, y, *given = row
     response, other = (y, x) if rank(y) < rank(x) else (x, y)
     in_order = response in ordered
-    small = Regression(response, tuple(given), (other,) if left_out else (), in_order)
-    return small, Regression(response, (*given, other), (), in_order)
+    crossed = len(given) if interactions else 0
+    small = Regression(response, tuple(given), (other,) if left_out else (), in_order, crossed)
+    return small, Regression(response, (*given, other), (), in_order, crossed)
 
 
 def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple[float, float]:

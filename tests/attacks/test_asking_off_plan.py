@@ -115,7 +115,7 @@ def test_a_step_that_was_given_up_is_asked_again_without_a_sum_only():
 def test_a_plan_that_has_ended_asks_nothing_more():
     run = Halfway(0)
     run.session._step = 0
-    run.session.run(Replay(PLANNED.ask(Facts(5, 4))))
+    run.session.run(Replay(PLANNED.ask(Facts(5, 4, fewest=3))))
     run.opened = run.seeds_that_left()
     for content in (content_digest(run.question), bytes(32), b""):
         assert run.refusals("ask", run.ask(content=content)) == {ReplayError}
@@ -204,10 +204,10 @@ def test_a_sum_in_words_that_are_not_reduced_is_refused():
 
 
 def test_the_sum_of_another_round_is_refused_even_where_it_has_the_same_length():
-    run = Halfway(4)
+    run = Halfway(6)
     lengths = [len(zlib.decompress(packed)) for packed in run.packed]
-    assert lengths[2] == lengths[3]
-    assert run.refusals("ask", run.ask(previous=run.packed[2])) == {ForgedSumError}
+    assert lengths[4] == lengths[5]
+    assert run.refusals("ask", run.ask(previous=run.packed[4])) == {ForgedSumError}
     assert run.refusals("ask", run.ask(previous=run.packed[0])) == {MalformedMessageError}
     assert len(run.answers()) == 4
 
@@ -488,7 +488,9 @@ def test_a_plan_is_carried_out_once_whenever_the_site_was_started(tmp_path):
 def carried_out(ward):
     """A whole run at the coordinator."""
     n_variables = ward.session.open()
-    outcome = ward.session.run(Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes)))))
+    outcome = ward.session.run(
+        Replay(PLANNED.ask(Facts(n_variables, len(ward.runtimes), fewest=3)))
+    )
     ward.session.finish()
     return outcome
 
@@ -522,7 +524,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
         session.open()
     replies = [reply for operation, _, reply in ward.engine.received if operation == "invite"]
     assert {refused(reply) for reply in replies} == {ProgramMismatchError}
-    question = next(PLANNED.ask(Facts(5, 3)))
+    question = next(PLANNED.ask(Facts(5, 3, fewest=3)))
     ask = Ask(1, (0, 1, 2), 1, content_digest(question))
     message = ward.message("ask", ask, session=plan.session)
     for runtime in ward.runtimes.values():
@@ -531,7 +533,7 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
 
 @pytest.mark.parametrize(
     ("other", "rounds"),
-    [(FedPC(alpha=0.2), 0), (FedPC(max_cond_size=0), 1), (FedPC(sepset="mean"), None)],
+    [(FedPC(alpha=0.2), 0), (FedPC(max_cond_size=0), 2), (FedPC(sepset="mean"), None)],
 )
 def test_a_site_whose_generator_differs_refuses_the_first_question_that_does(other, rounds):
     ward = with_program(lambda _, facts: Program(Replay(other.ask(facts)), facts, other))

@@ -631,7 +631,7 @@ def whole_run(hospitals, engine=None, protection="masking"):
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
         session._courier._engine = engine(LocalEngine(handlers))
-    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers)))))
+    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers), fewest=3))))
     return session, outcome, session.finish()
 
 
@@ -870,7 +870,7 @@ def test_a_record_that_is_not_that_of_a_whole_run_gives_no_result(hospitals):
 def test_a_run_that_was_not_ended_gives_no_result(hospitals):
     hospitals.installed = True
     session = hospitals.session(hospitals.handlers())
-    session.run(Replay(FedPC().ask(Facts(session.open(), 3))))
+    session.run(Replay(FedPC().ask(Facts(session.open(), 3, fewest=3))))
     for own in hospitals.folders.values():
         with pytest.raises(OutputError, match="did not come to its end"):
             site_result(own)

@@ -204,7 +204,7 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
     handlers = hospitals.handlers()
     first = hospitals.session(handlers, **about(FedPC()))
     first.open()
-    first.run(Replay(FedPC().ask(Facts(5, 4))))
+    first.run(Replay(FedPC().ask(Facts(5, 4, fewest=3))))
     first.finish()
     second = hospitals.session(handlers, plan=hospitals.plan(names=names[:3], **about(FedPC())))
     with pytest.raises(DifferencingError):

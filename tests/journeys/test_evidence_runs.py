@@ -49,8 +49,9 @@ def test_pooled_gives_the_graph_of_pc_on_all_data(seed, n_sites, continuous):
         levels = rng.integers(2, 4, 7).tolist()
         data = discrete_codes(rng, 1200, levels)
         sites = [discrete_site(part, levels) for part in cut(data, n_sites, rng)]
-        test = DiscreteTest(data)
-    pooled, _ = outcome_of(FedPC(evidence="pooled"), sites)
+        test = DiscreteTest(data, determined="untestable")
+    # votes choose colliders by separating sets
+    pooled, _ = outcome_of(FedPC(evidence="pooled", colliders="sepset"), sites)
     alone, _ = outcome_of(FedPC(), [respondent(test)])  # FedPC's own votes at one site
     assert (pooled.arcs == alone.arcs).all()
     assert pooled.separators == alone.separators
@@ -69,7 +70,8 @@ def test_plain_loops_and_scipy_give_the_same_graph(continuous):
         else:
             data = discrete_codes(rng, 900, [2, 3, 2, 2, 3, 2])
             sites = [discrete_site(part, (2, 3, 2, 2, 3, 2)) for part in cut(data, 4, rng)]
-        pooled, _ = outcome_of(FedPC(evidence="pooled", alpha=0.05), sites)
+        algorithm = FedPC(evidence="pooled", alpha=0.05, colliders="sepset")
+        pooled, _ = outcome_of(algorithm, sites)
         test = original.fisher_z_test if continuous else original.g2_test
         known = {}
 

@@ -69,7 +69,7 @@ def one_run(made, folder, size):
     try:
         with full_at(size):
             n_variables = session.open()
-            session.run(Replay(FedPC().ask(Facts(n_variables, 3))))
+            session.run(Replay(FedPC().ask(Facts(n_variables, 3, fewest=3))))
             session.finish()
     except CipherdagError as error:
         return error

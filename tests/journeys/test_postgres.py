@@ -282,7 +282,7 @@ def test_no_file_log_ledger_or_output_of_a_site_holds_the_password(
     hospitals.installed = True
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
-    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES))
+    facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), fewest=3)
     session.run(Replay(FedPC().ask(facts)))
     session.finish()
     hospitals.close()

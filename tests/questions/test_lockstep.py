@@ -38,7 +38,7 @@ def test_bundles_are_never_nested():
     question = next(asking)
     assert isinstance(question, Bundle)
     assert len(question.parts) == 4
-    assert plain_sum(question, [respondent(OracleTest(dag))]).shape == (4 * 21,)
+    assert plain_sum(question, [respondent(OracleTest(dag))]).shape == (4 * 2 * 21,)
 
 
 def test_no_search_asks_nothing():

@@ -36,7 +36,7 @@ def started(hospitals):
 def run(hospitals):
     """A whole run; what the coordinator came to, and its session."""
     session = started(hospitals)
-    facts = Facts(session.open(), 3)
+    facts = Facts(session.open(), 3, fewest=3)
     outcome = session.run(Replay(ALGORITHM.ask(facts), facts.present))
     session.finish()
     hospitals.close()
@@ -86,7 +86,7 @@ def test_a_site_without_a_run_has_no_result(hospitals):
 
 def test_a_run_that_the_coordinator_left_off_has_no_result(hospitals):
     session = started(hospitals)
-    question = next(ALGORITHM.ask(Facts(session.open(), 3)))
+    question = next(ALGORITHM.ask(Facts(session.open(), 3, fewest=3)))
     session.ask(question)
     with pytest.raises(OutputError, match="did not come to its end"):
         own_result(hospitals)
@@ -99,7 +99,7 @@ def test_a_run_without_its_last_word_has_no_result(hospitals):
     """The last sum is checked when the run is closed: without that nothing is known of it."""
 
     session = started(hospitals)
-    facts = Facts(session.open(), 3)
+    facts = Facts(session.open(), 3, fewest=3)
     session.run(Replay(ALGORITHM.ask(facts), facts.present))
     hospitals.close()
     with pytest.raises(OutputError, match="did not come to its end"):
@@ -188,7 +188,7 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
         engine = session._courier._engine
 
     silence(Ward, "hospital-3", "unmask")
-    facts = Facts(session.open(), 4)
+    facts = Facts(session.open(), 4, fewest=3)
     outcome = session.run(Replay(ALGORITHM.ask(facts), facts.present))
     session.finish()
     own = site_result(made.folders["hospital-0"])

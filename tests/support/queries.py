@@ -22,6 +22,7 @@ class Queries:
     spec: CITestSpec = SPEC
     max_cells: int = 4096
     site_effect: bool = False
+    interactions: bool = False
     found: list = field(default_factory=list)
     tally: dict = field(default_factory=dict)
 
@@ -36,6 +37,7 @@ class Queries:
             n_variables=n_variables,
             max_cells=self.max_cells,
             site_effect=self.site_effect,
+            interactions=self.interactions,
         )
         return EVIDENCE[self.kind].open(settings)
 

@@ -23,6 +23,7 @@ class EvidenceSettings:
         max_cells: Largest contingency table that is asked for.
         max_rows: Declared bound of a site's rows.
         site_effect: Whether regressions have constants of every site's own.
+        interactions: Whether the variables that regressions condition on interact.
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
     """
@@ -32,6 +33,7 @@ class EvidenceSettings:
     max_cells: int = 4096
     max_rows: int = 1 << 20
     site_effect: bool = False
+    interactions: bool = False
     present: Presence = field(default_factory=lambda: Presence(0))
     fewest: int = 1
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 MIXED = -1
 """The number of sites of a fit during which one left."""
-IN_ORDER = attrgetter("response", "predictors", "complete_in")
+IN_ORDER = attrgetter("response", "predictors", "complete_in", "crossed")
 
 
 class RegressionTests(RememberedTests):
@@ -71,7 +71,8 @@ class RegressionTests(RememberedTests):
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
         super().__init__()
-        own = msgspec.structs.replace(settings.spec, name="regression")
+        name = "regression-interactions" if settings.interactions else "regression"
+        own = msgspec.structs.replace(settings.spec, name=name)
         self._fallback = CombinedTests("statistic", replace(settings, spec=own))
         self._kinds = kinds
         self._categories = tuple(kinds.categories.tolist())
@@ -84,6 +85,7 @@ class RegressionTests(RememberedTests):
         self._units = pack_integers(units)
         self._max_rows = settings.max_rows
         self._site_effect = settings.site_effect
+        self._interactions = settings.interactions
         self._present = settings.present
         self._known: dict[Regression, tuple[Fit, int]] = {}
 
@@ -138,7 +140,13 @@ class RegressionTests(RememberedTests):
 
     def _models(self, row: tuple[int, ...]) -> tuple[Regression, Regression]:
         left_out = bool(self._kinds.incomplete[list(row)].any())
-        return nested_models(row, self._categories, left_out=left_out, ordered=self._ordered)
+        return nested_models(
+            row,
+            self._categories,
+            left_out=left_out,
+            ordered=self._ordered,
+            interactions=self._interactions,
+        )
 
     def _p_value(self, small: Fit, large: Fit) -> float:
         from scipy.special import gammaincc

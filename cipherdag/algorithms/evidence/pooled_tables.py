@@ -14,7 +14,7 @@ from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
 from cipherdag.statistics.table_shapes import buckets
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Container, Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
@@ -70,6 +70,7 @@ class PooledTables:
         self._places: dict[bytes, int] = {}
         self._counts = np.zeros(1, dtype=np.int64)  # the first is that of cells outside a table
         self._withheld: set[bytes] = set()
+        self._settled: set[bytes] = set()
 
     def cells(self, sets: IndexArray) -> FloatVector:
         """Number of cells of the table of every set, shape (B,)."""
@@ -121,6 +122,8 @@ class PooledTables:
     def settle(self, sets: Sequence[IndexArray]) -> Asking:
         """Learn which sets some site withholds; at most one round, none without restrictions.
 
+        Nothing is asked of a set a second time, whether or not its table was asked for meanwhile.
+
         A table that is larger than any site counts is withheld by all.
 
         Args:
@@ -130,11 +133,12 @@ class PooledTables:
             return
         for own in sets:
             self._withheld.update(_keys(own[self.cells(own) > MAX_CELLS]))
-        new = [self._new(own) for own in sets]
+        new = [self._new(own, self._settled) for own in sets]
         for piece in in_slices(new, [np.ones(len(own)) for own in new]):
             withheld = yield self._about(SmallCells, piece)
             ends = np.cumsum([len(own) for own in piece])[:-1]
             for own, refused in zip(piece, np.split(withheld > 0, ends), strict=True):
+                self._settled.update(_keys(own))
                 self._withheld.update(_keys(own[refused]))
 
     def ask(self, sets: Sequence[IndexArray]) -> Asking:
@@ -143,7 +147,7 @@ class PooledTables:
         Raises:
             AggregateRangeError: A table counts more rows than there are.
         """
-        new = [self._new(own) for own in sets]
+        new = [self._new(own, self._places) for own in sets]
         for piece in in_slices(new, [self.cells(own) for own in new]):
             question = self._about(Tables, piece)
             sums = yield question
@@ -164,10 +168,10 @@ class PooledTables:
             categories=self._categories, counts=counts, members=members, max_rows=self._max_rows
         )
 
-    def _new(self, sets: IndexArray) -> IndexArray:
-        """The distinct sets that are neither known nor withheld."""
+    def _new(self, sets: IndexArray, asked: Container[bytes]) -> IndexArray:
+        """The distinct sets that were neither asked about nor withheld."""
         distinct = np.unique(sets, axis=0)
-        fresh = [k not in self._places and k not in self._withheld for k in _keys(distinct)]
+        fresh = [k not in asked and k not in self._withheld for k in _keys(distinct)]
         new: IndexArray = distinct[np.array(fresh, dtype=bool)]
         return new
 
@@ -265,12 +269,15 @@ class TableTests(RememberedTests):
         margins = Margins.of(counts)
         fixed = self._statistic.dense(counts, margins).numpy()
         statistic = np.maximum(fixed / self._statistic.scale, 0.0)
-        if self._spec.dof == "adjusted":
-            dof = margins.dof().numpy().astype(np.float64)
-        else:
+        dof = margins.dof().numpy().astype(np.float64)
+        determined = dof == 0
+        if self._spec.dof != "adjusted":
             levels = self._levels[rows].astype(np.float64)
             dof = (levels[:, 0] - 1) * (levels[:, 1] - 1) * levels[:, 2:].prod(axis=1)
         reliable = self._reliable(rows, counts.sum(dim=(0, 1, 2)).numpy())
+        if self._spec.determined == "untestable":
+            values = [(counts.sum(dim=(0, axis)) > 0).sum(dim=0).numpy() for axis in (1, 2)]
+            reliable &= ~(determined & (np.minimum(*values) > 1))
         return np.where(reliable, chi_square_tail(statistic, dof), np.nan)
 
 

@@ -8,11 +8,9 @@ yields questions and receives sums; the sites' half is ``layer_votes`` and
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +20,29 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
-from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, judge_triples
-from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, LayerVotes
-from cipherdag.algorithms.fedpc.pcstable import (
-    layer_possible,
-    stable_skeleton,
-    strongest_separators,
+from cipherdag.algorithms.fedpc.colliders import (
+    ColliderRule,
+    JudgedTriples,
+    JudgingRule,
+    judge_triples,
 )
-from cipherdag.algorithms.fedpc.report import concluded, once_more, reported
+from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.fedpc.report import (
+    SEPARATORS,
+    VOTES,
+    concluded,
+    once_more,
+    reported,
+)
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
+from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import (
+    Strengths,
     Triple,
     colliders_by_sepset,
     meek,
@@ -61,23 +68,9 @@ from cipherdag.questions.question import (
     pack_integers,
 )
 from cipherdag.questions.separators import MAX_GRID_BITS
-from cipherdag.questions.skeleton import EdgeVotes
-
-if TYPE_CHECKING:
-    from cipherdag.questions.presence import Presence
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
-
-VOTES = "For every layer, how many sites keep each edge."
-SEPARATORS = {
-    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
-    "which, and the separating set that has it.",
-    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
-    "of all sites together.",
-    "vote": "For every candidate separating set, how many sites find the pair independent.",
-}
-"""What a choice of separating sets opens where sites vote."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,19 +88,25 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             other evidence than ``vote``: the highest p of the round that separated the pair, for
             which nothing more is asked.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the chosen set lacks y
-            (with ``max``, that of largest p: Ramsey, 2016); ``conservative`` or ``majority``, only
-            with other evidence than ``vote``: no set, or less than half of all sets, that separate
-            x and z have y, and triples in between stay open (`fedpc.colliders`).
+            (with ``max``, that of largest p: Ramsey, 2016). The others need other evidence than
+            ``vote``, look at all sets, and leave open what is not clear (`fedpc.colliders`):
+            ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
+            x and z have y; ``joining``: p falls, on average to less than half, as y joins the sets.
+            ``auto``: ``joining``, or ``sepset`` with votes and where sets come from the ``search``.
         reference: Whether to follow the paper or its original program where they differ:
             ``paper``: order-independent layers, strictly more than ``vote_share`` of the sites,
             candidates from ne(x) or ne(z), no set found means no collider. ``code``: edits as it
             goes, at least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no
-            set found means a collider.
+            set found means a collider, a site that cannot test keeps the edge, and the DAG is made
+            by its own rule, which may leave cycles.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
-        vote_share: Share of sites that keeps an edge.
+        vote_share: Share of sites that keeps an edge, of those that can test it; a site whose
+            tests of an edge are all impossible abstains, and an edge that too few sites can test
+            stays.
         test: CI test by name: ``auto`` follows the schema. ``regression`` takes any mixture of
-            columns; ``kci`` is the kernel test of continuous columns, for dependences of any form
-            (the paper's FedPC-KBT), with evidence of p-values alone.
+            columns, as does ``regression-interactions`` (see `interactions`); ``kci`` is the kernel
+            test of continuous columns, for dependences of any form (the paper's FedPC-KBT), with
+            evidence of p-values alone.
         kernel_rows: Most rows of a site that the test ``kci`` looks at, evenly spaced among its
             own. Time grows with its cube.
         dof: Degrees of freedom of the table tests.
@@ -120,6 +119,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         max_rows: Declared bound of a site's rows, a power of two, for other evidence than ``vote``.
         site_effect: With ``glm`` every site has constants of its own in every regression: sites
             may differ in level. Each takes its own out before it answers.
+        interactions: With ``glm`` the variables that a test conditions on interact: every
+            combination of their categories has a constant and slopes of its own. Without it they
+            have main effects alone, and what only their interplay explains (both x and y depend on
+            whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
+            needs five per coefficient, and one with fewer counts as dependent. Products of two
+            continuous variables are in neither.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
@@ -129,7 +134,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Leaks:
         With other evidence than ``vote``: what that evidence says of every test asked. Else:
-        The coordinator learns, per layer, how many sites keep each edge; with ``max`` the best
+        The coordinator learns, per layer, how many sites can test each edge, and where those are as
+        many as a sum has to cover, how many of them keep it; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
         mean p of every candidate and the rows behind it; with ``vote`` the votes of every
         candidate. Unanimous votes reveal every site's vote. Sites learn the skeleton.
@@ -142,7 +148,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     evidence: str = one_of("vote", ("vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
-    colliders: ColliderRule = "sepset"
+    colliders: ColliderRule = "auto"
     reference: Literal["paper", "code"] = "paper"
     max_cond_size: int | None = within(3, 0)
     vote_share: float = within(0.3, 0.0, 1.0, above=True, below=True)
@@ -154,6 +160,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     max_cells: int = within(4096, 1, MAX_CELLS)
     max_rows: int = row_bound()
     site_effect: bool = False
+    interactions: bool = False
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
 
@@ -166,7 +173,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
         )
         require(
-            not voting or self.colliders == "sepset",
+            not voting or self.colliders in ("auto", "sepset"),
             f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
             "learns no set but the chosen one",
         )
@@ -178,7 +185,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             self.knowledge is None or self.reference == "paper",
             "reference code is the original program, which takes no knowledge",
         )
-        require(not self.site_effect or self.evidence == "glm", "site_effect needs evidence glm")
+        for name in ("site_effect", "interactions"):
+            given = getattr(self, name)
+            require(not given or self.evidence == "glm", f"{name} needs evidence glm")
         takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.any_test)]
         require(
             CI_TESTS[self.test].adds_up or self.evidence in takes,
@@ -197,11 +206,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
                 is negative.
 
         Returns:
-            The outcome. Rounds: one per layer, then with ``max`` about (grid_bits + log2 of the
-            number of candidates) / 4, else one per 250,000 candidates. With other evidence than
-            ``vote``: those of its kind, of `stable_skeleton` and `strongest_separators`. With
-            `bootstrap` those of the replicate that needs most, or more where a round would have
-            more than 2,000,000 values.
+            The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits
+            + log2 of the number of candidates) / 4, else one per 250,000 candidates. With other
+            evidence than ``vote``: those of its kind, of `stable_skeleton` and
+            `strongest_separators`. With `bootstrap` those of the replicate that needs most, or more
+            where a round would have more than 2,000,000 values.
 
         Leaks:
             See the class.
@@ -241,7 +250,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         n_variables = len(known.required)
         if self.evidence != "vote":
             return (yield from self._ask_evidence(n_variables, known, facts))
-        skeleton, layers, votes = yield from self._skeleton(known, facts.present)
+        voted = yield from self._skeleton(known, facts)
+        skeleton = voted.skeleton
         search = self._search(skeleton)
         if self.sepset in ("mean", "vote"):
             index, support = yield from by_scores(search, self.sepset, facts.present, facts.fewest)
@@ -265,9 +275,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             arcs=self._orient(skeleton, separators, strengths, known, ambiguous=open_triples),
             separators=separators,
             support=strengths,
-            layers=layers,
-            votes=votes,
+            layers=voted.layers,
+            votes=voted.votes,
             ambiguous=tuple(open_triples),
+            standing=voted.standing(strengths),
         )
 
     def _ask_evidence(self, n_variables: int, known: Constraints, facts: Facts) -> Asking:
@@ -278,6 +289,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             max_cells=self.max_cells,
             max_rows=self.max_rows,
             site_effect=self.site_effect,
+            interactions=self.interactions,
             present=facts.present,
             fewest=facts.fewest,
         )
@@ -293,8 +305,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
         judged = None
-        if self.colliders != "sepset":
-            judged = yield from judge_triples(source, search, self.colliders)
+        if (rule := self._rule) != "sepset":
+            judged = yield from judge_triples(source, search, rule)
         return FedPCOutcome(
             skeleton=found.skeleton,
             arcs=self._orient(found.skeleton, separators, support, known, judged),
@@ -303,45 +315,35 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             layers=found.layers,
             tests=dict(source.tally),
             ambiguous=() if judged is None else tuple(judged.ambiguous),
+            colliders=None if judged is None else judged.colliders,
+            standing=found.standing,
         )
 
     def _skeleton(
-        self, known: Constraints, present: Presence
-    ) -> Generator[
-        Question, FloatVector, tuple[BoolMatrix, tuple[int, ...], tuple[LayerVotes, ...]]
-    ]:
+        self, known: Constraints, facts: Facts
+    ) -> Generator[Question, FloatVector, VotedSkeleton]:
         """FedSkele (section 3.2.1)."""
-        kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
-        edges_left: list[int] = []
-        cast: list[LayerVotes] = []
-        order: Literal["stable", "sequential"] = (
-            "stable" if self.reference == "paper" else "sequential"
+        rule = VoteRule(
+            share=self.vote_share, reference=self.reference, max_cond_size=self.max_cond_size
         )
-        layer = 0
-        while layer_possible(kept, layer, self.max_cond_size):
-            packed = Skeleton.from_matrix(kept)
-            votes = yield EdgeVotes(skeleton=packed, layer=layer, test=self._spec, order=order)
-            edges = packed.edges()
-            cast.append(LayerVotes(edges, np.rint(votes).astype(np.int64), present.n_sites))
-            free = ~known.joined[edges[:, 0], edges[:, 1]]
-            dropped = edges[free & (votes < self._votes_needed(present.n_sites))]
-            kept[dropped[:, 0], dropped[:, 1]] = False
-            kept[dropped[:, 1], dropped[:, 0]] = False
-            edges_left.append(packed.n_edges - len(dropped))
-            layer += 1
-        return kept, tuple(edges_left), tuple(cast)
+        return (yield from voted_skeleton(known, self._spec, rule, facts.present, facts.fewest))
 
-    def _votes_needed(self, n_sites: int) -> int:
-        """Least votes that keep an edge, at least 1: strictly more than, or half-up rounding."""
-        share = Fraction(str(self.vote_share)) * n_sites
-        if self.reference == "paper":
-            return math.floor(share) + 1
-        return max(1, math.floor(share + Fraction(1, 2)))
+    @property
+    def _rule(self) -> Literal["sepset"] | JudgingRule:
+        """The rule for colliders that ``auto`` stands for."""
+        if self.colliders != "auto":
+            return self.colliders
+        told_all = self.evidence != "vote" and self.sepset == "max"
+        return "joining" if told_all else "sepset"
 
     @property
     def _spec(self) -> CITestSpec:
         return CITestSpec(
-            alpha=self.alpha, name=self.test, dof=self.dof, kernel_rows=self.kernel_rows
+            alpha=self.alpha,
+            name=self.test,
+            dof=self.dof,
+            kernel_rows=self.kernel_rows,
+            determined="untestable" if self.reference == "paper" else "independent",
         )
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
@@ -375,11 +377,14 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             for pair, chosen in separators.items()
         }
         triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
+        strength: Strengths = support
+        if judged is not None and self._rule == "joining":
+            strength = judged.colliders
         arcs = orient_colliders(
             skeleton,
             triples,
             conflicts=conflicts,
-            strength=support,
+            strength=strength,
             known=constraints.directed(skeleton),
         )
         if code:

@@ -1,11 +1,19 @@
 """Which unshielded triples are colliders, by all sets that separate their ends.
 
-The set that happened to separate x and z decides badly where tests err. Both rules here look at
-every subset of the neighbours of x and of those of z, and ask in how many of the sets that separate
+The set that happened to separate x and z decides badly where tests err. The rules here look at
+every subset of the neighbours of x and of those of z. Two ask in how many of the sets that separate
 the two y stands: ``conservative`` wants none or all of them (Ramsey, Zhang and Spirtes, "Adjacency-
 faithfulness and conservative causal inference", UAI 2006), ``majority`` fewer or more than half
-(Colombo and Maathuis, JMLR 15 (2014), section 4.2). Triples in between are ambiguous, and so are
-those whose ends no set separates: neither colliders nor a ground for Meek's rules.
+(Colombo and Maathuis, JMLR 15 (2014), section 4.2). ``joining`` asks what y does when it joins a
+set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
+every set S without y of which S or S with y separates the two, it takes log p without y less log p
+with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
+below alpha / 100 are all alike to it. A set counts only if both tests can be done.
+
+Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
+nor a ground for Meek's rules. In half of all samples of a chain whose ends many sets separate, the
+highest p belongs to a set without the middle; and where a weak dependence through a collider goes
+undetected, some set with it separates. The mean over pairs of sets is robust to both.
 
 Leaks:
     What the source of the evidence says of every candidate set of every unshielded pair: the tests
@@ -14,6 +22,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -30,7 +39,14 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.question import Question, SeparatorSearch
 
-ColliderRule = Literal["sepset", "conservative", "majority"]
+JudgingRule = Literal["conservative", "majority", "joining"]
+ColliderRule = Literal["auto", "sepset", "conservative", "majority", "joining"]
+Verdict = Literal["collider", "ambiguous", "other"]
+
+CLEAR = 2.0
+"""Factor by which p must change on average when a middle joins the sets."""
+FLOOR = 0.01
+"""Share of alpha below which p-values are all alike."""
 
 
 @dataclass(slots=True)
@@ -38,14 +54,19 @@ class JudgedTriples:
     """The unshielded triples (x, y, z), x < z, that are colliders, and those that may be.
 
     All others are no colliders.
+
+    Attributes:
+        colliders: With how clearly: the factor by which p falls as y joins, or by the other rules
+            the share of separating sets without y.
+        ambiguous: Those that may be.
     """
 
-    colliders: list[Triple] = field(default_factory=list)
+    colliders: dict[Triple, float] = field(default_factory=dict)
     ambiguous: list[Triple] = field(default_factory=list)
 
 
 def judge_triples(
-    source: EvidenceSource, search: SeparatorSearch, rule: Literal["conservative", "majority"]
+    source: EvidenceSource, search: SeparatorSearch, rule: JudgingRule
 ) -> Generator[Question, FloatVector, JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
@@ -53,30 +74,87 @@ def judge_triples(
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
+    alpha = search.test.alpha
 
     def hear(pair: Pair, sets: list[IndexArray], p_values: list[FloatVector]) -> None:
-        counts = np.zeros(len(adjacent), dtype=np.int64)
-        total = 0
-        for given, found in zip(sets, p_values, strict=True):
-            separating = given[found > search.test.alpha]
-            total += len(separating)
-            counts += np.bincount(separating.ravel(), minlength=len(adjacent))
         x, z = pair
-        for y in np.flatnonzero(adjacent[x] & adjacent[z]).tolist():
-            verdict = _verdict(int(counts[y]), total, rule)
-            if verdict != "other":
-                getattr(judged, verdict).append((x, y, z))
+        middles = np.flatnonzero(adjacent[x] & adjacent[z])
+        if rule == "joining":
+            verdicts = _by_joining(sets, p_values, middles, alpha)
+        else:
+            verdicts = _by_share(sets, p_values, middles, alpha, rule)
+        for y, (verdict, strength) in zip(middles.tolist(), verdicts, strict=True):
+            if verdict == "collider":
+                judged.colliders[x, y, z] = strength
+            elif verdict == "ambiguous":
+                judged.ambiguous.append((x, y, z))
 
     yield from candidate_tests(source, search, hear)
     return judged
 
 
-def _verdict(containing: int, total: int, rule: str) -> Literal["colliders", "ambiguous", "other"]:
+def _by_joining(
+    sets: list[IndexArray], p_values: list[FloatVector], middles: IndexArray, alpha: float
+) -> list[tuple[Verdict, float]]:
+    """What p does as each middle joins the sets without it."""
+    keys = [_keys(given) for given in sets]
+    orders = [np.argsort(own) for own in keys]
+    verdicts: list[tuple[Verdict, float]] = []
+    for y in middles.tolist():
+        falls: list[float] = []
+        for size in range(len(sets) - 1):
+            joined = (sets[size + 1] == y).any(axis=1)
+            larger = sets[size + 1][joined]
+            rest = _keys(larger[larger != y].reshape(len(larger), size))
+            place = np.searchsorted(keys[size], rest, sorter=orders[size])
+            own = orders[size][np.minimum(place, len(orders[size]) - 1)]
+            there = keys[size][own] == rest
+            without, having = p_values[size][own[there]], p_values[size + 1][joined][there]
+            # a comparison with NaN, a test that cannot be done, is False
+            told = (np.maximum(without, having) > alpha) & ~np.isnan(without + having)
+            low = FLOOR * alpha
+            fall = np.log(np.maximum(without[told], low) / np.maximum(having[told], low))
+            falls += fall.tolist()
+        # summed exactly, so that the order of the variables is nothing to it
+        mean = math.fsum(falls) / len(falls) if falls else 0.0
+        clear = abs(mean) >= math.log(CLEAR)
+        verdict: Verdict = "ambiguous" if not clear else "collider" if mean > 0 else "other"
+        verdicts.append((verdict, math.exp(mean)))
+    return verdicts
+
+
+def _keys(sets: IndexArray) -> IndexArray:
+    """One comparable key per set of one size, shape (C,)."""
+    if sets.shape[1] == 0:
+        return np.zeros(len(sets), dtype=np.int64)
+    packed: IndexArray = np.ascontiguousarray(sets, dtype=">u2").view(f"S{2 * sets.shape[1]}")
+    return packed[:, 0]
+
+
+def _by_share(
+    sets: list[IndexArray],
+    p_values: list[FloatVector],
+    middles: IndexArray,
+    alpha: float,
+    rule: str,
+) -> list[tuple[Verdict, float]]:
+    """In how many of the sets that separate each middle stands."""
+    separating = [given[found > alpha] for given, found in zip(sets, p_values, strict=True)]
+    total = sum(len(own) for own in separating)
+    verdicts: list[tuple[Verdict, float]] = []
+    for y in middles.tolist():
+        containing = sum(int((own == y).any(axis=1).sum()) for own in separating)
+        share = 1.0 - containing / total if total else 0.0
+        verdicts.append((_verdict(containing, total, rule), share))
+    return verdicts
+
+
+def _verdict(containing: int, total: int, rule: str) -> Verdict:
     """What a triple is whose middle stands in so many of so many separating sets."""
     if total == 0:
         return "ambiguous"
     if containing == 0 or (rule == "majority" and 2 * containing < total):
-        return "colliders"
+        return "collider"
     if containing == total or (rule == "majority" and 2 * containing > total):
         return "other"
     return "ambiguous"

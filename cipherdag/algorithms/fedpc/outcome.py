@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cipherdag.findings.confidence import EdgeCounts
-    from cipherdag.questions.encodings import BoolMatrix, IndexArray
+    from cipherdag.questions.encodings import BoolMatrix, FloatVector, IndexArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,12 +17,13 @@ class LayerVotes:
     Attributes:
         pairs: The edges that the layer began with, x < z in lexicographic order, shape (E, 2).
         votes: How many sites keep each of them, shape (E,).
-        n_sites: How many sites voted.
+        able: How many sites voted, as they could test the edge, shape (E,); 0 where too few could,
+            so that no votes were opened.
     """
 
     pairs: IndexArray
     votes: IndexArray
-    n_sites: int
+    able: IndexArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,13 @@ class FedPCOutcome:
         tests: How many distinct tests over all sites were done in which way; empty with ``vote``.
         votes: The votes of each layer.
         ambiguous: Unshielded triples (x, y, z), x < z, of which the tests leave open whether they
-            are colliders: by the rules ``conservative`` and ``majority``, or as a site left
-            while a separating set was looked for.
+            are colliders: by the rules other than ``sepset``, or as a site left while a separating
+            set was looked for.
+        colliders: The triples that are colliders by such a rule, and how clearly; None by the rule
+            ``sepset``, where the chosen sets tell.
+        standing: A number of every variable that does not depend on its name, shape (p,), for
+            choices between variables that are alike in the graph: its p-values or votes given
+            nothing, added up.
         bootstrap: In how many replicates every edge occurs, if there were any.
     """
 
@@ -52,4 +58,6 @@ class FedPCOutcome:
     tests: dict[str, int] = field(default_factory=dict)
     votes: tuple[LayerVotes, ...] = ()
     ambiguous: tuple[tuple[int, int, int], ...] = ()
+    colliders: dict[tuple[int, int, int], float] | None = None
+    standing: FloatVector | None = None
     bootstrap: EdgeCounts | None = None

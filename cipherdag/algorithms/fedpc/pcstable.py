@@ -53,11 +53,13 @@ class StableSkeleton:
         skeleton: Symmetric adjacency, shape (p, p).
         separations: Of every pair that is not adjacent, from the round that separated it.
         layers: Edges left after each layer.
+        standing: The p-values of every variable's tests given nothing, added up, shape (p,).
     """
 
     skeleton: BoolMatrix
     separations: Separations
     layers: tuple[int, ...]
+    standing: FloatVector
 
 
 def stable_skeleton(
@@ -80,12 +82,19 @@ def stable_skeleton(
     kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
     separations = Separations()
     layers: list[int] = []
+    marginal = np.zeros(kept.shape)
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
-        yield from _layer(source, kept, separations, constraints, layer, alpha)
+        found = yield from _layer(source, kept, separations, constraints, layer, alpha)
+        if layer == 0:
+            for rows, p_values in found:
+                x, y = rows.T
+                marginal[x, y] = marginal[y, x] = np.nan_to_num(p_values)
         layers.append(int(kept.sum()) // 2)
         layer += 1
-    return StableSkeleton(kept, separations, tuple(layers))
+    # summed exactly: the order of the variables is nothing to it
+    standing = np.array([math.fsum(row) for row in marginal])
+    return StableSkeleton(kept, separations, tuple(layers), standing)
 
 
 def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
@@ -101,8 +110,13 @@ def _layer(
     constraints: Constraints,
     layer: int,
     alpha: float,
-) -> Generator[Question, FloatVector, None]:
-    """Remove what sets of one size separate; neighbourhoods are those of the layer's start."""
+) -> Generator[Question, FloatVector, list[tuple[IndexArray, FloatVector]]]:
+    """Remove what sets of one size separate; neighbourhoods are those of the layer's start.
+
+    Returns:
+        The tests of every round, shape (B, 2 + layer), and their p-values.
+    """
+    heard: list[tuple[IndexArray, FloatVector]] = []
     pools = _Pools(kept.copy(), constraints, layer)
     pending = pools.directions
     start = 0
@@ -111,12 +125,14 @@ def _layer(
         rows = pools.tests(pending, start, stop)
         tests = [rows[:0, : 2 + size] for size in range(layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
+        heard.append((rows, p_value))
         for test in np.flatnonzero(p_value > alpha).tolist():
             x, y, *given = rows[test].tolist()
             kept[x, y] = kept[y, x] = False
             separations.offer((min(x, y), max(x, y)), frozenset(given), float(p_value[test]))
         start = stop
         pending = [(x, y) for x, y in pending if kept[x, y] and pools.count(x, y) > start]
+    return heard
 
 
 def _width(left: list[int]) -> int:

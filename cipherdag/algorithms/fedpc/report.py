@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 
-MEASURE = "least share of sites that voted to keep the edge, over all layers"
+MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
 SUPPORTS = {
     "max": "highest p-value at any site, on the grid of the secure maximum",
     "mean": "mean p-value over the sites, weighted by rows",
@@ -37,6 +37,20 @@ DRAWN_TWICE = (
     "twice look like evidence to a test, so a weak edge comes back more often than it would with "
     "new rows."
 )
+
+
+VOTES = (
+    "For every layer, how many sites can test each edge, and if those are enough, how many of them "
+    "keep it."
+)
+SEPARATORS = {
+    "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
+    "which, and the separating set that has it.",
+    "mean": "For every candidate separating set, the mean p-value weighted by rows, and the rows "
+    "of all sites together.",
+    "vote": "For every candidate separating set, how many sites find the pair independent.",
+}
+"""What a choice of separating sets opens where sites vote."""
 
 
 def once_more(replicates: int) -> str:
@@ -62,7 +76,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             sepset=algorithm.sepset,
             reference=algorithm.reference,
         )
-    if algorithm.colliders != "sepset":
+    if outcome.colliders is not None:
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
     if algorithm.test == "kci":
         details["kernel_rows"] = algorithm.kernel_rows
@@ -73,7 +87,12 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
-    found = LearntGraph.of_cpdag(names, outcome.arcs, evidence=evidence, details=details)
+    if algorithm.reference == "code":
+        found = LearntGraph.in_code_order(names, outcome.arcs, evidence=evidence, details=details)
+    else:
+        found = LearntGraph.of_cpdag(
+            names, outcome.arcs, standing=outcome.standing, evidence=evidence, details=details
+        )
     if outcome.bootstrap is None:
         return found
     drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
@@ -92,9 +111,9 @@ def reported(found: LearntGraph) -> Report:
         panels.append(
             Rows(
                 title="Open triples",
-                note="Unshielded triples of which it is open whether they are colliders: the sets "
-                "that separate the ends disagree on the middle, or there is none. Nothing is "
-                "directed on the ground of them.",
+                note="Unshielded triples of which it is open whether they are colliders: the tests "
+                "of the ends with and without the middle do not clearly differ, or the sets that "
+                "separate the ends disagree on it. Nothing is directed on the ground of them.",
                 columns=("First", "Middle", "Last"),
                 rows=tuple(tuple(triple) for triple in triples),
             )
@@ -144,20 +163,23 @@ class _Reader:
         self._names = names
         self._n_sites = n_sites
         self._skeleton = outcome.skeleton
-        self._votes: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._votes: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         self._cast = self._unanimous = 0
         for size, layer in enumerate(outcome.votes):
             # without so many neighbours an edge is not tested, and its votes say nothing
             degree = np.bincount(layer.pairs.ravel(), minlength=len(self._skeleton))
-            tested = degree[layer.pairs].max(axis=1, initial=0) > size
-            cast = layer.votes[tested]
+            tested = (layer.able > 0) & (degree[layer.pairs].max(axis=1, initial=0) > size)
+            cast, able = layer.votes[tested], layer.able[tested]
             self._cast += len(cast)
-            self._unanimous += int(((cast == 0) | (cast == layer.n_sites)).sum())
+            self._unanimous += int(((cast == 0) | (cast == able)).sum())
             kept = tested & self._skeleton[layer.pairs[:, 0], layer.pairs[:, 1]]
-            for (x, z), votes in zip(
-                layer.pairs[kept].tolist(), layer.votes[kept].tolist(), strict=True
+            for (x, z), votes, of in zip(
+                layer.pairs[kept].tolist(),
+                layer.votes[kept].tolist(),
+                layer.able[kept].tolist(),
+                strict=True,
             ):
-                self._votes.setdefault((x, z), []).append((votes, layer.n_sites))
+                self._votes.setdefault((x, z), []).append((votes, of, size))
 
     def edges(self) -> tuple[EdgeEvidence, ...]:
         place = {name: position for position, name in enumerate(self._names)}
@@ -165,7 +187,9 @@ class _Reader:
         for edge in CausalGraph.from_arcs(self._names, self._outcome.arcs).edges:
             a, b = place[edge.source], place[edge.target]
             votes = self._votes.get((min(a, b), max(a, b)), [])
-            least, of = min(votes, default=(self._n_sites,) * 2, key=lambda own: own[0] / own[1])
+            least, of, _ = min(
+                votes, default=(self._n_sites, self._n_sites, 0), key=lambda own: own[0] / own[1]
+            )
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             found.append(
                 EdgeEvidence(
@@ -192,16 +216,20 @@ class _Reader:
     def remarks(self) -> tuple[str, ...]:
         counted = (
             f"{self._cast} votes on edges were counted; {self._unanimous} of them were unanimous, "
-            "and a unanimous count tells how every site voted."
+            "and a unanimous count tells how every site voted that did."
         )
-        return (counted,)
+        untold = int(np.triu(self._skeleton).sum()) - len(self._votes)
+        if not untold:
+            return (counted,)
+        stays = (
+            f"{untold} edges were not put to the vote in any layer: they stand since too few sites "
+            "have rows enough to test them, not since the data speak for them."
+        )
+        return (counted, stays)
 
-    def _layers(self, votes: list[tuple[int, int]]) -> list[str]:
+    def _layers(self, votes: list[tuple[int, int, int]]) -> list[str]:
         """One sentence on the layers in which the edge was tested."""
-        counts = [
-            f"{count} of {of} sites given {_given(layer)}"
-            for layer, (count, of) in enumerate(votes)
-        ]
+        counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
         return [f"Kept by {', '.join(counts)}."] if counts else []
 
     def _direction(self, a: int, b: int) -> list[str]:
@@ -212,6 +240,9 @@ class _Reader:
             if other == a or self._skeleton[a, other]:
                 continue
             pair = (min(a, other), max(a, other))
+            if self._outcome.colliders is not None:
+                found += self._judged((pair[0], b, pair[1]), other)
+                continue
             given = self._outcome.separators.get(pair)
             if given is None:
                 if self._code and pair in self._outcome.separators:
@@ -225,6 +256,17 @@ class _Reader:
                     f"(support {self._outcome.support[pair]:.3g})."
                 )
         return found or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
+
+    def _judged(self, triple: tuple[int, int, int], other: int) -> list[str]:
+        """What was found of a triple by all sets of its ends."""
+        clear = (self._outcome.colliders or {}).get(triple)
+        if clear is None:
+            return []
+        middle, cause = self._names[triple[1]], self._names[other]
+        shown = f"{clear:.0%} of the sets that separate the two causes are without {middle}"
+        if clear > 1.0:
+            shown = f"p of the two causes falls {clear:.3g}-fold, on average, as {middle} joins"
+        return [f"Collider with {cause}: {shown}."]
 
     def _named(self, given: frozenset[int]) -> tuple[str, ...]:
         return tuple(sorted(self._names[v] for v in given))

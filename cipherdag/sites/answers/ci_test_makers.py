@@ -33,6 +33,7 @@ def _tables(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
         dof=spec.dof,
         min_rows_per_cell=spec.min_rows_per_cell,
         constant=spec.constant,
+        determined=spec.determined,
         device=device,
     )
 
@@ -45,9 +46,14 @@ def _likelihood_ratio(table: SiteTable, _: CITestSpec, device: str) -> CITest:
     return LikelihoodRatioTest(table.numbers(), np.array(table.cardinalities) > 0, device=device)
 
 
-def _regression(table: SiteTable, _: CITestSpec, _device: str) -> CITest:
+def _regression(table: SiteTable, spec: CITestSpec, _device: str) -> CITest:
     numbers = table.numbers()
-    return RegressionTest(table.cardinalities, lambda v: numbers[:, v], table.ordered)
+    return RegressionTest(
+        table.cardinalities,
+        lambda v: numbers[:, v],
+        table.ordered,
+        interactions=spec.name == "regression-interactions",
+    )
 
 
 def _kernel(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
@@ -62,6 +68,7 @@ MAKERS: Mapping[str, Maker] = {
     "fisherz": _fisher_z,
     "likelihood-ratio": _likelihood_ratio,
     "regression": _regression,
+    "regression-interactions": _regression,
     "kci": _kernel,
 }
 """By the names that `CI_TESTS` has under ``computed``: table, specification and device to test."""

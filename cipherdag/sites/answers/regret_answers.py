@@ -23,6 +23,7 @@ from cipherdag.questions.regrets import (
     ScoreSpec,
     largest_on_grid,
 )
+from cipherdag.sites.answers.odd_column import odd_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -147,11 +148,17 @@ def _family_score(table: SiteTable, spec: ScoreSpec, device: str) -> FamilyScore
     if table.kind == "mixed":
         raise MixedTypesError(
             f"the score '{spec.score}' takes columns of one kind",
-            remedy="Cut the continuous columns into bins in schema.toml.",
+            column=odd_column(table),
+            remedy='Cut continuous columns into bins (kind = "binned" in schema.toml), or run '
+            "fedpc with --evidence glm, which takes both.",
         )
     if table.codes is not None:
         if spec.score == "mdl":
-            raise MixedTypesError("the score 'mdl' takes continuous columns only")
+            raise MixedTypesError(
+                "the score 'mdl' takes continuous columns only",
+                column=table.schema.variables[0].name,
+                remedy="Run with --score bic, which takes discrete columns too.",
+            )
         return DiscreteBic(table.codes, table.cardinalities, device=device)
     values: NDArray[np.float64] | None = table.values
     assert values is not None, "a table has codes or values"

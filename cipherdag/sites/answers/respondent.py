@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import msgspec
 import numpy as np
 
-from cipherdag.errors import MalformedMessageError, MixedTypesError, PolicyRefusedError
+from cipherdag.errors import (
+    BoundExceededError,
+    MalformedMessageError,
+    MixedTypesError,
+    PolicyRefusedError,
+)
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
 from cipherdag.questions.question import (
@@ -29,10 +34,12 @@ from cipherdag.questions.question import (
     RegressionSteps,
     Resampled,
     SeparatorSearch,
+    SingleQuestion,
     WeightedEvidence,
 )
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
 if TYPE_CHECKING:
@@ -118,8 +125,11 @@ class Respondent:
         Raises:
             MalformedMessageError: The question speaks of other variables than the study has.
             MixedTypesError: The test does not fit the columns' types.
+            BoundExceededError: The site has more rows than the question's max_rows.
         """
         parts = question.parts if isinstance(question, Bundle) else (question,)
+        for part in parts:
+            self._check_rows(part)
         return np.concatenate([self._answers[type(part)](part) for part in parts])
 
     def _separators(self, question: _SeparatorQuestion) -> FloatVector:
@@ -141,15 +151,17 @@ class Respondent:
         from cipherdag.sites.compute.ci_tests.layer_votes import sequential_layer, stable_layer
 
         self._check_variables(question.skeleton.n_variables)
-        search = stable_layer if question.order == "stable" else sequential_layer
-        kept = search(
-            self._test(question.test),
-            question.skeleton.matrix(),
-            layer=question.layer,
-            alpha=question.test.alpha,
-        )
-        edges = question.skeleton.edges()
-        return kept[edges[:, 0], edges[:, 1]].astype(np.float64)
+        test, skeleton = self._test(question.test), question.skeleton.matrix()
+        layer, alpha = question.layer, question.test.alpha
+        x, y = question.skeleton.edges().T
+        if question.order == "sequential":
+            kept = sequential_layer(test, skeleton, layer=layer, alpha=alpha)[x, y]
+            return np.where(kept, 1.0, 0.0)
+        found = stable_layer(test, skeleton, layer=layer, alpha=alpha)
+        kept, tested = found.kept[x, y], found.tested[x, y]
+        if not question.abstain:
+            return np.where(kept, 1.0, 0.0)
+        return np.where(np.concatenate([kept & tested, tested]), 1.0, 0.0)
 
     def _triplets(self, question: WeightedEvidence | CombinedEvidence) -> FloatVector:
         from cipherdag.sites.compute.ci_tests.combined_summands import combined_evidence
@@ -204,6 +216,14 @@ class Respondent:
             self._searched = (search, best_separators(self._test(search.test), search))
         return self._searched[1]
 
+    def _check_rows(self, question: SingleQuestion) -> None:
+        most = getattr(question, "max_rows", None)
+        if most is not None and self._pool is not None and self._pool.rows > most:
+            raise BoundExceededError(
+                f"the site has more rows than max_rows = {most}, which the run declares",
+                remedy="Run with a --max-rows that no site's rows exceed.",
+            )
+
     def _check_variables(self, n_variables: int) -> None:
         if n_variables != self.n_variables:
             raise MalformedMessageError("the question speaks of another number of variables")
@@ -227,16 +247,18 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
 
     def make(spec: CITestSpec) -> CITest:
         computed = CI_TESTS[spec.name].computed.get(table.kind)
+        many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
         if computed is None:
             raise MixedTypesError(
                 f"the test '{spec.name}' cannot treat {table.kind} columns",
-                remedy=fitting_tests(table.kind),
+                column=odd_column(table),
+                remedy=fitting_tests(table.kind, two_categories=not many),
             )
-        many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
         if many and CI_TESTS[computed].two_categories:
             raise MixedTypesError(
                 f"the test '{spec.name}' takes discrete columns of two categories only",
                 column=many[0],
+                remedy=fitting_tests(table.kind, two_categories=False),
             )
         from cipherdag.sites.answers.ci_test_makers import MAKERS
 

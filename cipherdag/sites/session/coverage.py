@@ -13,6 +13,7 @@ from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered,
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.separators import CandidateScores
+from cipherdag.questions.skeleton import EdgeVotes
 
 if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
@@ -63,6 +64,8 @@ class Coverage:
 
 def _tells_of_one(question: object) -> bool:
     """Whether a test that one site alone can do would show that site's answer."""
+    if isinstance(question, EdgeVotes):
+        return question.abstain
     return isinstance(question, CountedQuestion) and not (
         isinstance(question, CandidateScores) and question.score == "vote"
     )

@@ -19,7 +19,7 @@ from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.sites.compute.ci_tests.ci_test import Evidence
 
-RULES = ("sepset", "conservative", "majority")
+RULES = ("auto", "sepset", "conservative", "majority", "joining")
 seeds = st.integers(0, 100_000)
 
 
@@ -99,6 +99,58 @@ def plain_verdicts(skeleton, p_value, rule, alpha):
     return colliders, ambiguous
 
 
+def plain_joining(skeleton, p_value, alpha):
+    """Colliders with the factor by which p falls, and ambiguous triples."""
+    colliders, ambiguous = {}, set()
+    n = len(skeleton)
+    for x, y, z in permutations(range(n), 3):
+        if x > z or skeleton[x, z] or not (skeleton[x, y] and skeleton[y, z]):
+            continue
+        falls = []
+        pools = [{v for v in range(n) if skeleton[own, v]} - {x, z} for own in (x, z)]
+        others = sorted(set().union(*pools) - {y})
+        for size in range(len(others) + 1):
+            for chosen in map(set, combinations(others, size)):
+                if not any(chosen | {y} <= pool for pool in pools):
+                    continue
+                one, two = (p_value(x, z, frozenset(s)) for s in (chosen, chosen | {y}))
+                if max(one, two) > alpha:
+                    falls.append(np.log(max(one, alpha / 100) / max(two, alpha / 100)))
+        mean = np.mean(falls) if falls else 0.0
+        if mean >= np.log(2):
+            colliders[x, y, z] = np.exp(mean)
+        elif mean > -np.log(2):
+            ambiguous.add((x, y, z))
+    return colliders, ambiguous
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=seeds)
+def test_joining_is_that_of_plain_loops(seed):
+    test, p_value = hashed(seed, 6)
+    outcome, _ = run(test, colliders="joining", alpha=0.3)
+    colliders, ambiguous = plain_joining(outcome.skeleton, p_value, 0.3)
+    assert set(outcome.ambiguous) == ambiguous
+    assert outcome.colliders == pytest.approx(colliders)
+    arcs = outcome.skeleton.copy()
+    for x, y, z in sorted(colliders, key=lambda t: -colliders[t]):
+        if arcs[x, y] and arcs[z, y]:
+            arcs[y, x] = arcs[y, z] = False
+    assert (outcome.arcs == plain_meek(arcs, ambiguous)).all()
+
+
+def test_a_test_that_cannot_be_done_says_nothing_of_a_middle():
+    def p_value(x, y, given):
+        if (x, y) != (0, 2):
+            return 0.0
+        return {(): 0.5, (1,): float("nan"), (3,): 0.4, (1, 3): 0.1}.get(tuple(sorted(given)), 0.0)
+
+    outcome, _ = run(TableTest(4, p_value), colliders="joining")
+    # of y: {3} against {1, 3} alone; of w: {} against {3} alone, since {1} is untold
+    assert outcome.colliders == pytest.approx({(0, 1, 2): 4.0})
+    assert outcome.ambiguous == ((0, 3, 2),)
+
+
 def plain_meek(arcs, ambiguous):
     """Rules 1 to 3 edge by edge until nothing moves; conflicting wishes stay open."""
     graph = arcs.copy()
@@ -167,6 +219,8 @@ def disagreeing(x, y, given):
     [
         # by rule 3 of Meek w causes y as well
         ("sepset", "x>y z>y w>y x-w z-w", set()),
+        # of y: {w} 0.9 falls to 0.3; {} rises from nothing to 0.2: no collider, nor is w by this
+        ("joining", "x-y y-z w-y x-w z-w", set()),
         ("majority", "x-y y-z w-y x-w z-w", set()),
         ("conservative", "x-y y-z w-y x-w z-w", {(0, 1, 2), (0, 3, 2)}),
     ],
@@ -211,10 +265,10 @@ def test_rule_4_rests_nothing_on_ambiguous_triples():
 
 
 def test_votes_do_not_support_them():
-    for rule in ("conservative", "majority"):
+    for rule in ("conservative", "majority", "joining"):
         with pytest.raises(ParameterError, match="needs other evidence than vote"):
             FedPC(colliders=rule)
-    with pytest.raises(ParameterError, match="one of sepset, conservative, majority"):
+    with pytest.raises(ParameterError, match="one of auto, sepset, conservative, majority"):
         FedPC(evidence="fisher", colliders="first")
 
 

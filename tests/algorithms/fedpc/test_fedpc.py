@@ -12,6 +12,7 @@ from oracle import OracleTest, random_dag
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -119,11 +120,12 @@ def test_the_order_of_sites_changes_nothing(seed, sepset, data):
 
 
 def test_votes_needed_follow_paper_and_code():
-    def needed(reference, n_sites):
-        return FedPC(reference=reference)._votes_needed(n_sites)
+    def needed(reference):
+        rule = VoteRule(share=0.3, reference=reference, max_cond_size=3)
+        return rule.needed(np.array([1, 3, 5, 10, 15])).tolist()
 
-    assert [needed("paper", n) for n in (1, 3, 5, 10, 15)] == [1, 1, 2, 4, 5]
-    assert [needed("code", n) for n in (1, 3, 5, 10, 15)] == [1, 1, 2, 3, 5]
+    assert needed("paper") == [1, 1, 2, 4, 5]
+    assert needed("code") == [1, 1, 2, 3, 5]
 
 
 def test_rounds_do_not_grow_with_the_number_of_pairs():

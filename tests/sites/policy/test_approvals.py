@@ -296,7 +296,7 @@ def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
         (run,) = folder.approvals().runs()
         assert [own.name for own in run.plan.cohort] == list(made.folders)
         folder.approvals().decide(run.session[:8], "approved", folder.identity())
-    facts = Facts(session.open(), 3)
+    facts = Facts(session.open(), 3, fewest=3)
     session.run(Replay(FedPC().ask(facts), facts.present))
     session.finish()
     assert session.result

@@ -41,7 +41,7 @@ def run(hospitals, **options):
     hospitals.installed = True
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
-    session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers)))))
+    session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers), fewest=3))))
     session.finish()
     return session
 

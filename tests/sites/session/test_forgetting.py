@@ -35,7 +35,7 @@ def test_no_key_of_a_session_outlives_it(protection, before):
     n_variables = ward.session.open()
     shared = {SumKey, SiteAggregation} | ({PairKey} if protection != "none" else set())
     assert {type(own) for own in held(before).values()} == shared
-    ward.session.run(Replay(FedPC().ask(Facts(n_variables, 3))))
+    ward.session.run(Replay(FedPC().ask(Facts(n_variables, 3, fewest=3))))
     ward.session.finish()
     assert ward.session.result
     assert not held(before)
@@ -44,7 +44,7 @@ def test_no_key_of_a_session_outlives_it(protection, before):
 def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
     ward = Ward(algorithm=FedPC())
     n_variables = ward.session.open()
-    facts = Facts(n_variables, 3)
+    facts = Facts(n_variables, 3, fewest=3)
     with pytest.raises(SiteUnreachableError):
         ward.session.run(Replay(FedPC(alpha=0.5).ask(facts)))
     reasons = {site: own.refused for site, own in ward.runtimes.items()}

@@ -6,6 +6,7 @@ Source: FedPC, section 3.2.1, phase 1; Colombo and Maathuis (2014) for the order
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,20 @@ SPECULATION = 20_000
 PART = 512
 
 
-def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
+@dataclass(frozen=True, slots=True)
+class LayerOutcome:
+    """What a layer's tests say of the edges at its start.
+
+    Attributes:
+        kept: Symmetric adjacency, shape (p, p), without the edges that a test removes.
+        tested: Edges of which at least one test could be done, shape (p, p), symmetric.
+    """
+
+    kept: BoolMatrix
+    tested: BoolMatrix
+
+
+def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> LayerOutcome:
     """The skeleton after one layer in which all neighbourhoods are those of the layer's start.
 
     Args:
@@ -37,24 +51,26 @@ def stable_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float
         alpha: Independent iff p > alpha.
 
     Returns:
-        Symmetric adjacency, shape (p, p); independent of the order of the variables.
+        The outcome, independent of the order of the variables.
     """
-    kept = skeleton.copy()
+    kept, tested = skeleton.copy(), np.zeros_like(skeleton)
     start = 0
     wave = FIRST_WAVE
     pending = _directions(skeleton, layer)
     while pending:
         for x, y, given in _batches(skeleton, pending, layer, start, start + wave):
-            independent = test.evaluate(x, y, given).p_value > alpha
+            p_value = test.evaluate(x, y, given).p_value
+            independent, done = p_value > alpha, ~np.isnan(p_value)
             kept[x[independent], y[independent]] = False
             kept[y[independent], x[independent]] = False
+            tested[x[done], y[done]] = tested[y[done], x[done]] = True
         start, wave = start + wave, wave * WAVE_GROWTH
         pending = [
             (x, y)
             for x, y in pending
             if kept[x, y] and math.comb(int(skeleton[x].sum()) - 1, layer) > start
         ]
-    return kept
+    return LayerOutcome(kept, tested)
 
 
 def _directions(skeleton: BoolMatrix, layer: int) -> list[tuple[int, int]]:
@@ -99,7 +115,7 @@ def _stack(
 
 
 def sequential_layer(test: CITest, skeleton: BoolMatrix, *, layer: int, alpha: float) -> BoolMatrix:
-    """As `stable_layer`, but removed edges leave the neighbourhoods at once.
+    """What is kept; as `stable_layer`, but removed edges leave the neighbourhoods at once.
 
     Pairs (x, y) are visited with y ascending and x ascending within it; conditioning sets come
     from the current neighbours of y in lexicographic order (the original FedPC code). The outcome

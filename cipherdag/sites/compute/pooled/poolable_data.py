@@ -107,7 +107,7 @@ class PoolableData:
         return self._tables(question)
 
     def _kinds(self, *, order: bool) -> FloatVector:
-        p, rows = len(self._categories), self._rows
+        p, rows = len(self._categories), self.rows
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
         for variable in range(p):
@@ -123,7 +123,8 @@ class PoolableData:
         return np.concatenate(parts, dtype=np.float64)
 
     @property
-    def _rows(self) -> int:
+    def rows(self) -> int:
+        """Rows of the site."""
         array = self._values if self._codes is None else self._codes
         assert array is not None, "a table has codes or values"
         return len(array)
@@ -132,13 +133,13 @@ class PoolableData:
         positions = question.positions()
         if question.n_variables != len(self._categories) or self._categories[positions].any():
             raise MalformedMessageError("moments of columns that are not continuous at the site")
-        if self._rows < self._min_cell_size:
+        if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
         assert self._values is not None, "a continuous variable has values"
         self._spend(len(positions) * (len(positions) + 1) // 2)
         sums = np.zeros(len(positions))
         products = np.zeros((len(positions),) * 2)
-        for start in range(0, self._rows, ROW_BLOCK):
+        for start in range(0, self.rows, ROW_BLOCK):
             block = self._values[start : start + ROW_BLOCK, positions] - question.origin_array()
             block = np.ldexp(block, -question.unit_array())
             if np.isnan(block).any():
@@ -146,7 +147,7 @@ class PoolableData:
             sums += block.sum(axis=0)
             products += block.T @ block
         upper = products[np.triu_indices(len(positions))]
-        return np.concatenate([[float(self._rows)], sums, upper])
+        return np.concatenate([[float(self.rows)], sums, upper])
 
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
@@ -154,7 +155,7 @@ class PoolableData:
         own = tuple(self._categories.tolist()), self._ordered
         if (question.categories, question.ordered) != own:
             raise MalformedMessageError("regressions of other columns than the site's schema has")
-        if self._rows < self._min_cell_size:
+        if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
         models = question.models()
         self._spend(len(models))

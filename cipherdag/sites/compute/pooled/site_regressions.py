@@ -79,16 +79,26 @@ class _Expansion:
 
     def rows(self, model: Regression) -> tuple[FloatMatrix, FloatVector]:
         """Design (n', columns) and response (n',) over the rows that are complete."""
-        parts = [self._expanded(v) for v in model.predictors]
         _, response = self._expanded(model.response)
-        constant = np.ones((len(response), 1))
-        design = np.column_stack([constant, *(columns for columns, _ in parts)])
+        alone = [self._expanded(v)[0] for v in model.predictors[model.crossed :]]
+        design = np.column_stack([self._crossed(model, len(response)), *alone])
         used = (model.response, *model.predictors, *model.complete_in)
         missing = [own for own in map(self._missing, used) if own is not None]
         if not missing:
             return design, response
         complete = ~np.logical_or.reduce(missing)
         return design[complete], response[complete]
+
+    def _crossed(self, model: Regression, rows: int) -> FloatMatrix:
+        """Constant, predictors that interact, and their products, shape (n, columns)."""
+        design = np.ones((rows, 1))
+        crossed = model.predictors[: model.crossed]
+        for variable in (v for v in crossed if self._categories[v]):
+            columns = self._expanded(variable)[0]
+            products = design[:, :, None] * columns[:, None]
+            design = np.column_stack([design, products.reshape(rows, -1)])
+        slopes = [self._expanded(v)[0] * design for v in crossed if not self._categories[v]]
+        return np.column_stack([design, *slopes])
 
     def _missing(self, variable: int) -> NDArray[np.bool_] | None:
         """Where a variable is missing, shape (n,); None if nowhere."""
@@ -121,6 +131,7 @@ class RegressionTest(CachedTest):
         categories: Number of categories of every variable, 0 for a continuous one.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         ordered: Variables with three or more categories in an order.
+        interactions: Whether the variables that are conditioned on interact.
     """
 
     def __init__(
@@ -128,9 +139,12 @@ class RegressionTest(CachedTest):
         categories: tuple[int, ...],
         column: Callable[[int], NDArray[np.float64]],
         ordered: tuple[int, ...] = (),
+        *,
+        interactions: bool = False,
     ) -> None:
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
+        self._interactions = interactions
         origins = np.zeros(len(categories))
         units = np.zeros(len(categories), dtype=np.int64)
         self._incomplete = np.zeros(len(categories), dtype=bool)
@@ -150,7 +164,11 @@ class RegressionTest(CachedTest):
         for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
             left_out = bool(self._incomplete[row].any())
             small, large = nested_models(
-                row, self._categories, left_out=left_out, ordered=self._ordered
+                row,
+                self._categories,
+                left_out=left_out,
+                ordered=self._ordered,
+                interactions=self._interactions,
             )
             if too_large(large, self._categories):
                 continue

@@ -1,0 +1,100 @@
+"""FedPC's rules for colliders: CPDAGs, DAGs and arrows on networks and linear models, ten sites.
+
+    python benchmarks/colliders.py DATA_FOLDER --data alarm insurance --samples 5 --out colliders
+
+DATA_FOLDER is what `fedpc_data` reads; further networks are read from bn/<network>.bif.gz. Every
+sample of 5000 rows is drawn anew and split unevenly over the sites. Sites allow every count, so
+that `pooled` is PC on all rows. Prints and writes, per data set and kind of evidence, the medians
+of every rule, and over all samples how many arrows agree with and contradict the true DAG's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+from bif import read_bif
+from fedpc_data import ROWS, VARIABLES, draw
+from fedpc_tables import policy
+from markdown_table import table
+from measuring import parser, write_report
+
+from cipherdag import Federation, FedPC, Schema
+from cipherdag.sites.table.column import Column
+
+RULES = ("sepset", "conservative", "majority", "joining")
+DATA = ("alarm", "insurance", "child", "hailfinder", "asia", "win95pts", "linear-20", "linear-50")
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path)
+    options.add_argument("--data", nargs="+", default=list(DATA))
+    options.add_argument("--evidence", nargs="+", default=["pooled", "statistic"])
+    options.add_argument("--sites", type=int, default=10)
+    options.add_argument("--samples", type=int, default=5)
+    arguments = options.parse_args()
+    cases = []
+    for name in arguments.data:
+        samples = [drawn(name, arguments.folder, number) for number in range(arguments.samples)]
+        for evidence in arguments.evidence:
+            found = {rule: measured(samples, evidence, rule, arguments.sites) for rule in RULES}
+            cases.append({"data": name, "evidence": evidence, "rules": found})
+            print(name, evidence, found, flush=True)
+            write_report(arguments.out, "colliders", {"cases": cases}, markdown)
+
+
+def drawn(name: str, folder: Path, seed: int):
+    """Rows, schema and true DAG of one sample."""
+    if name in VARIABLES:
+        return draw(name, folder, seed)
+    network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
+    columns = [
+        Column(own, "discrete", categories=network.categories[own], allow_constant=True)
+        for own in network.names
+    ]
+    data = network.sample(ROWS, np.random.default_rng(seed))
+    return data, Schema(tuple(columns)), network.graph
+
+
+def measured(samples, evidence: str, rule: str, sites: int) -> dict:
+    """Medians of SHD, and arrows of all samples."""
+    runs = []
+    for seed, (data, schema, truth) in enumerate(samples):
+        federation = Federation.split(
+            data, sites, seed=seed, schema=schema, policy=policy("pooled"), device="cpu"
+        )
+        found = federation.run(FedPC(evidence=evidence, colliders=rule), seed=seed)
+        arrows, true = set(found.graph.directed), set(truth.directed)
+        runs.append(
+            {
+                "shd_cpdag": found.metrics_cpdag(truth).shd,
+                "shd": found.metrics(truth).shd,
+                "right": len(arrows & true),
+                "wrong": sum((effect, cause) in true for cause, effect in arrows),
+            }
+        )
+    medians = {name: median(own[name] for own in runs) for name in ("shd_cpdag", "shd")}
+    return medians | {name: sum(own[name] for own in runs) for name in ("right", "wrong")}
+
+
+def markdown(report: dict) -> str:
+    """One row per data set and kind of evidence."""
+    rows = [
+        [
+            case["data"],
+            case["evidence"],
+            *(
+                f"{own['shd_cpdag']:g} ({own['shd']:g}), {own['wrong']} of "
+                f"{own['wrong'] + own['right']}"
+                for own in (case["rules"][rule] for rule in RULES)
+            ),
+        ]
+        for case in report["cases"]
+    ]
+    return "\n".join([*table(["data", "evidence", *RULES], rows), ""])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""FedSkele: the sites vote, layer by layer, on which edges of the skeleton stay (section 3.2.1).
+
+Leaks:
+    See `FedPC`: per layer, how many sites can test each edge, and how many of them keep it; the
+    latter only where as many can as a sum has to cover.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from cipherdag.algorithms.fedpc.outcome import LayerVotes
+from cipherdag.algorithms.fedpc.pcstable import layer_possible
+from cipherdag.questions.coverage import covered
+from cipherdag.questions.question import Skeleton
+from cipherdag.questions.skeleton import EdgeVotes
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from cipherdag.graphs.knowledge import Constraints
+    from cipherdag.questions.ci_tests import CITestSpec
+    from cipherdag.questions.encodings import BoolMatrix, IndexArray
+    from cipherdag.questions.presence import Presence
+    from cipherdag.questions.question import FloatVector, Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRule:
+    """How votes decide.
+
+    Attributes:
+        share: Share of the sites that can test an edge that keeps it.
+        reference: ``paper``: strictly more than the share, of layers whose neighbourhoods are those
+            of their start. ``code``: the share rounded half up, of edits as a site goes, and a site
+            that cannot test an edge keeps it.
+        max_cond_size: Largest conditioning set; None for the largest degree.
+    """
+
+    share: float
+    reference: Literal["paper", "code"]
+    max_cond_size: int | None
+
+    def needed(self, voters: IndexArray) -> IndexArray:
+        """Least votes of so many sites each that keep an edge, at least 1, shape (E,)."""
+        least = [self._least(int(own)) for own in range(int(voters.max(initial=0)) + 1)]
+        return np.array(least, dtype=np.int64)[voters]
+
+    def _least(self, voters: int) -> int:
+        share = Fraction(str(self.share)) * voters
+        if self.reference == "paper":
+            return math.floor(share) + 1
+        return max(1, math.floor(share + Fraction(1, 2)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VotedSkeleton:
+    """What the votes leave.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        layers: Edges left after each layer.
+        votes: The votes of each layer.
+    """
+
+    skeleton: BoolMatrix
+    layers: tuple[int, ...]
+    votes: tuple[LayerVotes, ...]
+
+    def standing(self, support: Mapping[tuple[int, int], float]) -> FloatVector:
+        """Of every variable the votes given nothing and the support of its sets, shape (p,)."""
+        numbers: list[list[float]] = [[] for _ in self.skeleton]
+        for layer in self.votes[:1]:
+            for pair, votes in zip(layer.pairs.tolist(), layer.votes.tolist(), strict=True):
+                for variable in pair:
+                    numbers[variable].append(votes)
+        for pair, own in support.items():
+            for variable in pair:
+                numbers[variable].append(own)
+        return np.array([math.fsum(own) for own in numbers])
+
+
+def voted_skeleton(
+    known: Constraints, test: CITestSpec, rule: VoteRule, present: Presence, fewest: int
+) -> Generator[Question, FloatVector, VotedSkeleton]:
+    """One round per layer, or two where it is counted first who can test which edge.
+
+    Args:
+        known: What is known of p variables before.
+        test: The test of every site.
+        rule: How votes decide.
+        present: How many sites the last sum covers.
+        fewest: How many sites have to be able to test an edge that is voted on; others stay.
+    """
+    kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
+    edges_left: list[int] = []
+    cast: list[LayerVotes] = []
+    layer = 0
+    while layer_possible(kept, layer, rule.max_cond_size):
+        packed = Skeleton.from_matrix(kept)
+        edges = packed.edges()
+        if rule.reference == "paper":
+            question = EdgeVotes(skeleton=packed, layer=layer, test=test, abstain=True)
+            sums = yield from covered(question, fewest)
+            votes, able = np.split(np.rint(sums).astype(np.int64), 2)
+            able[able < fewest] = 0
+        else:
+            sums = yield EdgeVotes(skeleton=packed, layer=layer, test=test, order="sequential")
+            votes = np.rint(sums).astype(np.int64)
+            able = np.full(len(edges), present.n_sites)
+        cast.append(LayerVotes(edges, votes, able))
+        free = (able > 0) & ~known.joined[edges[:, 0], edges[:, 1]]
+        dropped = edges[free & (votes < rule.needed(able))]
+        kept[dropped[:, 0], dropped[:, 1]] = False
+        kept[dropped[:, 1], dropped[:, 0]] = False
+        edges_left.append(packed.n_edges - len(dropped))
+        layer += 1
+    return VotedSkeleton(kept, tuple(edges_left), tuple(cast))

@@ -1,0 +1,157 @@
+"""Sites that cannot test an edge abstain: counted first, and never opened where too few can."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from itertools import pairwise as pairs
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive, plain_sum, respondent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cipherdag import Federation, FedPC, Policy
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import PolicyRefusedError
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.sites.compute.ci_tests.ci_test import Evidence
+from cipherdag.sites.session.coverage import Coverage
+
+SPEC = CITestSpec(alpha=0.05)
+FULL = Skeleton.from_matrix(~np.eye(5, dtype=bool))
+
+
+class Drawn:
+    """A site whose tests are independent, dependent or impossible at random, by seed."""
+
+    n_variables = 5
+
+    def __init__(self, seed, impossible):
+        self._seed, self._impossible = seed, impossible
+
+    def p_value(self, x, y, given):
+        rng = np.random.default_rng([self._seed, min(x, y), max(x, y), *sorted(given)])
+        possible, p = rng.random(2)
+        return np.nan if possible < self._impossible else 0.5 * (p < 0.4)
+
+    def evaluate(self, x, y, given):
+        triplets = zip(x.tolist(), y.tolist(), given.tolist(), strict=True)
+        found = np.array([self.p_value(*own) for own in triplets], dtype=float)
+        one = np.ones(len(found))
+        return Evidence(found, one, one, one, one.astype(np.int64))
+
+
+def plain_vote(site, skeleton, x, y, layer):
+    """1 keeps, 0 removes, None abstains: by every test of the layer."""
+    found = []
+    for own, other in ((x, y), (y, x)):
+        pool = [v for v in range(5) if skeleton[own, v] and v != other]
+        found += [site.p_value(x, y, chosen) for chosen in combinations(pool, layer)]
+    done = [p for p in found if not np.isnan(p)]
+    return int(not any(p > SPEC.alpha for p in done)) if done else None
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    impossible=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
+    fewest=st.integers(1, 5),
+    share=st.sampled_from([0.3, 0.5]),
+)
+def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewest, share):
+    sites = [Drawn(seed + 100_000 * k, impossible) for k in range(5)]
+    algorithm = FedPC(alpha=SPEC.alpha, vote_share=share, max_cond_size=2)
+    outcome, asked = drive(algorithm.ask(Facts(5, 5, fewest=fewest)), list(map(respondent, sites)))
+    kept = ~np.eye(5, dtype=bool)
+    for layer, heard in enumerate(outcome.votes):
+        start = kept.copy()
+        for (x, y), votes, able in zip(heard.pairs, heard.votes, heard.able, strict=True):
+            cast = [plain_vote(site, start, x, y, layer) for site in sites]
+            voters = [vote for vote in cast if vote is not None]
+            if len(voters) < fewest or not voters:
+                assert votes == able == 0
+                continue
+            assert (votes, able) == (sum(voters), len(voters))
+            if not sum(voters) > share * len(voters):
+                kept[x, y] = kept[y, x] = False
+    assert (outcome.skeleton == kept).all()
+    kinds = [type(question) for question in asked if question.label.startswith(("sk", "how"))]
+    assert (Contributors in kinds) == (fewest > 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_what_is_opened_is_the_same_whatever_too_few_sites_say(seed):
+    """One site's vote is in no sum that fewer sites than the floor contribute to."""
+    rng = np.random.default_rng(seed)
+    answers = {}
+    for flip in (False, True):
+        sites = []
+        for k in range(3):
+            site = Drawn(seed + 1000 * k, 0.5)
+            if flip:  # other outcomes of the tests that can be done
+                own = site.p_value
+                site.p_value = lambda *test, own=own: own(*test) if np.isnan(own(*test)) else 0.5
+            sites.append(respondent(site))
+        question = EdgeVotes(skeleton=FULL, layer=int(rng.integers(1)), test=SPEC, abstain=True)
+        counts = plain_sum(Contributors(question=question), sites)
+        enough = counts >= 3
+        packed = np.packbits(enough).tobytes()
+        opened = plain_sum(Covered(question=question, enough=packed), sites)
+        answers[flip] = counts, opened[:10][~enough], opened[10:]
+    for one, other in zip(answers[False], answers[True], strict=True):
+        assert (one == other).all()
+    assert not answers[True][1].any()
+
+
+def test_a_site_refuses_votes_with_abstentions_that_were_not_counted():
+    votes = EdgeVotes(skeleton=FULL, layer=0, test=SPEC, abstain=True)
+    coverage = Coverage(fewest=3)
+    with pytest.raises(PolicyRefusedError, match="counted first"):
+        coverage.check(votes)
+    coverage.check(msgspec.structs.replace(votes, abstain=False))  # of all sites, as ever
+    coverage.opened(Contributors(question=votes), np.array([3.0] * 9 + [2.0]))
+    every = np.packbits(np.ones(10, dtype=bool)).tobytes()
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        coverage.check(Covered(question=votes, enough=every))
+    coverage.check(Covered(question=votes, enough=np.packbits(np.arange(10) < 9).tobytes()))
+
+
+def test_sites_do_not_abstain_in_the_order_of_the_original_program():
+    with pytest.raises(ValueError, match="stable"):
+        EdgeVotes(skeleton=FULL, layer=0, test=SPEC, order="sequential", abstain=True)
+
+
+def chain(rows):
+    """Six variables of four categories, each a noisy copy of the one before."""
+    rng = np.random.default_rng(1)
+    codes = [rng.integers(0, 4, rows)]
+    for _ in range(5):
+        codes.append(np.where(rng.random(rows) < 0.6, codes[-1], rng.integers(0, 4, rows)))
+    return pd.DataFrame(np.column_stack(codes), columns=list("uvwxyz")).astype(str)
+
+
+def uneven(policy, reference="paper"):
+    """A chain at two large hospitals and a small one, which has 40 rows for tables of 16 cells."""
+    data = chain(4040)
+    sites = {"a": data[:2000], "b": data[2000:4000], "c": data[4000:]}
+    algorithm = FedPC(reference=reference)
+    return Federation.simulate(sites, policy=policy, device="cpu").run(algorithm)
+
+
+def test_a_small_hospital_does_not_keep_edges_that_the_others_remove():
+    found = uneven(Policy(min_sites=2))
+    assert [{e.source, e.target} for e in found.graph.edges] == [set(p) for p in pairs("uvwxyz")]
+    assert len(uneven(Policy(min_sites=2), "code").graph.edges) == 15  # all that there can be
+
+
+def test_edges_that_too_few_sites_can_test_stay_and_the_result_says_so():
+    found = uneven(Policy(min_sites=3))
+    (stays,) = [own for own in found.evidence.remarks if "not put to the vote" in own]
+    assert int(stays.split()[0]) == 15
+    assert "not put to the vote" not in " ".join(uneven(Policy(min_sites=2)).evidence.remarks)

@@ -1,0 +1,59 @@
+"""A site that cannot answer names the column that is the cause and an option that works."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from cipherdag import FedCMFS, Federation, FedPC, RFcd
+from cipherdag.errors import BoundExceededError, MixedTypesError
+
+
+def table(rows=300, colours=3):
+    rng = np.random.default_rng(0)
+    discrete = {name: rng.integers(0, colours, rows).astype(str) for name in ("hue", "shade")}
+    return pd.DataFrame({**discrete, "weight": rng.normal(size=rows)})
+
+
+def refused(algorithm, data, **more):
+    with pytest.raises((MixedTypesError, BoundExceededError)) as caught:
+        Federation.split(data, 3, device="cpu", **more).run(algorithm)
+    return caught.value
+
+
+@pytest.mark.parametrize("algorithm", [FedPC(), RFcd()])
+def test_the_column_that_is_the_cause_is_named_once(algorithm):
+    error = refused(algorithm, table())
+    assert error.column == "weight"
+    assert (str(error) + error.remedy).count("weight") <= 1
+    fewer = table().drop(columns="shade").assign(height=np.arange(300.0), width=np.arange(300.0))
+    assert refused(algorithm, fewer).column == "hue"
+
+
+def test_the_options_that_are_named_work():
+    error = refused(FedPC(), table())
+    assert "--test regression" in error.remedy
+    assert "kci" not in error.remedy  # which takes two categories only
+    assert "kci" in refused(FedPC(), table(colours=2)).remedy
+    Federation.split(table(), 3, device="cpu").run(FedPC(test="regression"))
+    assert "--evidence glm" in refused(FedPC(evidence="pooled"), table()).remedy
+    assert "--evidence glm" in refused(RFcd(), table()).remedy
+    error = refused(RFcd(score="mdl"), table().drop(columns="weight"))
+    assert "--score bic" in error.remedy
+    Federation.split(table().drop(columns="weight"), 3, device="cpu").run(RFcd())
+
+
+def test_fedcmfs_names_the_column_of_three_categories():
+    error = refused(FedCMFS(test="likelihood-ratio"), table(), labels=("hue",))
+    assert error.column == "hue"
+    assert "bins" in error.remedy
+
+
+@pytest.mark.parametrize("evidence", ["pooled", "statistic", "weighted_p", "stouffer"])
+def test_more_rows_than_declared_name_the_parameter(evidence):
+    data = table().drop(columns="weight")
+    error = refused(FedPC(evidence=evidence, max_rows=20), data)
+    assert "max_rows = 20" in str(error)
+    assert "--max-rows" in error.remedy
+    Federation.split(data, 3, device="cpu").run(FedPC(evidence="statistic", max_rows=300))
