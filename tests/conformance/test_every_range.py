@@ -23,6 +23,8 @@ from cipherdag.sites.answers.table_respondent import table_respondent
 SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
+    ("StratifiedTables", ""): {0},
+    ("Covered", ""): {0},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
     ("RegressionSteps", ""): {0},
