@@ -2,7 +2,8 @@
 
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
-Of stratified tables every stratum counts as a test of its own, and those left out are not sent.
+Of stratified tables every stratum counts as a test of its own; those that too few sites have are
+added to one that enough have.
 
 Leaks:
     Of every test, how many sites have rows enough for it; not which. Of the tests that enough of
@@ -70,7 +71,7 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Those of the question; of stratified tables, of the strata that are not left out."""
+        """Those of the question; of stratified tables, of the strata that enough sites have."""
         if isinstance(self.question, StratifiedTables):
             return self.question.of_strata(self.enough_array())
         return self.question.encodings
@@ -84,7 +85,7 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         """An answer to the question without the tests that are left out."""
         enough = self.enough_array()
         if isinstance(self.question, StratifiedTables):
-            return answer[self.question.where(enough)]
+            return self.question.merged(answer, enough)
         parts = segments(self.question.encodings, answer)
         signs = isinstance(self.question, CombinedEvidence) and len(parts) > 3  # noqa: PLR2004
         kept = [

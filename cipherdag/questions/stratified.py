@@ -45,6 +45,9 @@ class StratifiedTables(
     throughout where x or y has one category only, and where n is below 2 or the site's
     ``min_cell_size``.
 
+    Where `Covered` leaves strata out since too few sites have anything to say of them, they are
+    added to the first stratum of the same triplet that enough sites have.
+
     Leaks:
         The coordinator learns, per configuration, both summed over the sites: how many more rows
         lie in every cell than independence at each site would have, and the variances. For two
@@ -126,6 +129,28 @@ class StratifiedTables(
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values of an answer are those of some strata, shape (number of values,)."""
         return np.repeat(chosen, self.widths())
+
+    def merged(self, answer: FloatVector, chosen: BoolVector) -> FloatVector:
+        """The values of some strata; the others of the same triplet are added to its first one.
+
+        A triplet of which no stratum is chosen is left out.
+        """
+        strata = self.sides()[:, 0]
+        number = np.arange(len(chosen))
+        # the first chosen stratum of every triplet; beyond the last where there is none
+        ends = np.cumsum(strata)
+        after = np.append(
+            np.minimum.accumulate(np.where(chosen, number, len(chosen))[::-1])[::-1], len(chosen)
+        )
+        first = after[ends - strata]
+        target = np.where(chosen, number, np.repeat(np.where(first < ends, first, -1), strata))
+        widths = self.widths()
+        starts = np.cumsum(widths) - widths
+        place = np.arange(len(answer)) + np.repeat(starts[target] - starts, widths)
+        kept = np.repeat(target >= 0, widths)
+        found = np.zeros(len(answer))
+        np.add.at(found, place[kept], answer[kept])
+        return found[self.where(chosen)]
 
     def informative(self, answer: FloatVector) -> BoolVector:
         """Which strata an answer says something of, shape (number of strata,)."""

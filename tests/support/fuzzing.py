@@ -188,7 +188,7 @@ def asked_questions():
         ),
         (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
-        (FedPC(bootstrap=1, max_cond_size=0), discrete),
+        (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
         (FedCMFS(), discrete),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),

@@ -113,4 +113,5 @@ STRATIFIED = EvidenceKind(
     "categories and numbers together, what glm discloses; the kinds of columns, and about where "
     "and how widely continuous ones lie.",
     open=open_stratified,
+    tests=("auto", "fisherz"),
 )

@@ -31,15 +31,15 @@ DONE = "stratified"
 NOT_DONE = "no degrees of freedom: none"
 TOO_LARGE = "too large: statistic"
 TOO_FEW = "too few rows: none"
-CONSTANT = "constant at every site: independent"
+CONSTANT = "varies at too few sites: independent"
 
 
 class StratifiedTests(RememberedTests):
     """Site-stratified tests of categories.
 
     A test whose table is larger than ``max_cells`` falls back to ``statistic``. One without degrees
-    of freedom is not done, and counts as dependent; given nothing, where at no site both x and y
-    vary, they are independent. All are tallied.
+    of freedom is not done, and counts as dependent; given nothing, where both x and y vary at fewer
+    than ``fewest`` sites, they count as independent. All are tallied.
 
     Leaks:
         Of every stratum how many sites have rows in several categories of x and of y there; of
@@ -123,7 +123,7 @@ class StratifiedTests(RememberedTests):
         sides = question.sides()
         strata = np.cumsum(sides[:, 0]) - sides[:, 0]
         marginal = np.arange(len(sides)) < (counts[0] if counts else 0)
-        constant = marginal & (able[strata] == 0)
+        constant = marginal & (able[strata] < max(fewest, 1))
         p_value = np.where(constant, 1.0, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())

@@ -153,7 +153,7 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_statistics():
     tests = random_tests(4, [6, 12, 12], rng)
     queries = Queries("pooled", tests)
     found, questions = asked(queries, sites)
-    assert queries.tally["withheld: statistic"] > 0
+    assert queries.tally["withheld: stratified"] > 0
     assert queries.tally["pooled"] > 0
     for question in questions:
         if isinstance(question, Tables):
