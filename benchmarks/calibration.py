@@ -61,7 +61,7 @@ TABLES, NUMBERS, MIXTURES = (own for own in (("categories",), ("numbers",), ("mi
 SUMMED = ("statistic", "fisher", "stouffer")
 METHODS = (
     Method("stratified", "auto", COLUMNS),
-    *(Method(own, test, TABLES) for own in SUMMED for test in ("g2", "pearson")),
+    *(Method(own, test, TABLES) for own in SUMMED for test in ("auto", "pearson", "g2")),
     *(Method(own, "fisherz", NUMBERS) for own in SUMMED),
     *(Method(own, "regression", MIXTURES) for own in SUMMED),
     Method("weighted_p", "g2", TABLES),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
     from cipherdag.questions.pooled_data import ColumnKinds
-    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 NUMBERS = "numbers within sites"
 
@@ -76,6 +76,14 @@ class WithinSites:
             p_values.append(p_value)
         return p_values
 
+    def strengths(self, pairs: IndexArray) -> FloatVector:
+        """See `RememberedTests.strengths`; scores of all ways of testing compare."""
+        discrete = self._discrete[pairs].sum(axis=1)
+        way = np.select([discrete == 0, discrete == pairs.shape[1]], [0, 1], 2)
+        by_way = np.array([source.strengths(pairs) for source in self._sources])
+        found: FloatVector = by_way[way, np.arange(len(pairs))]
+        return found
+
     @property
     def tally(self) -> dict[str, int]:
         """How many distinct tests were done in which way."""
@@ -113,5 +121,6 @@ STRATIFIED = EvidenceKind(
     "categories and numbers together, what glm discloses; the kinds of columns, and about where "
     "and how widely continuous ones lie.",
     open=open_stratified,
+    triplets=True,
     tests=("auto", "fisherz"),
 )

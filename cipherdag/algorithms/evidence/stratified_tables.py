@@ -13,6 +13,7 @@ from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.stratified import StratifiedTables, stratum_values
+from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,7 +32,7 @@ DONE = "stratified"
 NOT_DONE = "no degrees of freedom: none"
 TOO_LARGE = "too large: statistic"
 TOO_FEW = "too few rows: none"
-CONSTANT = "varies at too few sites: independent"
+CONSTANT = "varies at too few sites"
 
 
 class StratifiedTests(RememberedTests):
@@ -55,6 +56,8 @@ class StratifiedTests(RememberedTests):
         self._kinds = kinds
         self._settings = settings
         self._fallback = CombinedTests(FALLBACK, settings)
+        # a variable that does not vary is independent of all, unless it is to be no test
+        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
 
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
@@ -70,8 +73,7 @@ class StratifiedTests(RememberedTests):
             self.tally.update(own[own != DONE].tolist())
         p_values = []
         for own, p_value, other in zip(ways, found, others, strict=True):
-            # a variable of one category is independent of all
-            all_ways = np.where(own == CONSTANT, 1.0, np.nan)
+            all_ways = np.where(own == CONSTANT, self._constant, np.nan)
             all_ways[own == DONE], all_ways[own == TOO_LARGE] = p_value, other
             p_values.append(all_ways)
         return p_values
@@ -119,15 +121,19 @@ class StratifiedTests(RememberedTests):
         else:
             able = np.rint((yield Contributors(question=question)))
             sums = yield from opened_where(question, able >= fewest)
-        p_value = omnibus_p(stratified_forms(question, sums))
+        forms = stratified_forms(question, sums)
+        p_value = omnibus_p(forms)
+        pairs = len(tests[0])
+        scores = normal_scores(forms.general, forms.general_dof)
+        self.keep_strengths(tests[0], scores[:pairs])
         sides = question.sides()
         strata = np.cumsum(sides[:, 0]) - sides[:, 0]
-        marginal = np.arange(len(sides)) < (counts[0] if counts else 0)
+        marginal = np.arange(len(sides)) < pairs
         constant = marginal & (able[strata] < max(fewest, 1))
-        p_value = np.where(constant, 1.0, p_value)
+        p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())
-        for way, where in ((CONSTANT, constant), (NOT_DONE, np.isnan(p_value))):
+        for way, where in ((CONSTANT, constant), (NOT_DONE, np.isnan(p_value) & ~constant)):
             if where.any():
                 self.tally[way] += int(where.sum())
         return p_value

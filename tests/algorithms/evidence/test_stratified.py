@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
 
 import numpy as np
@@ -14,17 +15,20 @@ from queries import random_tests
 from scipy import stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 
+from cipherdag import FedCMFS, FedPC
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.stratified_forms import (
     cauchy_combination,
     stratified_forms,
 )
-from cipherdag.errors import AggregateRangeError, MixedTypesError
+from cipherdag.errors import AggregateRangeError, MixedTypesError, ParameterError
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import CITestSpec, StratifiedTables
+from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
 
 SPEC = CITestSpec(alpha=0.01)
@@ -206,7 +210,7 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     assert np.isnan(p_values).tolist() == [False, False, False, True]
     assert tally == {
         "stratified": 2,
-        "varies at too few sites: independent": 1,
+        "varies at too few sites": 1,
         "no degrees of freedom: none": 1,
     }
     assert found(sites, tests)[0][0] == p_values[0]
@@ -260,7 +264,7 @@ def test_copies_are_not_independent_and_constants_are():
     assert constant == 1.0
     assert np.isnan(given_copy)
     assert given_constant > 0.001
-    assert tally["varies at too few sites: independent"] == 1
+    assert tally["varies at too few sites"] == 1
     assert tally["no degrees of freedom: none"] == 1
 
 
@@ -374,3 +378,76 @@ def test_the_cauchy_combination_keeps_the_level_of_dependent_tests():
     tiny = cauchy_combination(np.array([1e-200, 0.0]), np.array([1.0, 1.0]))
     assert (tiny > 0).all()
     assert tiny[0] == pytest.approx(2e-200, rel=1e-6)
+
+
+def test_fedcmfs_finds_the_features_of_its_labels_where_sites_differ():
+    rng = np.random.default_rng(10)
+    parts = []
+    for _ in range(4):
+        own = rng.dirichlet(np.ones(3), 4)
+        codes = np.column_stack([rng.choice(3, 400, p=chance) for chance in own])
+        label = np.where(rng.random(400) < 0.5, codes[:, 0], rng.integers(0, 3, 400))
+        parts.append(np.column_stack([label, codes]))
+    sites = [discrete_site(own, (3,) * 5) for own in parts]
+    facts = Facts(5, 4, labels=(0,), fewest=3)
+    outcome, _ = drive(FedCMFS(evidence="stratified").ask(facts), sites)
+    assert outcome.by_label[0].features == (1,)
+    strength = outcome.by_label[0].marginals.strength
+    assert strength[1] == np.nanmax(strength) > 10.0
+
+
+def test_fedcmfs_takes_no_test_beside_it():
+    with pytest.raises(ParameterError, match="stratified has tests of its own"):
+        FedCMFS(evidence="stratified", test="g2")
+
+
+@pytest.mark.parametrize("test", ["g2", "pearson", "regression", "kci"])
+def test_a_test_that_is_named_needs_evidence_that_takes_it(test):
+    for evidence in ("auto", "stratified"):
+        with pytest.raises(ParameterError, match=f"for test {test} choose evidence vote, "):
+            FedPC(evidence=evidence, test=test)
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({}, "stratified"),
+        ({"alpha": 0.05, "sepset": "search"}, "stratified"),
+        ({"reference": "paper"}, "vote"),
+        ({"reference": "code"}, "vote"),
+        ({"sepset": "mean"}, "vote"),
+        ({"sepset": "vote"}, "vote"),
+        ({"vote_share": 0.5}, "vote"),
+        ({"evidence": "fisher"}, "fisher"),
+    ],
+)
+def test_what_the_default_evidence_comes_to(choices, expected):
+    algorithm = FedPC(**choices)
+    assert algorithm.decided_by == expected
+    assert replace(algorithm, evidence=expected).disclosures() == algorithm.disclosures()
+
+
+def test_scores_do_not_underflow_and_rank_as_p_values_do():
+    statistic, dof = np.array([5.0, 9.0, 9.0, 4000.0, 5000.0, 0.0]), np.array([1, 1, 4, 4, 4, 0])
+    scores = normal_scores(statistic, dof.astype(float))
+    assert scores[0] == pytest.approx(stats.norm.isf(stats.chi2.sf(5, 1)), abs=0.05)
+    assert scores[2] < scores[1] < scores[3] < scores[4]
+    assert scores[5] == 0.0
+
+
+@pytest.mark.parametrize("rows_per_cell", [1, 2, 5])
+def test_sums_of_table_statistics_over_many_sparse_sites_keep_their_level(rows_per_cell):
+    rng = np.random.default_rng(rows_per_cell)
+    count, cells = 300, 36
+    codes = rng.integers(0, [3, 3, 4] * count, (15, cells * rows_per_cell, 3 * count))
+    sites = [discrete_site(own, (3, 3, 4) * count) for own in codes]
+    tests = [np.zeros((0, 2), dtype=int), np.arange(3 * count).reshape(-1, 3)]
+
+    def asking(kind):
+        source = yield from EVIDENCE[kind].open(settings_for(3 * count))
+        return (yield from source.p_values(tests))
+
+    for kind in ("statistic", "fisher", "stouffer"):
+        p_value = drive(asking(kind), sites)[0][1]
+        assert not np.isnan(p_value).any()
+        assert (p_value < 0.05).mean() < 0.075 + 2 * np.sqrt(0.05 * 0.95 / count)
