@@ -32,12 +32,12 @@ SITE_ROWS = 20_000
 VOTES_UP_TO = 300
 """Variables up to which votes run; their separating sets take minutes beyond."""
 KINDS = {
-    "vote": FedPC(),
+    "vote": FedPC(evidence="vote"),
     "statistic": FedPC(evidence="statistic", sepset="search"),
     "pooled": FedPC(evidence="pooled", sepset="search"),
 }
 EVIDENCE = {
-    "vote": FedPC(),
+    "vote": FedPC(evidence="vote"),
     "vote, reference code": FedPC(reference="code"),
     **{
         kind: FedPC(evidence=kind)

@@ -70,10 +70,10 @@ def trials(seed, n_sites=N_SITES):
         rng.normal(size=(300, 4)) @ np.triu(np.ones((4, 4))), columns=list("abcd")
     )
     done = five.assign(done=np.where(rng.random(len(five)) < 0.3, five.columns[0], ""))
-    for evidence in ("weighted_p", "statistic", "fisher", "stouffer", "pooled"):
+    for evidence in ("stratified", "weighted_p", "statistic", "fisher", "stouffer", "pooled"):
         yield f"fedpc {evidence}", FedPC(evidence=evidence), sites(five, n_sites)
     for sepset in ("max", "mean", "vote"):
-        yield f"fedpc vote, {sepset}", FedPC(sepset=sepset), sites(rows, n_sites)
+        yield f"fedpc vote, {sepset}", FedPC(evidence="vote", sepset=sepset), sites(rows, n_sites)
     yield "fedpc pooled numbers", FedPC(evidence="pooled"), sites(numbers, n_sites)
     yield "fedpc glm", FedPC(evidence="glm"), sites(mixed, n_sites)
     yield "fedpc bootstrap", FedPC(bootstrap=2), sites(five, n_sites)

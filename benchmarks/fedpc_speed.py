@@ -66,7 +66,7 @@ def protections(arguments) -> dict:
             federation = Federation.split(
                 arguments.data, arguments.sites, seed=arguments.seed, protection=protection
             )
-            last[protection] = federation.run(FedPC(sepset=arguments.sepset))
+            last[protection] = federation.run(FedPC(evidence="vote", sepset=arguments.sepset))
             if repeat:  # the first turn warms up
                 runs[protection].append(last[protection].seconds)
     found = {

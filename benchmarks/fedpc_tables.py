@@ -29,7 +29,7 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE as KINDS
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 EVIDENCE = {
-    "vote": {},
+    "vote": {"evidence": "vote"},
     "vote-code": {"reference": "code"},
     "weighted_p": {"evidence": "weighted_p"},
     "fisher": {"evidence": "fisher"},
@@ -39,15 +39,20 @@ EVIDENCE = {
     "pooled": {"evidence": "pooled"},
 }
 COMPARATORS = tuple(registry())
+
+
+def voting(parameters: dict) -> bool:
+    """Whether sites vote: a reference is given, or votes are."""
+    return parameters.get("evidence", "vote") == "vote"
+
+
 SLOW = {"FedDAG": 2000, "NOTEARS-Avg": 60, "NOTEARS-ADMM": 40, "vote-code": 4, "pooled-11": 2}
 """How many times slower than others, for the order only."""
 KERNEL_SLOWNESS = 100
 HUBS = {"pigs"}
 """Data whose hubs have millions of candidate sets: sets come from the search of the skeleton."""
 KERNEL_METHODS = tuple(
-    name
-    for name, own in EVIDENCE.items()
-    if "evidence" not in own or KINDS[own["evidence"]].any_test
+    name for name, own in EVIDENCE.items() if voting(own) or KINDS[own["evidence"]].any_test
 )
 KERNEL_ROWS = 500
 """Rows of a site that a kernel test looks at; for non-linear models only (FedPC-KBT)."""
@@ -123,7 +128,7 @@ def measure(sample, case: dict, limit: float) -> dict:
 
 def by_evidence(federation, case: dict, truth) -> dict:
     parameters = EVIDENCE[case["method"]]
-    if case["data"] in HUBS and "evidence" in parameters:
+    if case["data"] in HUBS and not voting(parameters):
         parameters = parameters | {"sepset": "search"}
     if case["data"] in NONLINEAR:
         parameters = parameters | {"test": "kci", "kernel_rows": KERNEL_ROWS}

@@ -30,7 +30,7 @@ RUNS = {
     "glm, counts from 11": ("heart_mixed.toml", {"evidence": "glm"}, 11),
     "glm, site effect": ("heart_mixed.toml", {"evidence": "glm", "site_effect": True}, 0),
     NO_ORDER: ("heart_mixed.toml", {"evidence": "glm"}, 0),
-    "binned, votes": ("heart.toml", {}, 0),
+    "binned, votes": ("heart.toml", {"evidence": "vote"}, 0),
     "binned, statistic": ("heart.toml", {"evidence": "statistic"}, 0),
     "binned, pooled": ("heart.toml", {"evidence": "pooled"}, 0),
     "binned, pooled, counts from 11": ("heart.toml", {"evidence": "pooled"}, 11),

@@ -51,6 +51,11 @@ _KINDS = (
     CITestKind("auto", {"discrete": "g2", "continuous": "fisherz"}, offered=_ALL),
     CITestKind("g2", {"discrete": "g2"}, offered=_ALL),
     CITestKind("pearson", {"discrete": "pearson"}, offered=_ALL),
+    CITestKind("exact-mean", {"discrete": "exact-mean", "continuous": "fisherz"}),
+    CITestKind(
+        "exact-mean-by-type",
+        {"discrete": "exact-mean", "continuous": "fisherz", "mixed": "fisherz"},
+    ),
     CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALL),
     CITestKind("by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}),
     CITestKind(

@@ -36,11 +36,14 @@ SMALLEST_P = 1e-300
 LARGEST_Z = 38.0
 """No p-value of at least `SMALLEST_P` is further from the middle than this many deviations."""
 LARGEST_DOF = 2.0**32
-SITE_ROWS_PER_CELL = 1.0
-"""Rows per cell below which a site leaves a test to the others.
+SUMMED = {"auto": "exact-mean", "by-type": "exact-mean-by-type"}
+"""What a test that may be any is at the sites: one whose sums stay chi-square in sparse tables."""
+SITE_ROWS_PER_CELL = {"g2": 200.0, "pearson": 10.0}
+"""Rows per cell below which a site leaves a test to the others; 1 for other tests.
 
 The sites that remain must reach the usual five together. Five at every site would leave most tests
-of ten small sites undone, and edges that are not there in the graph.
+of ten small sites undone, and edges that are not there in the graph. Sums of Pearson's chi-square
+and of G2 over many sites need more than that to keep their level (``benchmarks/calibration.py``).
 """
 
 
@@ -97,8 +100,11 @@ class CombinedEvidence(
         """About no triplet yet; all sites together need the rows per cell of ``test``."""
         own = test
         if combination != "weighted_p":
-            least = min(SITE_ROWS_PER_CELL, test.min_rows_per_cell)
-            own = msgspec.structs.replace(test, min_rows_per_cell=least)
+            least = SITE_ROWS_PER_CELL.get(test.name, 1.0)
+            # no lower than a test that wants no rows at all
+            least = least if test.min_rows_per_cell > 0 else 0.0
+            name = SUMMED.get(test.name, test.name)
+            own = msgspec.structs.replace(test, name=name, min_rows_per_cell=least)
         return cls(
             n_variables=n_variables,
             test=own,
@@ -166,6 +172,21 @@ def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVec
         return amount
     score: FloatVector = np.abs(amount) / np.sqrt(np.maximum(weight, 1.0))
     return score
+
+
+def combined_score(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+    """The same as a normal score, which can be compared with scores of other tests; shape (B,).
+
+    0 for ``weighted_p``, whose sums say nothing of it.
+    """
+    from cipherdag.statistics.normal_scores import normal_scores
+
+    if question.combination == "weighted_p":
+        return np.zeros(sum(question.counts))
+    *_, amount, weight, _ = segments(question.encodings, sums)
+    if question.combination == "stouffer":
+        return combined_strength(question, sums)
+    return normal_scores(amount, weight if question.combination == "statistic" else 2.0 * weight)
 
 
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

@@ -2,6 +2,8 @@
 
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
+Of stratified tables every stratum counts as a test of its own; those that too few sites have are
+added to one that enough have.
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites have rows enough; not which. Of
@@ -19,12 +21,15 @@ from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-CountedQuestion = WeightedEvidence | CombinedEvidence | CandidateScores | EdgeVotes
+CountedQuestion = (
+    WeightedEvidence | CombinedEvidence | CandidateScores | EdgeVotes | StratifiedTables
+)
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
@@ -69,7 +74,9 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Those of the question."""
+        """Those of the question; of stratified tables, of the strata that enough sites have."""
+        if isinstance(self.question, StratifiedTables):
+            return self.question.of_strata(self.enough_array())
         return self.question.encodings
 
     def enough_array(self) -> BoolVector:
@@ -80,6 +87,8 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
     def keep(self, answer: FloatVector) -> FloatVector:
         """An answer to the question without the tests that are left out."""
         enough = self.enough_array()
+        if isinstance(self.question, StratifiedTables):
+            return self.question.merged(answer, enough)
         parts = segments(self.question.encodings, answer)
         signs = isinstance(self.question, CombinedEvidence) and len(parts) > 3  # noqa: PLR2004
         kept = [
@@ -91,12 +100,16 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
 
 def n_tests(question: CountedQuestion) -> int:
-    """How many tests a question asks about."""
+    """How many tests, or strata of tests, a question asks about."""
+    if isinstance(question, StratifiedTables):
+        return question.n_strata
     return question.encodings[-1].length
 
 
 def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:
     """1 for each test that the answer weighs, else 0."""
+    if isinstance(question, StratifiedTables):
+        return question.informative(answer).astype(np.float64)
     return (segments(question.encodings, answer)[-1] > 0).astype(np.float64)
 
 
@@ -116,7 +129,18 @@ def covered(
     if fewest <= 1:
         return (yield question)
     counts = yield Contributors(question=question)
-    enough = np.rint(counts) >= fewest
+    return (yield from opened_where(question, np.rint(counts) >= fewest))
+
+
+def opened_where(
+    question: CountedQuestion, enough: BoolVector
+) -> Generator[Covered, FloatVector, FloatVector]:
+    """The sums of a question of some tests, zero for the others; no round where there is none."""
+    whole = np.zeros(sum(encoding.length for encoding in question.encodings))
     if not enough.any():
-        return np.zeros(sum(encoding.length for encoding in question.encodings))
-    return (yield Covered(question=question, enough=np.packbits(enough).tobytes()))
+        return whole
+    sums = yield Covered(question=question, enough=np.packbits(enough).tobytes())
+    if not isinstance(question, StratifiedTables):
+        return sums
+    whole[question.where(enough)] = sums
+    return whole

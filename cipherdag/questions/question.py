@@ -37,6 +37,7 @@ from cipherdag.questions.separators import (
     SeparatorSearch,
 )
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
+from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "SeparatorSearch",
     "SingleQuestion",
     "Skeleton",
+    "StratifiedTables",
     "WeightedEvidence",
     "pack_integers",
     "question_kinds",
@@ -77,6 +79,7 @@ ResampledQuestion = (
     | CombinedEvidence
     | PooledQuestion
     | RegressionSteps
+    | StratifiedTables
     | Contributors
     | Covered
 )

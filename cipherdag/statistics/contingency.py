@@ -122,9 +122,15 @@ class GSquared:
 
 
 class PearsonChiSquare:
-    """Pearson's chi-square, sum over non-empty cells of k**2 t / (r c), less the rows."""
+    """Pearson's chi-square, sum over non-empty cells of k**2 t / (r c), less the rows.
 
-    def __init__(self, n_rows: int, max_levels: int) -> None:
+    With ``exact_mean`` that of every slice times (t - 1) / t: given the margins its mean is then
+    the degrees of freedom, however few rows there are, so that sums over many sites stay chi-square
+    where Pearson's and, worse, G2 run away.
+    """
+
+    def __init__(self, n_rows: int, max_levels: int, *, exact_mean: bool = False) -> None:
+        self._less = int(exact_mean)
         # k**2 t / (r c) sums to at most t min(levels) in a slice
         largest = n_rows * min(max(max_levels, 2), max(n_rows, 2))
         self.scale = 2.0 ** (61 - largest.bit_length())
@@ -133,17 +139,19 @@ class PearsonChiSquare:
         """See `TableStatistic.dense`."""
         x, y = margins.x[:, :, None], margins.y[:, None]
         terms = self._terms(tables, x, y, margins.slices[:, None, None])
-        return terms.sum(dim=(0, 1, 2)) - margins.slices.sum(dim=0) * int(self.scale)
+        expected = margins.slices - self._less * (margins.slices > 0)
+        return terms.sum(dim=(0, 1, 2)) - expected.sum(dim=0) * int(self.scale)
 
     def sparse(self, table: SparseTable) -> int:
         """See `TableStatistic.sparse`."""
         terms = self._terms(table.cells, table.x_margin, table.y_margin, table.slice_total)
-        return int(terms.sum()) - int(table.cells.sum()) * int(self.scale)
+        expected = int(table.cells.sum()) - self._less * len(table.slice_totals)
+        return int(terms.sum()) - expected * int(self.scale)
 
     def _terms(
         self, cells: torch.Tensor, x: torch.Tensor, y: torch.Tensor, total: torch.Tensor
     ) -> torch.Tensor:
-        squares = cells.double().square_().mul_(total)
+        squares = cells.double().square_().mul_(total - self._less)
         squares.div_((x.double() * y).clamp_(min=1.0))
         return squares.mul_(self.scale).round_().long()
 

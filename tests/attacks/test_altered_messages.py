@@ -24,7 +24,7 @@ from cipherdag.sites.session.rounds import Rounds
 
 N_SITES = 4
 LEAVES = "hospital-3"
-PLANNED = FedPC()
+PLANNED = FedPC(evidence="vote")
 
 WORLDS = [("masking", False), ("masking", True), ("bfv", False), ("none", True)]
 """Protections, and whether a site leaves, so that a mask is recovered."""

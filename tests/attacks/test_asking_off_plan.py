@@ -50,7 +50,7 @@ from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.session import program
 from cipherdag.sites.session.program import Program, installed_program
 
-PLANNED = FedPC()
+PLANNED = FedPC(evidence="vote")
 LIAR = "hospital-2"
 
 
@@ -533,7 +533,11 @@ def test_a_plan_that_names_another_program_is_refused_by_every_site(digest):
 
 @pytest.mark.parametrize(
     ("other", "rounds"),
-    [(FedPC(alpha=0.2), 0), (FedPC(max_cond_size=0), 2), (FedPC(sepset="mean"), None)],
+    [
+        (FedPC(evidence="vote", alpha=0.2), 0),
+        (FedPC(evidence="vote", max_cond_size=0), 2),
+        (FedPC(sepset="mean"), None),
+    ],
 )
 def test_a_site_whose_generator_differs_refuses_the_first_question_that_does(other, rounds):
     ward = with_program(lambda _, facts: Program(Replay(other.ask(facts)), facts, other))

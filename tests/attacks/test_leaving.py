@@ -139,7 +139,7 @@ def test_a_whole_run_goes_on_without_a_site_and_says_so(protection):
 
     rows = (1237, 1429, 1613, 1300)
     federation, _ = recorded(hospitals(protection, rows=rows), forge=forge)
-    result = federation.run(FedPC())
+    result = federation.run(FedPC(evidence="vote"))
     assert [dropout.site for dropout in result.dropouts] == ["hospital-3"]
     assert result.rounds[-1].n_sites == 3
     assert "hospital-3" in result.to_dict()["dropouts"][0]["site"]

@@ -108,36 +108,40 @@ def test_one_plan_more_than_max_runs_is_refused_by_every_site(clinics):
     hospitals = clinics(**AUTOMATIC, max_runs=3)
     handlers = hospitals.handlers()
     for number in range(3):
-        carried_out(hospitals, handlers, FedPC(alpha=0.01 + number * 1e-3), rounds=1)
-    refused_plan(hospitals, handlers, FedPC(alpha=0.05), "max_runs")
+        carried_out(
+            hospitals, handlers, FedPC(evidence="vote", alpha=0.01 + number * 1e-3), rounds=1
+        )
+    refused_plan(hospitals, handlers, FedPC(evidence="vote", alpha=0.05), "max_runs")
     # a restart of the sites does not make them forget
     for name in NAMES:
         hospitals.restart(handlers, name)
-    refused_plan(hospitals, handlers, FedPC(alpha=0.06), "max_runs")
+    refused_plan(hospitals, handlers, FedPC(evidence="vote", alpha=0.06), "max_runs")
 
 
 @pytest.mark.parametrize(
     ("rule", "algorithm"),
     [
-        ("alpha 0.001..0.1", FedPC(alpha=1e-300)),
-        ("alpha 0.001..0.1", FedPC(alpha=0.9)),
+        ("alpha 0.001..0.1", FedPC(evidence="vote", alpha=1e-300)),
+        ("alpha 0.001..0.1", FedPC(evidence="vote", alpha=0.9)),
         ("max_rows 1048576..1048576", FedPC(evidence="pooled", max_rows=1024)),
         ("evidence vote|pooled", FedPC(evidence="weighted_p")),
-        ("bootstrap 0..100", FedPC(bootstrap=1000)),
+        ("bootstrap 0..100", FedPC(evidence="vote", bootstrap=1000)),
     ],
 )
 def test_a_rule_on_a_parameter_is_kept_by_every_site(clinics, rule, algorithm):
     hospitals = clinics(**AUTOMATIC, parameters=frozenset({rule}))
     handlers = hospitals.handlers()
     refused_plan(hospitals, handlers, algorithm, rule.split()[0])
-    assert carried_out(hospitals, handlers, FedPC(), rounds=1)
+    assert carried_out(hospitals, handlers, FedPC(evidence="vote"), rounds=1)
 
 
 def test_a_plan_for_another_purpose_is_refused_by_every_site(clinics):
     hospitals = clinics(**AUTOMATIC, purposes=frozenset({"a test"}))
     handlers = hospitals.handlers()
-    refused_plan(hospitals, handlers, FedPC(), "purpose", purpose="a look at one hospital")
-    assert carried_out(hospitals, handlers, FedPC(), rounds=1)
+    refused_plan(
+        hospitals, handlers, FedPC(evidence="vote"), "purpose", purpose="a look at one hospital"
+    )
+    assert carried_out(hospitals, handlers, FedPC(evidence="vote"), rounds=1)
 
 
 def approve(hospitals, plan):
@@ -156,8 +160,8 @@ def status(hospitals, name):
 @pytest.mark.parametrize(
     ("second", "shown"),
     [
-        (FedPC(alpha=0.01 + 1e-12), "alpha 0.01 -> 0.010000000001"),
-        (FedPC(max_rows=1024), "max_rows 1048576 -> 1024"),
+        (FedPC(evidence="vote", alpha=0.01 + 1e-12), "alpha 0.01 -> 0.010000000001"),
+        (FedPC(evidence="vote", max_rows=1024), "max_rows 1048576 -> 1024"),
         (FedPC(evidence="pooled"), "evidence vote -> pooled"),
     ],
 )
@@ -169,9 +173,11 @@ def test_a_person_is_shown_in_what_a_plan_differs_from_another(clinics, second, 
     hospitals = clinics()
     handlers = hospitals.handlers()
     plans = {}
-    for algorithm in (second, FedPC()) if turned else (FedPC(), second):
+    for algorithm in (
+        (second, FedPC(evidence="vote")) if turned else (FedPC(evidence="vote"), second)
+    ):
         plans[algorithm] = refused_plan(hospitals, handlers, algorithm, "waits until a person")
-    approve(hospitals, plans[FedPC()])
+    approve(hospitals, plans[FedPC(evidence="vote")])
     for name in NAMES:
         assert shown in status(hospitals, name)
 

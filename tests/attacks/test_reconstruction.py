@@ -50,7 +50,7 @@ from cipherdag.sites.record.ledger import read_releases
 
 P = 5
 PLANS = {
-    "votes": FedPC(),
+    "votes": FedPC(evidence="vote"),
     "joint tests": FedPC(evidence="statistic"),
     "pooled tables": FedPC(evidence="pooled"),
     "regrets": RFcd(beam=1),
@@ -224,7 +224,7 @@ def test_what_a_coordinator_hears_off_the_plan_is_the_same_whatever_the_rows_are
     transcripts = []
     for rows in ((1237, 1429, 1613, 1300), (900, 2500, 40, 77)):
         sizes = {f"hospital-{k}": own for k, own in enumerate(rows)}
-        run = Halfway(0, ward=ward_of(FedPC(), rows=sizes))
+        run = Halfway(0, ward=ward_of(FedPC(evidence="vote"), rows=sizes))
         heard = []
         for question in itertools.chain.from_iterable(ATTACKS.values()):
             ask = run.ask(content=content_digest(question))
@@ -247,7 +247,7 @@ def declare_gone(ward, *sites):
 
 
 def test_after_a_false_drop_out_no_question_is_asked_once_more_with_a_little_more_alpha():
-    run = Halfway(1, ward=ward_of(FedPC(), n_sites=5))
+    run = Halfway(1, ward=ward_of(FedPC(evidence="vote"), n_sites=5))
     rest = run.everyone[:4]
     names = list(run.ward.runtimes)[:4]
     for question in (run.questions[0], votes(0.01 + 1e-12)):
@@ -301,11 +301,11 @@ def _rest(run):
 def test_a_site_that_leaves_in_any_round_ends_in_a_graph_or_a_named_error():
     """An unnamed IndexError it was, in half of all rounds of separating sets."""
     rng = np.random.default_rng(2)
-    total = len(carried_out(ward_of(FedPC(), n_sites=5)))
+    total = len(carried_out(ward_of(FedPC(evidence="vote"), n_sites=5)))
     assert total > 4
     finished = 0
     for leaves in range(1, total + 1):
-        ward = ward_of(FedPC(), n_sites=5)
+        ward = ward_of(FedPC(evidence="vote"), n_sites=5)
         site = f"hospital-{rng.integers(5)}"
         left, honest = [], ward.engine.call
 
@@ -326,7 +326,7 @@ def test_a_site_that_leaves_in_any_round_ends_in_a_graph_or_a_named_error():
 
 
 def carried_out(ward):
-    session, algorithm = ward.session, FedPC()
+    session, algorithm = ward.session, FedPC(evidence="vote")
     plan, n_variables = session._plan, session.open()
     facts = Facts(n_variables, len(plan.cohort), seed=plan.seed, fewest=plan.min_contributors)
     session.run(Replay(algorithm.ask(facts), facts.present))
@@ -365,7 +365,7 @@ def test_a_patient_without_one_value_does_not_show_in_tables_of_an_honest_plan()
 
 def test_the_coordinator_s_own_question_reaches_no_site_through_an_honest_session():
     """The whole attack as a program: its first round ends the run, at every site by name."""
-    ward = ward_of(FedPC())
+    ward = ward_of(FedPC(evidence="vote"))
     ward.session.open()
 
     def stealing():

@@ -153,7 +153,7 @@ def test_no_secret_is_in_any_file_log_exception_or_repr(study, made, caplog, cap
         engine = Crashing({name: site.handle for name, site in kept.items()})
         federation = ConnectedFederation(coordinator, protection=protection, purpose="a test")
         folder = federation._new_run()
-        plan = federation.plan(FedPC(alpha=0.05))
+        plan = federation.plan(FedPC(evidence="vote", alpha=0.05))
         started = StartedRun(plan, {})
         started.write(folder)
         transcribed = TranscribingEngine(engine, folder / "transcript.jsonl")
@@ -165,7 +165,7 @@ def test_no_secret_is_in_any_file_log_exception_or_repr(study, made, caplog, cap
         shown += [repr(site._open._current) for site in kept.values()]
         result = federation.learn(transcribed, folder, started, None)
         result.save(root / f"result-{protection}")
-        shown.append(repr((result, federation, engine, FedPC(), coordinator, sites)))
+        shown.append(repr((result, federation, engine, FedPC(evidence="vote"), coordinator, sites)))
         shown += refusals(kept, engine)
     finally:
         for site in kept.values():

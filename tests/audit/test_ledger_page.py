@@ -110,7 +110,7 @@ def test_an_empty_ledger_has_a_page():
 
 
 def test_a_real_run_under_encryption_has_a_page():
-    result = adversary.hospitals("bfv").run(FedPC())
+    result = adversary.hospitals("bfv").run(FedPC(evidence="vote"))
     for site in result.sites:
         lines = result.ledgers[site]
         page = Page(ledger_page(read_releases(lines), verify_ledger(lines), pinned=False))

@@ -34,7 +34,7 @@ HOSTILE = (
 def graph_run(protection="masking"):
     data = asia().sample(6000, np.random.default_rng(1))
     federation = Federation.split(data, 3, seed=1, protection=protection)
-    return federation.run(FedPC(), source={"command": "simulate"})
+    return federation.run(FedPC(evidence="vote"), source={"command": "simulate"})
 
 
 def feature_run():

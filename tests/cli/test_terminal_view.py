@@ -161,7 +161,7 @@ def test_the_view_counts_what_the_rounds_report(monkeypatch):
             reports.append(report)
             view.finished(report)
 
-        federation.run(FedPC(), progress=run.watching(progress, ()))
+        federation.run(FedPC(evidence="vote"), progress=run.watching(progress, ()))
     said = dict(view_rows(run.state, 0, run.state.began))
     values = sum(report.values for report in reports)
     assert said["released"].startswith(f"{values} values per site in {len(reports)} rounds")
@@ -185,7 +185,7 @@ def test_names_and_labels_are_no_markup_and_long_ones_are_cut(monkeypatch):
 
 def test_a_site_that_left_is_said_above_the_view():
     federation, shown, reports = adversary.hospitals(), io.StringIO(), []
-    federation.run(FedPC(), progress=reports.append)
+    federation.run(FedPC(evidence="vote"), progress=reports.append)
     left = DropOut(
         site="hospital-2",
         round=1,
@@ -204,7 +204,7 @@ def test_a_site_that_left_is_said_above_the_view():
 def test_without_a_terminal_the_lines_are_plain(capsys):
     assert not on_terminal()
     reports = []
-    adversary.hospitals().run(FedPC(), progress=reports.append)
+    adversary.hospitals().run(FedPC(evidence="vote"), progress=reports.append)
     with following(as_json=False, n_sites=1) as progress:
         progress(reports[0])
     with following(as_json=True, n_sites=1) as progress:

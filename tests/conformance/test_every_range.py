@@ -23,6 +23,8 @@ from cipherdag.sites.answers.table_respondent import table_respondent
 SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
+    ("StratifiedTables", ""): {0},
+    ("Covered", ""): {0},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
     ("RegressionSteps", ""): {0},
@@ -59,10 +61,13 @@ RUNS = [
         for kind in ("vote", *sorted(EVIDENCE.keys() - {"glm"}))
     ),
     *((FedPC(evidence=kind, alpha=0.3), "numbers") for kind in ("vote", *EVIDENCE)),
-    *((FedPC(sepset=kind, alpha=0.5), "discrete") for kind in ("max", "mean", "vote")),
+    *(
+        (FedPC(evidence="vote", sepset=kind, alpha=0.5), "discrete")
+        for kind in ("max", "mean", "vote")
+    ),
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
-    (FedPC(bootstrap=2, max_cond_size=0), "discrete"),
-    (FedPC(test="kci"), "numbers"),
+    (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
+    (FedPC(evidence="vote", test="kci"), "numbers"),
     (FedCMFS(), "discrete"),
     (FedCMFS(evidence="stouffer"), "discrete"),
     *((RFcd(objective=kind, beam=1), "discrete") for kind in ("graph", "nodewise", "sum")),

@@ -318,7 +318,9 @@ def standing(tmp_path):
 
 def whole_run(hospitals, handlers):
     session = hospitals.session(handlers)
-    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers), fewest=3))))
+    outcome = session.run(
+        Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+    )
     session.finish()
     return outcome
 

@@ -631,7 +631,9 @@ def whole_run(hospitals, engine=None, protection="masking"):
     session = hospitals.session(handlers, protection=protection)
     if engine is not None:
         session._courier._engine = engine(LocalEngine(handlers))
-    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers), fewest=3))))
+    outcome = session.run(
+        Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3)))
+    )
     return session, outcome, session.finish()
 
 
@@ -639,10 +641,10 @@ def test_folders_give_the_graph_of_a_run_in_one_process(hospitals):
     _, outcome, _ = whole_run(hospitals)
     data = {name: folder.path / "data.csv" for name, folder in hospitals.folders.items()}
     schema = hospitals.folders["hospital-0"].path / "schema.toml"
-    reference = Federation.simulate(data, schema=schema, device="cpu").run(FedPC())
+    reference = Federation.simulate(data, schema=schema, device="cpu").run(FedPC(evidence="vote"))
     names = reference.graph.nodes
     facts = Facts(len(names), 3, names=names)
-    assert FedPC().conclude(outcome, facts).graph == reference.graph
+    assert FedPC(evidence="vote").conclude(outcome, facts).graph == reference.graph
 
 
 def test_a_site_whose_data_do_not_fit_says_so_without_its_data(hospitals, caplog):
@@ -822,7 +824,7 @@ def test_every_site_comes_to_the_result_by_its_own_names_and_from_its_own_record
     session, outcome, _ = whole_run(hospitals)
     read = {name: site_result(folder) for name, folder in hospitals.folders.items()}
     names = read["hospital-0"].graph.nodes
-    expected = FedPC().conclude(outcome, Facts(len(names), 3, names=names)).graph
+    expected = FedPC(evidence="vote").conclude(outcome, Facts(len(names), 3, names=names)).graph
     assert expected.edges
     for name, result in read.items():
         assert result.graph == expected
@@ -870,7 +872,7 @@ def test_a_record_that_is_not_that_of_a_whole_run_gives_no_result(hospitals):
 def test_a_run_that_was_not_ended_gives_no_result(hospitals):
     hospitals.installed = True
     session = hospitals.session(hospitals.handlers())
-    session.run(Replay(FedPC().ask(Facts(session.open(), 3, fewest=3))))
+    session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
     for own in hospitals.folders.values():
         with pytest.raises(OutputError, match="did not come to its end"):
             site_result(own)
@@ -1083,4 +1085,4 @@ def test_too_few_sites_make_no_run(flare, tmp_path):
 
     CoordinatorFolder.create(tmp_path / "c", study="study", host="localhost", port=8002)
     with pytest.raises(CohortError, match="asks for 3"):
-        Federation.connect(tmp_path / "c", purpose="a test").run(FedPC())
+        Federation.connect(tmp_path / "c", purpose="a test").run(FedPC(evidence="vote"))

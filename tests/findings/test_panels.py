@@ -99,7 +99,7 @@ def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
     assert all(len(own) == 1 for own in said.values())
     assert len({own[0] for own in said.values()}) == 6
     for sepset in ("max", "mean", "vote"):
-        assert len(FedPC(sepset=sepset).disclosures()) == 2
+        assert len(FedPC(evidence="vote", sepset=sepset).disclosures()) == 2
     assert "documentation" in replace(loaded, algorithm="own").disclosures[0]
 
 

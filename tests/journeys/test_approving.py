@@ -160,7 +160,9 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             assert sentence in read[name], sentence
     data = {name: own.path / "data.csv" for name, own in deployment.sites.items()}
     schema = deployment.sites["north"].path / "schema.toml"
-    expected = Federation.simulate(data, schema=schema, device="cpu").run(FedPC()).to_dict()
+    expected = (
+        Federation.simulate(data, schema=schema, device="cpu").run(FedPC(evidence="vote")).to_dict()
+    )
     found = [deployment.edges(name, tmp_path / "own") for name in SITES]
     assert found[0]
     assert found[0] == found[1] == found[2]
@@ -202,11 +204,13 @@ def test_a_denial_of_a_run_with_other_sites_is_one_too(tmp_path):
     hospitals = hospital_folders.hospitals(tmp_path, names=names)
     hospitals.installed = True
     handlers = hospitals.handlers()
-    first = hospitals.session(handlers, **about(FedPC()))
+    first = hospitals.session(handlers, **about(FedPC(evidence="vote")))
     first.open()
-    first.run(Replay(FedPC().ask(Facts(5, 4, fewest=3))))
+    first.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     first.finish()
-    second = hospitals.session(handlers, plan=hospitals.plan(names=names[:3], **about(FedPC())))
+    second = hospitals.session(
+        handlers, plan=hospitals.plan(names=names[:3], **about(FedPC(evidence="vote")))
+    )
     with pytest.raises(DifferencingError):
         second.open()
     for name in names[:3]:
@@ -328,7 +332,9 @@ def test_a_run_without_a_purpose_is_refused_before_anything_is_sent(deployment, 
         Federation.connect(deployment.coordinator.path)
     for purpose in ("", " \n"):
         with pytest.raises(ParameterError, match="says what its result is for"):
-            Federation.connect(deployment.coordinator.path, purpose=purpose).run(FedPC())
+            Federation.connect(deployment.coordinator.path, purpose=purpose).run(
+                FedPC(evidence="vote")
+            )
     assert deployment.calls == 0
     assert not list(deployment.coordinator.runs.glob("*"))
     assert all("run " not in deployment.site(name, "status") for name in SITES)

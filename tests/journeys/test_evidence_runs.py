@@ -52,7 +52,9 @@ def test_pooled_gives_the_graph_of_pc_on_all_data(seed, n_sites, continuous):
         test = DiscreteTest(data, determined="untestable")
     # votes choose colliders by separating sets
     pooled, _ = outcome_of(FedPC(evidence="pooled", colliders="sepset"), sites)
-    alone, _ = outcome_of(FedPC(), [respondent(test)])  # FedPC's own votes at one site
+    alone, _ = outcome_of(
+        FedPC(evidence="vote"), [respondent(test)]
+    )  # FedPC's own votes at one site
     assert (pooled.arcs == alone.arcs).all()
     assert pooled.separators == alone.separators
     assert pooled.layers == alone.layers
@@ -210,7 +212,7 @@ def test_a_policy_without_tables_refuses_pooled_evidence_and_nothing_else():
 def test_the_default_policy_withholds_small_counts_and_the_result_says_so():
     data = tables()["discrete"]
     result = Federation.split(data, 4, device="cpu").run(FedPC(evidence="pooled"))
-    assert result.details["tests"]["withheld: statistic"] > 0
+    assert result.details["tests"]["withheld: stratified"] > 0
     assert json.loads(json.dumps(result.to_dict()))["details"]["tests"] == dict(
         result.details["tests"]
     )

@@ -116,7 +116,7 @@ def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_p
 def test_positions_of_labels_leave_only_for_an_algorithm_that_needs_them(hospitals, tmp_path):
     mark(hospitals, LABELS)
     session = hospitals.session(hospitals.handlers(), journal=Journal(tmp_path / "journal.jsonl"))
-    session.run(Replay(FedPC().ask(Facts(session.open(), 3, fewest=3))))
+    session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 3, fewest=3))))
     assert session.labels == ()
     for name in hospitals.folders:
         assert not any("label-positions" in kind for kind in kinds(hospitals, name))

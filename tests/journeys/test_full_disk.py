@@ -63,13 +63,13 @@ def one_run(made, folder, size):
     """A run on a disk that is full at some size, and the error that ended it."""
     folder.mkdir()
     journal = Journal(folder / "journal.jsonl")
-    plan = made.plan(parameters=msgspec.to_builtins(FedPC()))
+    plan = made.plan(parameters=msgspec.to_builtins(FedPC(evidence="vote")))
     engine = TranscribingEngine(LocalEngine(made.handlers()), folder / "transcript.jsonl")
     session = made.session({}, engine=engine, plan=plan, journal=journal)
     try:
         with full_at(size):
             n_variables = session.open()
-            session.run(Replay(FedPC().ask(Facts(n_variables, 3, fewest=3))))
+            session.run(Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
             session.finish()
     except CipherdagError as error:
         return error

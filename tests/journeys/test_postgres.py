@@ -102,7 +102,7 @@ def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(ser
     assert inferred == schema
     for data, own in ((csvs, schema), (mixed, schema), (mixed, None)):
         federation = Federation.simulate(data, schema=own, device="cpu")
-        graphs.append(federation.run(FedPC(), seed=0).graph)
+        graphs.append(federation.run(FedPC(evidence="vote"), seed=0).graph)
     assert graphs[0].edges
     assert graphs[0] == graphs[1] == graphs[2]
 
@@ -283,7 +283,7 @@ def test_no_file_log_ledger_or_output_of_a_site_holds_the_password(
     handlers = hospitals.handlers()
     session = hospitals.session(handlers)
     facts = Facts(session.open(), 3, names=tuple(adversary.NAMES), fewest=3)
-    session.run(Replay(FedPC().ask(facts)))
+    session.run(Replay(FedPC(evidence="vote").ask(facts)))
     session.finish()
     hospitals.close()
     folder = hospitals.folders["hospital-0"]

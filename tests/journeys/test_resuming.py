@@ -55,7 +55,7 @@ def last_reason():
 
 
 def learn(session):
-    outcome = session.run(Replay(FedPC().ask(Facts(session.open(), 4, fewest=3))))
+    outcome = session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), 4, fewest=3))))
     return outcome.arcs.tobytes(), session.finish()
 
 
@@ -196,7 +196,7 @@ def test_with_three_sites_a_restarted_one_stops_the_run_and_says_why(tmp_path):
     hospitals.restart(handlers, "hospital-1")
     session._courier._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:  # as the site's log has it
-        session.run(Replay(FedPC().ask(Facts(5, 3, fewest=3))))
+        session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 3, fewest=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
     assert LOST in caught.value.__context__.message
     assert caught.value.site == "hospital-1"
@@ -254,7 +254,7 @@ def test_the_folder_is_read_anew_for_every_run_and_not_within_one(hospitals):
     data = hospitals.folders["hospital-3"].path / "data.csv"
     kept = data.read_text()
     data.write_text("gone\n")
-    first.run(Replay(FedPC().ask(Facts(5, 4, fewest=3))))
+    first.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     first.finish()
     with pytest.raises(Exception, match="not ready") as caught:
         hospitals.session(handlers).open()
@@ -275,7 +275,7 @@ def test_the_keys_of_a_run_that_nobody_goes_on_with_are_forgotten(hospitals):
     handlers.pop("hospital-1")
     session._courier._engine = RecordingEngine(handlers)
     with pytest.raises(SessionLostError) as caught:
-        session.run(Replay(FedPC().ask(Facts(5, 4, fewest=3))))
+        session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     assert isinstance(caught.value.__context__, SiteUnreachableError)
 
 
@@ -285,7 +285,7 @@ def test_the_private_halves_of_a_set_up_do_not_outlive_it(hospitals):
     session.open()
     runtime = handlers["hospital-0"].__self__._open
     assert runtime._current.handshake is None
-    session.run(Replay(FedPC().ask(Facts(5, 4, fewest=3))))
+    session.run(Replay(FedPC(evidence="vote").ask(Facts(5, 4, fewest=3))))
     session.finish()
     assert not runtime._current.session
 
@@ -372,7 +372,7 @@ def started(folder, **changes):
 
 
 def test_a_started_run_reads_back_as_the_algorithm_it_began_with(tmp_path):
-    assert started(tmp_path).make_algorithm() == FedPC(alpha=0.05)
+    assert started(tmp_path).make_algorithm() == FedPC(evidence="vote", alpha=0.05)
     assert (tmp_path / "started.json").stat().st_mode & 0o777 == 0o600
     for wrong in (
         {"algorithm": "magic"},

@@ -106,7 +106,7 @@ def test_all_protections_give_the_same_bits_and_graph():
 
 @pytest.mark.parametrize("sepset", ["max", "vote"])
 def test_whole_runs_agree(sepset):
-    graphs = [hospitals(p).run(FedPC(sepset=sepset)).graph for p in PROTECTIONS]
+    graphs = [hospitals(p).run(FedPC(evidence="vote", sepset=sepset)).graph for p in PROTECTIONS]
     assert graphs[0] == graphs[1] == graphs[2]
     assert sorted(graphs[0].nodes) == sorted(NAMES)
 
@@ -168,7 +168,7 @@ def test_one_flipped_bit_in_a_share_is_refused():
 
         federation, _ = recorded(hospitals(protection), forge=forge)
         with pytest.raises((SignatureError, MalformedMessageError)) as caught:
-            federation.run(FedPC())
+            federation.run(FedPC(evidence="vote"))
         assert caught.value.site == "hospital-1"
 
 
@@ -180,10 +180,10 @@ def test_one_flipped_bit_in_a_signature_is_refused_on_both_sides():
 
     to_site, _ = recorded(hospitals(), tamper=lambda o, s, m: flip(m) if o == "ask" else m)
     with pytest.raises(SignatureError):
-        to_site.run(FedPC())
+        to_site.run(FedPC(evidence="vote"))
     from_site, _ = recorded(hospitals(), forge=lambda o, s, r: flip(r) if o == "ask" else r)
     with pytest.raises(SignatureError):
-        from_site.run(FedPC())
+        from_site.run(FedPC(evidence="vote"))
 
 
 class Liar:
@@ -477,19 +477,19 @@ def test_a_site_outside_the_cohort_refuses_to_join():
 
 def test_the_policy_of_a_site_outranks_the_coordinator():
     with pytest.raises(ProtectionError, match="in the clear"):
-        hospitals("none", Policy()).run(FedPC())
+        hospitals("none", Policy()).run(FedPC(evidence="vote"))
     with pytest.raises(ProtectionError, match="does not accept"):
-        hospitals("bfv", Policy(protections=frozenset({"masking"}))).run(FedPC())
+        hospitals("bfv", Policy(protections=frozenset({"masking"}))).run(FedPC(evidence="vote"))
     with pytest.raises(CohortError, match="asks for 4"):
-        hospitals("masking", Policy(min_sites=4)).run(FedPC())
+        hospitals("masking", Policy(min_sites=4)).run(FedPC(evidence="vote"))
     with pytest.raises(PolicyRefusedError, match="does not allow"):
-        hospitals("masking", Policy(algorithms=frozenset())).run(FedPC())
+        hospitals("masking", Policy(algorithms=frozenset())).run(FedPC(evidence="vote"))
     with pytest.raises(PolicyRefusedError, match="fewer rows"):
-        hospitals("masking", Policy(min_rows=5000)).run(FedPC())
+        hospitals("masking", Policy(min_rows=5000)).run(FedPC(evidence="vote"))
     with pytest.raises(PolicyRefusedError, match="max_rounds"):
-        hospitals("masking", Policy(max_rounds=2)).run(FedPC())
+        hospitals("masking", Policy(max_rounds=2)).run(FedPC(evidence="vote"))
     with pytest.raises(PolicyRefusedError, match="max_values"):
-        hospitals("masking", Policy(max_values=5)).run(FedPC())
+        hospitals("masking", Policy(max_values=5)).run(FedPC(evidence="vote"))
 
 
 @pytest.mark.parametrize(("colluders", "fewest"), [(0, 3), (1, 3), (2, 4), (3, 4)])
@@ -525,7 +525,7 @@ def test_a_run_against_as_many_colluders_as_sites_is_no_run(n_sites):
 
 def test_two_sites_are_too_few_to_hide_one_in_a_sum():
     with pytest.raises(CohortError) as caught:
-        hospitals(rows=ROWS[:2]).run(FedPC())
+        hospitals(rows=ROWS[:2]).run(FedPC(evidence="vote"))
     assert caught.value.exit_code == 3
 
 
@@ -559,7 +559,7 @@ def test_what_fails_inside_a_site_stays_inside(caplog):
 
 def test_a_test_that_does_not_fit_is_refused_without_telling_the_types():
     with pytest.raises(MixedTypesError) as caught:
-        hospitals().run(FedPC(test="fisherz"))
+        hospitals().run(FedPC(evidence="vote", test="fisherz"))
     assert caught.value.exit_code == 6
 
 
@@ -590,7 +590,7 @@ def test_an_unknown_refusal_is_itself_malformed():
 
 def test_ledgers_hold_exactly_what_left():
     federation, engines = recorded(hospitals("bfv"))
-    result = federation.run(FedPC())
+    result = federation.run(FedPC(evidence="vote"))
     releases = result.releases
     sent = [(o, s) for o, s, _ in engines[0].received]
     for site in result.sites:
@@ -609,6 +609,6 @@ def test_ledgers_hold_exactly_what_left():
 
 
 def test_replacing_the_wire_does_not_change_the_result():
-    one = hospitals().run(FedPC())
-    other = replace(hospitals(), wire=adversary.RecordingEngine).run(FedPC())
+    one = hospitals().run(FedPC(evidence="vote"))
+    other = replace(hospitals(), wire=adversary.RecordingEngine).run(FedPC(evidence="vote"))
     assert one.graph == other.graph

@@ -14,7 +14,11 @@ from cipherdag.questions.question import Bundle
 
 def searches(rng, count):
     dag = random_dag(7, 2.0, rng)
-    algorithms = [FedPC(alpha=0.01), FedPC(alpha=0.02, sepset="vote"), FedPC(reference="code")]
+    algorithms = [
+        FedPC(evidence="vote", alpha=0.01),
+        FedPC(alpha=0.02, sepset="vote"),
+        FedPC(reference="code"),
+    ]
     return dag, [algorithms[k % 3] for k in range(count)]
 
 

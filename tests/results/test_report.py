@@ -256,15 +256,15 @@ def test_a_changed_ledger_is_named_and_one_that_stays_at_its_site_is_said_to(res
 
 def test_the_ways_of_tests_over_all_sites_are_counted(result):
     skeleton, arcs = result.graph.skeleton(), result.graph.arcs
-    outcome = FedPCOutcome(skeleton, arcs, {}, {}, (), {"pooled": 41, "withheld: statistic": 7})
+    outcome = FedPCOutcome(skeleton, arcs, {}, {}, (), {"pooled": 41, "withheld: stratified": 7})
     facts = Facts(len(arcs), 3, names=result.graph.nodes)
     found = FedPC(evidence="pooled").conclude(outcome, facts)
     page = page_of(replace(result, **vars(found)))
-    assert "Tests over all sites: 41 pooled, 7 withheld: statistic." in page.texts["main"]
+    assert "Tests over all sites: 41 pooled, 7 withheld: stratified." in page.texts["main"]
 
 
 def test_a_run_in_the_clear_says_so_where_nobody_can_miss_it():
-    open_run = adversary.hospitals("none").run(FedPC())
+    open_run = adversary.hospitals("none").run(FedPC(evidence="vote"))
     page = page_of(open_run)
     assert "Answers left the sites in the clear" in page.texts["header"]
     assert "IN THE CLEAR" in page.texts["main"]

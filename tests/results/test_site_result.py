@@ -17,7 +17,7 @@ from cipherdag.results.site_result import site_result
 from cipherdag.sites.record.run_record import PLAN_FILE, SUMS_FILE, CheckedSum, RunRecord
 from cipherdag.sites.session import program
 
-ALGORITHM = FedPC(alpha=0.02)
+ALGORITHM = FedPC(evidence="vote", alpha=0.02)
 NAME = NAMES[1]
 
 

@@ -47,7 +47,7 @@ def discrete_site(codes, categories, min_cell_size=0):
 
 
 def _table(spec):
-    return "pearson" if spec.name == "pearson" else "g2"
+    return spec.name if spec.name in ("pearson", "exact-mean") else "g2"
 
 
 def gaussian_site(values, min_cell_size=0):

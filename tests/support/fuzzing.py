@@ -182,10 +182,13 @@ def asked_questions():
     grade = pd.Categorical.from_codes(rng.permutation(np.arange(90) % 3), list("xyz"), ordered=True)
     ordered = Federation.split(numbers.assign(grade=grade), 3, seed=0)
     runs = [
-        *((FedPC(evidence=kind), discrete) for kind in ("vote", "statistic", "pooled")),
+        *(
+            (FedPC(evidence=kind), discrete)
+            for kind in ("vote", "stratified", "statistic", "pooled")
+        ),
         (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
-        (FedPC(bootstrap=1, max_cond_size=0), discrete),
+        (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
         (FedCMFS(), discrete),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),

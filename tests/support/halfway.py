@@ -12,7 +12,7 @@ from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.wire import decode
 from cipherdag.sites.record.ledger import read_releases
 
-PLANNED = FedPC()
+PLANNED = FedPC(evidence="vote")
 
 
 class Halfway:

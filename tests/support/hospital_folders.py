@@ -76,6 +76,8 @@ class Hospitals:
     def plan(self, *, names=None, **options: Any):
         members = [m for m in self.members if names is None or m.name in names]
         about = {"protection": "masking", "algorithm": "fedpc"} | options
+        if about["algorithm"] == "fedpc":
+            about = {"parameters": {"evidence": "vote"}} | about
         program = program_digest(about["algorithm"]) if about["algorithm"] in ALGORITHMS else ""
         return make_plan(members, **({"program": program, "purpose": "a test"} | about))
 

@@ -17,7 +17,9 @@ TRUTH = asia().graph
 def asia_run():
     """Three sites, masked, eight variables; the same object every time."""
     data = asia().sample(3000, np.random.default_rng(5))
-    return Federation.split(data, 3, seed=2).run(FedPC(), seed=4, source={"command": "simulate"})
+    return Federation.split(data, 3, seed=2).run(
+        FedPC(evidence="vote"), seed=4, source={"command": "simulate"}
+    )
 
 
 def page_of(result, **options):

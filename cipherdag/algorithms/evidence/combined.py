@@ -16,7 +16,12 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
-from cipherdag.questions.combined_evidence import Combination, CombinedEvidence, combined_p
+from cipherdag.questions.combined_evidence import (
+    Combination,
+    CombinedEvidence,
+    combined_p,
+    combined_score,
+)
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_blocks
 
@@ -51,7 +56,9 @@ class CombinedTests(RememberedTests):
         for piece in in_slices(tests, [np.full(len(rows), 3.0) for rows in tests]):
             counts, members = pack_blocks(piece)
             question = msgspec.structs.replace(self._template, counts=counts, members=members)
-            found = combined_p(question, (yield from covered(question, self._fewest)))
+            sums = yield from covered(question, self._fewest)
+            found = combined_p(question, sums)
+            self.keep_strengths(piece[0], combined_score(question, sums)[: len(piece[0])])
             ends = np.cumsum([len(rows) for rows in piece])[:-1]
             for own, p_value in zip(parts, np.split(found, ends), strict=True):
                 own.append(p_value)

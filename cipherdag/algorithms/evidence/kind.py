@@ -51,6 +51,7 @@ class EvidenceKind:
         open: Yields the source of p-values of some settings.
         any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
+        tests: Names of tests that it takes, where it has tests of its own; empty for any.
 
     Raises:
         ValueError: Nothing is said of what it discloses.
@@ -61,6 +62,7 @@ class EvidenceKind:
     open: Opening = field(repr=False)
     any_test: bool = False
     triplets: bool = False
+    tests: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.discloses.strip():

@@ -29,6 +29,7 @@ from cipherdag.questions.regression_steps import (
     step_length,
     too_large,
 )
+from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.regression_fits import (
     Fit,
     first_fit,
@@ -112,9 +113,11 @@ class RegressionTests(RememberedTests):
         }
         self.tally.update({way: count for way, count in not_done.items() if count})
         found = np.full(len(rows), np.nan)
-        found[np.flatnonzero(given)[done]] = [
-            self._p_value(self._known[small][0], self._known[large][0]) if whole else np.nan
-            for (small, large), whole in zip(pairs, over_one, strict=True)
+        places = np.flatnonzero(given)[done]
+        fitted = [rows[place] for place in places.tolist()]
+        found[places] = [
+            self._p_value(row, self._known[small][0], self._known[large][0]) if whole else np.nan
+            for row, (small, large), whole in zip(fitted, pairs, over_one, strict=True)
         ]
         found[~given] = np.concatenate([np.zeros(0), *others])
         return np.split(found, ends)
@@ -148,10 +151,13 @@ class RegressionTests(RememberedTests):
             interactions=self._interactions,
         )
 
-    def _p_value(self, small: Fit, large: Fit) -> float:
+    def _p_value(self, row: tuple[int, ...], small: Fit, large: Fit) -> float:
         from scipy.special import gammaincc
 
         ratio, dof = likelihood_ratio(small, large, self._categories)
+        if len(row) == len(("x", "y")):
+            score = normal_scores(np.array([ratio]), np.array([float(dof)]))
+            self.keep_strengths(np.array([row]), score)
         return float(gammaincc(dof / 2.0, ratio / 2.0))
 
     def _fit(self, models: list[Regression]) -> Fitting:

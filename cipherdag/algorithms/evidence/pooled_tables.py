@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
 from cipherdag.questions.encodings import pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
 
 Kind = TypeVar("Kind", SmallCells, Tables)
 
-FALLBACK: Combination = "statistic"
 BATCH_CELLS = 2**20
-FALLEN_BACK = ["too large: statistic", "withheld: statistic"]
+FALLEN_BACK = ["too large: statistic", "withheld: stratified"]
 WAYS = ["too few rows: none", *FALLEN_BACK, "pooled"]
 """How a test is done, as the tally says."""
 
@@ -51,7 +49,7 @@ def open_tables(
     for variable in np.flatnonzero(tables.known(alone)).tolist():
         counts = tables.alone(variable)
         levels[variable] = max(int(np.flatnonzero(counts).max(initial=0)) + 1, 1)
-    fallback = CombinedTests(FALLBACK, settings)
+    fallback = StratifiedTests(kinds, settings)
     return TableTests(tables, levels, settings.spec, fallback, max_cells=settings.max_cells)
 
 
@@ -179,9 +177,9 @@ class PooledTables:
 class TableTests(RememberedTests):
     """G2 or Pearson's chi-square of pooled tables, the same to the last bit as on pooled rows.
 
-    A test that no number of rows could make reliable is not asked for. One whose table has more
-    than ``max_cells`` cells, or a count that some site withholds, falls back to ``statistic``; both
-    are tallied.
+    A test that no number of rows could make reliable is not asked for. One whose table has a count
+    that some site withholds falls back to ``stratified``, and that of more than ``max_cells`` cells
+    to ``statistic``; both are tallied.
 
     Leaks:
         The table of the pooled data of every set asked for, by position; where sites restrict
@@ -200,7 +198,7 @@ class TableTests(RememberedTests):
         tables: PooledTables,
         levels: IndexArray,
         spec: CITestSpec,
-        fallback: CombinedTests,
+        fallback: StratifiedTests,
         *,
         max_cells: int,
     ) -> None:

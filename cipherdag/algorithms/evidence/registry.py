@@ -5,10 +5,12 @@ from __future__ import annotations
 from cipherdag.algorithms.evidence.combined import FISHER, STATISTIC, STOUFFER, WEIGHTED_P
 from cipherdag.algorithms.evidence.pooled import POOLED
 from cipherdag.algorithms.evidence.pooled_regressions import GLM
+from cipherdag.algorithms.evidence.stratified import STRATIFIED
 
 EVIDENCE = {
     kind.name: kind
     for kind in (
+        STRATIFIED,
         STATISTIC,
         FISHER,
         STOUFFER,

@@ -36,6 +36,9 @@ class EvidenceSource(Protocol):
             Rounds: as the source says; none for tests asked before.
         """
 
+    def strengths(self, pairs: IndexArray) -> FloatVector:
+        """See `RememberedTests.strengths`."""
+
     @property
     def tally(self) -> Mapping[str, int]:
         """How many distinct tests were done in which way."""
@@ -51,6 +54,20 @@ class RememberedTests(ABC):
     def __init__(self) -> None:
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
+        self._strengths: dict[tuple[int, int], float] = {}
+
+    def strengths(self, pairs: IndexArray) -> FloatVector:
+        """How dependent x and y are given nothing, as a normal score; 0 where it was not tested.
+
+        Args:
+            pairs: Pairs that were asked for, shape (B, 2).
+        """
+        return np.array([self._strengths.get((min(p), max(p)), 0.0) for p in pairs.tolist()])
+
+    def keep_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
+        """Remember the scores of pairs x < y, shape (B,)."""
+        found = zip(map(tuple, pairs.tolist()), scores.tolist(), strict=True)
+        self._strengths.update(found)
 
     def p_values(self, tests: Tests) -> PValues:
         """See `EvidenceSource.p_values`."""

@@ -19,7 +19,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.remembering import remember
-from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination
+from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source
 from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
     Neighbourhood,
@@ -89,7 +89,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
             statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
-            small sites lose less.
+            small sites lose less; ``stratified``: tests within the sites, added up, for any columns
+            and sites that differ, with tests of its own.
         k1: Percent of the left-out features that FedCFR looks at, the strongest of those that
             depend on a label, rounded up; 0 skips FedCFR.
         k2: Percent of a label's features that FedCFC checks, the weakest, rounded up; 0 skips it.
@@ -108,7 +109,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
     Leaks:
         The coordinator learns which positions are labels. With ``evidence`` other than
-        ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists. With
+        ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
+        ``stratified`` what it says. With
         ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
         over sites, and the weighted strength of the pairs.
         Where every site can do every test, the rows are the same total each time and say nothing
@@ -161,8 +163,19 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         asking = self._run(n_variables, tuple(sorted(labels)))
         if self.evidence == "weighted_p":
             return remember(asking, facts.fewest)
+        if EVIDENCE[self.evidence].tests:
+            return by_source(remember(asking), EVIDENCE[self.evidence], facts.fewest)
         combination = cast("Combination", self.evidence)
         return by_combination(remember(asking), combination, facts.fewest)
+
+    def check(self) -> None:
+        """Refuse a test beside evidence that has tests of its own."""
+        own = EVIDENCE[self.evidence].tests
+        require(
+            not own or self.test in own,
+            f"evidence {self.evidence} has tests of its own, by the types of the columns; leave "
+            f"test to auto, not {self.test}",
+        )
 
     def conclude(self, outcome: FedCMFSOutcome, facts: Facts) -> SelectedFeatures:
         """Every label's features, related labels, and what no site could test, by name."""

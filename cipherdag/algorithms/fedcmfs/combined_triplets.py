@@ -2,7 +2,8 @@
 
 Leaks:
     In place of weighted p-values and strengths the coordinator sees the sums over the sites that
-    `CombinedEvidence` lists, per triplet; a triplet's strength follows from them.
+    `CombinedEvidence` lists, per triplet, or what another kind of evidence says; a triplet's
+    strength follows from them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p, combined_strength
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.lockstep import answered
@@ -20,6 +22,8 @@ from cipherdag.questions.question import WeightedEvidence
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.algorithms.evidence.kind import EvidenceKind
+    from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.question import FloatVector, Question
 
@@ -53,6 +57,44 @@ def by_combination(
         done = ~np.isnan(p_value)
         marginal = question.counts[0] if question.counts else 0
         strength = np.where(done, combined_strength(combined, sums), 0.0)[:marginal]
+        return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
+
+    return answered(asking, answer)
+
+
+def by_source(
+    asking: Generator[Question, FloatVector, Outcome], kind: EvidenceKind, fewest: int = 1
+) -> Generator[Question, FloatVector, Outcome]:
+    """The same search, every question of it answered by the p-values of a kind of evidence.
+
+    Args:
+        asking: Yields `WeightedEvidence`, one question a round.
+        kind: Whose tests.
+        fewest: How many sites have to contribute to what is opened.
+
+    Returns:
+        The outcome of ``asking``, which gets what `by_combination` gives it; strengths are normal
+        scores.
+    """
+    opened: list[EvidenceSource] = []
+
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        if not isinstance(question, WeightedEvidence):
+            raise TypeError("only weighted evidence of triplets is tested")
+        if not opened:
+            # the test that fits the columns is the kind's own choice
+            settings = EvidenceSettings(
+                spec=replace(question.test, name="auto"),
+                n_variables=question.n_variables,
+                max_rows=question.max_rows,
+                fewest=fewest,
+            )
+            opened.append((yield from kind.open(settings)))
+        tests = [rows.astype(np.int64) for rows in question.rows()]
+        p_values = yield from opened[0].p_values(tests)
+        p_value = np.concatenate([np.zeros(0), *p_values])
+        done = ~np.isnan(p_value)
+        strength = opened[0].strengths(tests[0]) if tests else np.zeros(0)
         return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
 
     return answered(asking, answer)

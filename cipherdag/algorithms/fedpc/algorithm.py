@@ -20,6 +20,7 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
+from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
 from cipherdag.algorithms.fedpc.colliders import (
     ColliderRule,
     JudgedTriples,
@@ -51,7 +52,6 @@ from cipherdag.graphs.orientation import (
     unshielded_pairs,
 )
 from cipherdag.questions.ci_tests import (
-    CI_TESTS,
     FEWEST_KERNEL_ROWS,
     MOST_KERNEL_ROWS,
     offered_tests,
@@ -79,9 +79,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Attributes:
         alpha: Significance level of every test.
-        evidence: What decides a test: the sites' ``vote`` (the paper), or one test over all sites
-            of a kind that `cipherdag.algorithms.evidence` lists; the coordinator then runs
-            PC-stable on it.
+        evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
+            that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
+            the sites' ``vote`` (the paper), or one test over all sites of a kind that
+            `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
             maximum (the paper), or of the test over all sites; ``mean``: highest mean p, weighted
             by rows; ``vote``: most votes (both the paper's future work). ``search``, only with
@@ -93,12 +94,13 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             ``conservative`` or ``majority``: no set, or less than half of all sets, that separate
             x and z have y; ``joining``: p falls, on average to less than half, as y joins the sets.
             ``auto``: ``joining``, or ``sepset`` with votes and where sets come from the ``search``.
-        reference: Whether to follow the paper or its original program where they differ:
-            ``paper``: order-independent layers, strictly more than ``vote_share`` of the sites,
-            candidates from ne(x) or ne(z), no set found means no collider. ``code``: edits as it
-            goes, at least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no
-            set found means a collider, a site that cannot test keeps the edge, and the DAG is made
-            by its own rule, which may leave cycles.
+        reference: Whether to follow the paper or its original program where they differ; either
+            implies votes, and ``auto`` is the paper with any evidence. ``paper``:
+            order-independent layers, strictly more than ``vote_share`` of the sites, candidates
+            from ne(x) or ne(z), no set found means no collider. ``code``: edits as it goes, at
+            least round(vote_share N) votes, candidates from ne(x) and ne(z) together, no set found
+            means a collider, a site that cannot test keeps the edge, and the DAG is made by its own
+            rule, which may leave cycles.
         max_cond_size: Largest conditioning set; None for the paper's rule, the largest degree.
         vote_share: Share of sites that keeps an edge, of those that can test it; a site whose
             tests of an edge are all impossible abstains, and an edge that too few sites can test
@@ -146,12 +148,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     title: ClassVar[str] = "FedPC"
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
-    evidence: str = one_of("vote", ("vote", *EVIDENCE))
+    evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
     colliders: ColliderRule = "auto"
-    reference: Literal["paper", "code"] = "paper"
+    reference: Literal["auto", "paper", "code"] = "auto"
     max_cond_size: int | None = within(3, 0)
-    vote_share: float = within(0.3, 0.0, 1.0, above=True, below=True)
+    vote_share: float = within(VOTE_SHARE, 0.0, 1.0, above=True, below=True)
     test: str = one_of("auto", offered_tests("fedpc"))
     kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
     dof: Literal["adjusted", "plain"] = "adjusted"
@@ -166,34 +168,14 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
-        voting = self.evidence == "vote"
-        choices = ("max", "mean", "vote") if voting else ("max", "search")
-        require(
-            self.sepset in choices,
-            f"sepset must be one of {', '.join(choices)} with evidence {self.evidence}",
-        )
-        require(
-            not voting or self.colliders in ("auto", "sepset"),
-            f"colliders {self.colliders} needs other evidence than vote, of which the coordinator "
-            "learns no set but the chosen one",
-        )
-        require(
-            voting or self.reference == "paper",
-            "reference code is the original program, whose evidence is the vote",
-        )
-        require(
-            self.knowledge is None or self.reference == "paper",
-            "reference code is the original program, which takes no knowledge",
-        )
-        for name in ("site_effect", "interactions"):
-            given = getattr(self, name)
-            require(not given or self.evidence == "glm", f"{name} needs evidence glm")
-        takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.any_test)]
-        require(
-            CI_TESTS[self.test].adds_up or self.evidence in takes,
-            f"test {self.test} needs evidence {', '.join(takes[:-1])} or {takes[-1]}: its "
-            "statistics do not add up over sites",
-        )
+        check_choices(self)
+
+    @property
+    def decided_by(self) -> str:
+        """The evidence that is used: what `evidence` names, or what ``auto`` comes to."""
+        if self.evidence != "auto":
+            return self.evidence
+        return "vote" if only_of_votes(self) else "stratified"
 
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
@@ -237,8 +219,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and with votes what the choice of separating sets does."""
         said: tuple[str, ...] = (VOTES, SEPARATORS.get(self.sepset, ""))
-        if self.evidence != "vote":
-            said = (EVIDENCE[self.evidence].discloses,)
+        if self.decided_by != "vote":
+            said = (EVIDENCE[self.decided_by].discloses,)
         return (*said, once_more(self.bootstrap)) if self.bootstrap else said
 
     def report(self, found: LearntGraph) -> Report:
@@ -248,7 +230,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     def _learn(self, known: Constraints, facts: Facts) -> Asking:
         """The run on the sites' rows as they are."""
         n_variables = len(known.required)
-        if self.evidence != "vote":
+        if self.decided_by != "vote":
             return (yield from self._ask_evidence(n_variables, known, facts))
         voted = yield from self._skeleton(known, facts)
         skeleton = voted.skeleton
@@ -293,7 +275,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             present=facts.present,
             fewest=facts.fewest,
         )
-        source = yield from EVIDENCE[self.evidence].open(settings)
+        source = yield from EVIDENCE[self.decided_by].open(settings)
         found = yield from stable_skeleton(
             source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
         )
@@ -324,7 +306,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     ) -> Generator[Question, FloatVector, VotedSkeleton]:
         """FedSkele (section 3.2.1)."""
         rule = VoteRule(
-            share=self.vote_share, reference=self.reference, max_cond_size=self.max_cond_size
+            share=self.vote_share,
+            reference="code" if self.reference == "code" else "paper",
+            max_cond_size=self.max_cond_size,
         )
         return (yield from voted_skeleton(known, self._spec, rule, facts.present, facts.fewest))
 
@@ -333,7 +317,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """The rule for colliders that ``auto`` stands for."""
         if self.colliders != "auto":
             return self.colliders
-        told_all = self.evidence != "vote" and self.sepset == "max"
+        told_all = self.decided_by != "vote" and self.sepset == "max"
         return "joining" if told_all else "sepset"
 
     @property

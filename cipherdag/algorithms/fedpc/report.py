@@ -64,9 +64,9 @@ def once_more(replicates: int) -> str:
 def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
     """The graph by name with its evidence, and what `reported` makes a report of."""
     names = facts.names
-    details: dict[str, Any] = {}
+    details: dict[str, Any] = {"evidence": algorithm.decided_by}
     if outcome.tests:
-        evidence = joint_evidence(outcome, names)
+        evidence = joint_evidence(outcome, names, algorithm.decided_by)
         details["tests"] = dict(outcome.tests)
     else:
         evidence = votes_evidence(
@@ -140,15 +140,18 @@ def votes_evidence(
     )
 
 
-def joint_evidence(outcome: FedPCOutcome, names: Sequence[str]) -> GraphEvidence:
-    """The separating sets of a graph from tests over all sites, what they direct, and how many."""
+def joint_evidence(outcome: FedPCOutcome, names: Sequence[str], kind: str) -> GraphEvidence:
+    """The separating sets of a graph from tests over all sites, what they direct, and how many.
+
+    ``kind`` is what decided the tests.
+    """
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
     reader = _Reader(outcome, names, n_sites=1, code=False)
     return GraphEvidence(
         edges=reader.edges(),
         support="p-value of the test over all sites",
         separations=reader.separations(),
-        remarks=(f"Tests over all sites: {ways}.",),
+        remarks=(f"Evidence: {kind}.", f"Tests over all sites: {ways}."),
     )
 
 

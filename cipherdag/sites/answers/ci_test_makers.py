@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest, Statistic
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 from cipherdag.sites.compute.ci_tests.kci import KernelTest
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
@@ -25,11 +26,15 @@ if TYPE_CHECKING:
 log = logging.getLogger("cipherdag.site")
 
 
-def _tables(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
+def _of_tables(statistic: Statistic) -> Maker:
+    return partial(_tables, statistic)
+
+
+def _tables(statistic: Statistic, table: SiteTable, spec: CITestSpec, device: str) -> CITest:
     assert table.codes is not None, "a discrete table has codes"
     return DiscreteTest(
         table.codes,
-        statistic="pearson" if spec.name == "pearson" else "g2",
+        statistic=statistic,
         dof=spec.dof,
         min_rows_per_cell=spec.min_rows_per_cell,
         constant=spec.constant,
@@ -63,8 +68,9 @@ def _kernel(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
 
 
 MAKERS: Mapping[str, Maker] = {
-    "g2": _tables,
-    "pearson": _tables,
+    "g2": _of_tables("g2"),
+    "pearson": _of_tables("pearson"),
+    "exact-mean": _of_tables("exact-mean"),
     "fisherz": _fisher_z,
     "likelihood-ratio": _likelihood_ratio,
     "regression": _regression,

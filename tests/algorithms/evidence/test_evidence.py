@@ -144,7 +144,7 @@ def test_a_constant_column_is_dependent_here_as_there():
 # what falls back, and how it is told
 
 
-def test_tables_with_small_counts_never_leave_and_fall_back_to_statistics():
+def test_tables_with_small_counts_never_leave_and_fall_back_to_strata():
     rng = np.random.default_rng(8)
     levels = [2, 2, 3, 4]
     codes = discrete_codes(rng, 900, levels)
@@ -153,7 +153,7 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_statistics():
     tests = random_tests(4, [6, 12, 12], rng)
     queries = Queries("pooled", tests)
     found, questions = asked(queries, sites)
-    assert queries.tally["withheld: statistic"] > 0
+    assert queries.tally["withheld: stratified"] > 0
     assert queries.tally["pooled"] > 0
     for question in questions:
         if isinstance(question, Tables):
@@ -161,10 +161,10 @@ def test_tables_with_small_counts_never_leave_and_fall_back_to_statistics():
                 counts = site.answer(question)
                 assert not ((counts > 0) & (counts < 11)).any()
     exact = central(DiscreteTest(codes), tests)
-    combined, _ = asked(Queries("statistic", tests), sites)
-    for own, pooled, other in zip(found, exact, combined, strict=True):
+    stratified, _ = asked(Queries("stratified", tests), sites)
+    for own, pooled, other in zip(found, exact, stratified, strict=True):
         same = (own == pooled.p_value) | (np.isnan(own) & np.isnan(pooled.p_value))
-        assert (same | (own == other)).all()
+        assert (same | (own == other) | (np.isnan(own) & np.isnan(other))).all()
 
 
 def test_a_coordinator_that_skips_the_question_of_small_counts_is_refused():
@@ -243,7 +243,10 @@ def test_combined_table_tests_follow_their_formulas(n_sites):
     parts = cut(codes, n_sites, rng)
     sites = [discrete_site(part, levels) for part in parts]
     tests = random_tests(4, [6, 12], rng)
-    outcomes = [central(DiscreteTest(part, min_rows_per_cell=1.0), tests) for part in parts]
+    outcomes = [
+        central(DiscreteTest(part, statistic="exact-mean", min_rows_per_cell=1.0), tests)
+        for part in parts
+    ]
     for kind in ("statistic", "fisher", "stouffer"):
         found, _ = asked(Queries(kind, tests), sites)
         for size, own in enumerate(found):

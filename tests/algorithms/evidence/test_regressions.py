@@ -133,7 +133,7 @@ def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
     for found, own in zip(queries.found, central(alone, tests), strict=True):
         np.testing.assert_allclose(found, own.p_value, rtol=1e-6, atol=1e-12)
     federation = Federation.split(frame(rng, 600), 3, device="cpu")
-    assert federation.run(FedPC(test="regression", max_cond_size=1)).graph.edges
+    assert federation.run(FedPC(evidence="vote", test="regression", max_cond_size=1)).graph.edges
 
 
 def test_a_site_answers_regressions_only_if_its_policy_names_them():

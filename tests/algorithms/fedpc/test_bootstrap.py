@@ -176,7 +176,7 @@ def test_strong_edges_come_back_and_weak_ones_less():
 
 @pytest.mark.parametrize(
     "algorithm",
-    [FedPC(bootstrap=3), FedPC(evidence="pooled", bootstrap=3, max_cond_size=1)],
+    [FedPC(evidence="vote", bootstrap=3), FedPC(evidence="pooled", bootstrap=3, max_cond_size=1)],
     ids=["vote", "pooled"],
 )
 def test_protections_give_the_same_confidence(algorithm):
@@ -216,16 +216,16 @@ def test_a_policy_may_refuse_drawing_and_limits_its_values():
 
     no_drawing = Policy(questions=QUESTION_KINDS - {"resampled"})
     federation = Federation.split(patients(), 3, policy=no_drawing)
-    federation.run(FedPC())
+    federation.run(FedPC(evidence="vote"))
     with pytest.raises(PolicyRefusedError, match="resampled"):
-        federation.run(FedPC(bootstrap=1))
+        federation.run(FedPC(evidence="vote", bootstrap=1))
     few = Federation.split(patients(), 3, policy=Policy(max_values=1000))
-    few.run(FedPC())
+    few.run(FedPC(evidence="vote"))
     with pytest.raises(PolicyRefusedError, match="max_values"):
-        few.run(FedPC(bootstrap=20))
+        few.run(FedPC(evidence="vote", bootstrap=20))
     no_votes = Policy(questions=QUESTION_KINDS - {"edge-votes"})
     with pytest.raises(PolicyRefusedError, match="edge-votes"):
-        Federation.split(patients(), 3, policy=no_votes).run(FedPC(bootstrap=1))
+        Federation.split(patients(), 3, policy=no_votes).run(FedPC(evidence="vote", bootstrap=1))
 
 
 def test_questions_are_checked():
@@ -247,9 +247,9 @@ def test_questions_are_checked():
 def test_parameters_are_checked():
     for wrong in (-1, 1001):
         with pytest.raises(ParameterError, match="bootstrap"):
-            FedPC(bootstrap=wrong)
+            FedPC(evidence="vote", bootstrap=wrong)
     with pytest.raises(ParameterError, match="seed"):
-        next(FedPC(bootstrap=1).ask(Facts(3, 3, seed=-1)))
+        next(FedPC(evidence="vote", bootstrap=1).ask(Facts(3, 3, seed=-1)))
 
 
 # rounds of many searches
@@ -293,7 +293,7 @@ def test_rounds_with_too_many_values_are_asked_in_several():
 
 def test_result_tells_the_confidence_everywhere(tmp_path):
     federation = Federation.split(patients(), 3)
-    result = federation.run(FedPC(bootstrap=10), seed=1)
+    result = federation.run(FedPC(evidence="vote", bootstrap=10), seed=1)
     frame = result.confidence
     assert list(frame.columns) == ["from", "to", "mark", "confidence", "any_edge"]
     assert len(frame) == len(result.graph.edges)
@@ -311,7 +311,7 @@ def test_result_tells_the_confidence_everywhere(tmp_path):
     page = (folder / "report.html").read_text("utf-8")
     assert "Strength is the share of replicates" in page
     assert "once more for each of 10 replicates" in page
-    plain = federation.run(FedPC())
+    plain = federation.run(FedPC(evidence="vote"))
     assert plain.confidence.empty
     assert "bootstrap" not in plain.details
 

@@ -267,7 +267,7 @@ def test_rule_4_rests_nothing_on_ambiguous_triples():
 def test_votes_do_not_support_them():
     for rule in ("conservative", "majority", "joining"):
         with pytest.raises(ParameterError, match="needs other evidence than vote"):
-            FedPC(colliders=rule)
+            FedPC(evidence="vote", colliders=rule)
     with pytest.raises(ParameterError, match="one of auto, sepset, conservative, majority"):
         FedPC(evidence="fisher", colliders="first")
 

@@ -27,7 +27,7 @@ def oracle_outcome(dag, algorithm, n_sites=3):
 @pytest.mark.parametrize("sepset", ["max", "mean", "vote"])
 def test_the_true_cpdag_under_an_oracle(sepset):
     rng = np.random.default_rng(2026)
-    algorithm = FedPC(sepset=sepset, max_cond_size=None)
+    algorithm = FedPC(evidence="vote", sepset=sepset, max_cond_size=None)
     for _ in range(200 if sepset == "max" else 60):
         dag = random_dag(int(rng.integers(3, 11)), float(rng.uniform(1, 3)), rng)
         outcome, _ = oracle_outcome(dag, algorithm)
@@ -108,7 +108,7 @@ def check_against_original(sites, test, tests, continuous):
 def test_the_order_of_sites_changes_nothing(seed, sepset, data):
     sites = discrete_sites(seed, 4, n=5, rows=80)
     order = data.draw(st.permutations(range(4)))
-    algorithm = FedPC(sepset=sepset, alpha=0.05)
+    algorithm = FedPC(evidence="vote", sepset=sepset, alpha=0.05)
 
     def run(parts):
         outcome, _ = drive(algorithm.ask(Facts(5, 4)), [respondent(DiscreteTest(p)) for p in parts])
@@ -133,16 +133,16 @@ def test_rounds_do_not_grow_with_the_number_of_pairs():
     rounds = []
     for size in (8, 24):
         dag = random_dag(size, 2.0, rng)
-        _, asked = oracle_outcome(dag, FedPC())
+        _, asked = oracle_outcome(dag, FedPC(evidence="vote"))
         rounds.append(sum(type(q).__name__ == "BestScoreExceeds" for q in asked))
     assert rounds == [5, 5]
 
 
 def test_one_variable_and_two_independent_ones():
-    outcome, asked = oracle_outcome(np.zeros((1, 1), dtype=bool), FedPC())
+    outcome, asked = oracle_outcome(np.zeros((1, 1), dtype=bool), FedPC(evidence="vote"))
     assert not outcome.arcs.any()
     assert asked == []
-    outcome, _ = oracle_outcome(np.zeros((2, 2), dtype=bool), FedPC())
+    outcome, _ = oracle_outcome(np.zeros((2, 2), dtype=bool), FedPC(evidence="vote"))
     assert not outcome.arcs.any()
 
 

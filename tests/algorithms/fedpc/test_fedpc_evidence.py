@@ -24,7 +24,9 @@ def test_evidence_recounts_the_votes_and_names_true_separations(seed):
     dag = random_dag(n, min(2.5, n - 1), rng)
     oracle = OracleTest(dag)
     names = [f"v{i}" for i in range(n)]
-    outcome, _ = drive(FedPC(max_cond_size=None).ask(Facts(n, 3)), [respondent(oracle)] * 3)
+    outcome, _ = drive(
+        FedPC(evidence="vote", max_cond_size=None).ask(Facts(n, 3)), [respondent(oracle)] * 3
+    )
     evidence = votes_evidence(outcome, names, n_sites=3, sepset="max", reference="paper")
     graph = CausalGraph.from_arcs(names, outcome.arcs)
     assert [(e.source, e.target) for e in evidence.edges] == [
@@ -49,7 +51,9 @@ def test_evidence_tells_a_divided_vote():
     chain = np.zeros((3, 3), dtype=bool)
     chain[0, 1] = chain[1, 2] = True
     sites = [OracleTest(chain), OracleTest(chain), OracleTest(np.zeros((3, 3), dtype=bool))]
-    outcome, _ = drive(FedPC().ask(Facts(3, 3)), [respondent(site) for site in sites])
+    outcome, _ = drive(
+        FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(site) for site in sites]
+    )
     evidence = votes_evidence(outcome, "abc", n_sites=3, sepset="max", reference="paper")
     assert [edge.shown for edge in evidence.edges] == ["2/3", "2/3"]
     assert evidence.edges[0].strength == 2 / 3
@@ -63,11 +67,11 @@ def test_evidence_tells_a_divided_vote():
 def test_tests_over_all_sites_have_no_votes_to_tell():
     chain = np.zeros((3, 3), dtype=bool)
     chain[0, 1] = chain[2, 1] = True
-    outcome, _ = drive(FedPC().ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
+    outcome, _ = drive(FedPC(evidence="vote").ask(Facts(3, 3)), [respondent(OracleTest(chain))] * 3)
     silent = replace(outcome, votes=(), tests={"pooled": 3})
-    evidence = joint_evidence(silent, "abc")
+    evidence = joint_evidence(silent, "abc", "statistic")
     assert evidence.measure == ""
-    assert evidence.remarks == ("Tests over all sites: 3 pooled.",)
+    assert evidence.remarks == ("Evidence: statistic.", "Tests over all sites: 3 pooled.")
     assert [edge.shown for edge in evidence.edges] == ["", ""]
     assert all(edge.facts[0].startswith("Collider") for edge in evidence.edges)
     assert "over all sites" in evidence.support

@@ -408,3 +408,23 @@ def test_cuda_agrees_with_the_processor(statistic, missing):
         one, other = here.evaluate(*tests), there.evaluate(*tests)
         for name in FIELDS:
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_exact_mean_is_pearsons_of_every_configuration_less_one_row(sparse):
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 3, (90, 3))
+    if sparse:  # so many levels that rows are sorted instead of counted
+        codes = codes * 40
+    found = DiscreteTest(codes, statistic="exact-mean", min_rows_per_cell=0.0).evaluate(
+        np.array([0]), np.array([1]), np.array([[2]])
+    )
+    expected = 0.0
+    for configuration in np.unique(codes[:, 2]):
+        own = codes[codes[:, 2] == configuration]
+        table = np.zeros((3, 3))
+        np.add.at(table, (own[:, 0] % 39, own[:, 1] % 39), 1)
+        chi_square = stats.chi2_contingency(table, correction=False).statistic
+        expected += chi_square * (len(own) - 1) / len(own)
+    assert found.statistic[0] == pytest.approx(expected, rel=1e-9)
+    assert found.dof[0] == 12

@@ -341,7 +341,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
         with pytest.raises(ParameterError, match="kci needs evidence"):
             FedPC(test="kci", evidence=evidence)
     with pytest.raises(ParameterError, match="kernel_rows"):
-        FedPC(test="kci", kernel_rows=5)
+        FedPC(evidence="vote", test="kci", kernel_rows=5)
     with pytest.raises(ValueError, match="kernel_rows"):
         CITestSpec(alpha=0.01, name="kci", kernel_rows=10**6)
     counts, members = pack_blocks([np.array([[0, 1]], dtype=np.uint16)])
@@ -358,7 +358,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
         f"s{i}": pd.DataFrame(rng.integers(0, 2, (60, 3)), columns=list("xyz")) for i in range(3)
     }
     with pytest.raises(MixedTypesError, match="'kci' cannot treat discrete columns") as error:
-        Federation.simulate(codes).run(FedPC(test="kci"))
+        Federation.simulate(codes).run(FedPC(evidence="vote", test="kci"))
     assert "Choose the test auto" in error.value.remedy
 
 
@@ -370,6 +370,8 @@ def test_the_command_says_how_many_rows_it_looks_at(call, tmp_path):
         tmp_path / "all.csv",
         "--sites",
         3,
+        "--evidence",
+        "vote",
         "--test",
         "kci",
         "--kernel-rows",

@@ -297,7 +297,7 @@ def test_a_run_waits_until_a_person_of_every_site_approves_it(tmp_path):
         assert [own.name for own in run.plan.cohort] == list(made.folders)
         folder.approvals().decide(run.session[:8], "approved", folder.identity())
     facts = Facts(session.open(), 3, fewest=3)
-    session.run(Replay(FedPC().ask(facts), facts.present))
+    session.run(Replay(FedPC(evidence="vote").ask(facts), facts.present))
     session.finish()
     assert session.result
     made.close()

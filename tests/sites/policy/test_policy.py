@@ -41,7 +41,7 @@ def run(hospitals, **options):
     hospitals.installed = True
     handlers = {name: hospitals.handler(name) for name in hospitals.folders}
     session = hospitals.session(handlers, **options)
-    session.run(Replay(FedPC().ask(Facts(session.open(), len(handlers), fewest=3))))
+    session.run(Replay(FedPC(evidence="vote").ask(Facts(session.open(), len(handlers), fewest=3))))
     session.finish()
     return session
 
@@ -334,7 +334,7 @@ def test_rules_on_parameters(rule, parameters, passes):
 
 def test_a_parameter_that_a_plan_leaves_out_counts_with_its_default():
     """Else a rule would be got round by not naming what it is about."""
-    assert FedPC().alpha == 0.01
+    assert FedPC(evidence="vote").alpha == 0.01
     assert allowed(ruled("alpha 0.001..0.02"))
     assert not allowed(ruled("alpha 0.02..0.1"))
     assert not allowed(ruled("evidence pooled|glm"))

@@ -31,22 +31,22 @@ def before():
 
 @pytest.mark.parametrize("protection", ["masking", "bfv", "none"])
 def test_no_key_of_a_session_outlives_it(protection, before):
-    ward = Ward(protection, algorithm=FedPC())
+    ward = Ward(protection, algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
     shared = {SumKey, SiteAggregation} | ({PairKey} if protection != "none" else set())
     assert {type(own) for own in held(before).values()} == shared
-    ward.session.run(Replay(FedPC().ask(Facts(n_variables, 3, fewest=3))))
+    ward.session.run(Replay(FedPC(evidence="vote").ask(Facts(n_variables, 3, fewest=3))))
     ward.session.finish()
     assert ward.session.result
     assert not held(before)
 
 
 def test_no_key_is_kept_for_the_reason_of_a_refusal(before):
-    ward = Ward(algorithm=FedPC())
+    ward = Ward(algorithm=FedPC(evidence="vote"))
     n_variables = ward.session.open()
     facts = Facts(n_variables, 3, fewest=3)
     with pytest.raises(SiteUnreachableError):
-        ward.session.run(Replay(FedPC(alpha=0.5).ask(facts)))
+        ward.session.run(Replay(FedPC(evidence="vote", alpha=0.5).ask(facts)))
     reasons = {site: own.refused for site, own in ward.runtimes.items()}
     assert all("not that of the plan" in own.message for own in reasons.values())
     ward.session._present = (0, 1, 2)

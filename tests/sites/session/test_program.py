@@ -212,7 +212,9 @@ def test_sites_run_an_algorithm_of_another_package_if_their_policy_names_it(inst
         made = hospital_folders.hospitals(tmp_path / algorithm.name, policy=allowed)
         made.installed = True
         program = program_digest(algorithm.name)
-        session = made.session(made.handlers(), algorithm=algorithm.name, program=program)
+        session = made.session(
+            made.handlers(), algorithm=algorithm.name, program=program, parameters={}
+        )
         facts = Facts(session.open(), 3, fewest=3)
         graphs.append(session.run(Replay(algorithm.ask(facts))).arcs.tobytes())
         assert len(session.finish()) == 3

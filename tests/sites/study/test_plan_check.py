@@ -22,7 +22,7 @@ def hospitals(tmp_path):
 
 
 def plan(hospitals, algorithm=None, **changes):
-    algorithm = algorithm or FedPC()
+    algorithm = algorithm or FedPC(evidence="vote")
     about = {"algorithm": algorithm.name, "parameters": msgspec.to_builtins(algorithm)}
     return hospitals.plan(**(about | changes))
 
@@ -92,7 +92,7 @@ def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
     ("algorithm", "said"),
     [
         (FedPC(evidence="pooled", max_rows=64), "bound"),
-        (FedPC(test="fisherz"), "discrete"),
+        (FedPC(evidence="vote", test="fisherz"), "discrete"),
     ],
 )
 def test_data_that_do_not_fit_the_plan_are_found_before_the_run(hospitals, algorithm, said):

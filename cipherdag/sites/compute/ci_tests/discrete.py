@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
-Statistic = Literal["g2", "pearson"]
+Statistic = Literal["g2", "pearson", "exact-mean"]
 
 # measured: one product of one-hot codes of K levels costs as much as counting K * K / 64 tables,
 # and starting it as much as a million rows
@@ -69,7 +69,8 @@ class DiscreteTest(CachedTest):
     Args:
         codes: Integer codes, shape (n, p); -1 (or any negative code) where missing. A variable
             has as many levels as its highest code in these rows + 1.
-        statistic: ``g2`` or ``pearson``.
+        statistic: ``g2``, ``pearson``, or ``exact-mean``: Pearson's, each configuration's by
+            (rows - 1) / rows.
         dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
         min_rows_per_cell: Rows that a test needs per cell of its table.
         constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
@@ -107,7 +108,9 @@ class DiscreteTest(CachedTest):
         self._statistic: TableStatistic = (
             GSquared(n_rows, self._columns.device)
             if statistic == "g2"
-            else PearsonChiSquare(n_rows, int(self._columns.levels.max()))
+            else PearsonChiSquare(
+                n_rows, int(self._columns.levels.max()), exact_mean=statistic == "exact-mean"
+            )
         )
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
@@ -201,7 +204,7 @@ def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_ce
     if codes.max() > MAX_CODE - 1:
         raise ParameterError("a code is larger than 2**31 - 2")
     if statistic not in get_args(Statistic):
-        raise ParameterError("statistic must be 'g2' or 'pearson'")
+        raise ParameterError(f"statistic must be one of {', '.join(get_args(Statistic))}")
     if dof not in get_args(DegreesOfFreedom):
         raise ParameterError("dof must be 'adjusted' or 'plain'")
     if not 0.0 <= min_rows_per_cell < math.inf:

@@ -16,6 +16,7 @@ import numpy as np
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -34,6 +35,7 @@ log = logging.getLogger("cipherdag.site")
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 ROW_BLOCK = 8192
+LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
 PIECE_CELLS = 2**22  # counted before they are looked at
 
 
@@ -91,7 +93,7 @@ class PoolableData:
         """Whether all variables are discrete."""
         return self._values is None
 
-    def answer(self, question: PooledQuestion | RegressionSteps) -> FloatVector:
+    def answer(self, question: PooledQuestion | RegressionSteps | StratifiedTables) -> FloatVector:
         """The site's answer, before it is protected.
 
         Raises:
@@ -104,6 +106,8 @@ class PoolableData:
             return self._moments(question)
         if isinstance(question, RegressionSteps):
             return self._regressions(question)
+        if isinstance(question, StratifiedTables):
+            return self._strata(question)
         return self._tables(question)
 
     def _kinds(self, *, order: bool) -> FloatVector:
@@ -220,18 +224,33 @@ class PoolableData:
             raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
         return np.concatenate([np.zeros(0), *answers])
 
-    def _counts(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
-        """Pieces of the sets, shape (C, k), and the counts of their tables, one after the other."""
+    def _strata(self, question: StratifiedTables) -> FloatVector:
+        from cipherdag.sites.compute.pooled.strata import stratified_answer
+
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("strata of other categories than the site's schema has")
+        self._spend(sum(question.counts))
+        least = max(self._min_cell_size, LEAST_STRATUM)
+        within = None if self._within is None else self._within._columns()  # noqa: SLF001
+        return stratified_answer(question, self._columns(), least=least, within=within)
+
+    def _columns(self) -> DiscreteColumns:
+        """The codes as they are counted, every variable with all its categories."""
         if self._counted is None:
             assert self._codes is not None, "only discrete columns are counted"
             self._counted = DiscreteColumns(
                 self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
             )
+        return self._counted
+
+    def _counts(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
+        """Pieces of the sets, shape (C, k), and the counts of their tables, one after the other."""
+        columns = self._columns()
         piece_of = np.cumsum(self._categories[sets].prod(axis=1)) // PIECE_CELLS
         starts = np.flatnonzero(np.diff(piece_of, prepend=-1))
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
-            yield piece, self._counted.whole_tables(sets[piece]).cpu().numpy()
+            yield piece, columns.whole_tables(sets[piece]).cpu().numpy()
 
 
 def _levels(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:

@@ -1,0 +1,126 @@
+"""Tests within the sites, added up: differences between sites are no evidence.
+
+The columns of a test decide: categories by Cochran, Mantel and Haenszel (`StratifiedTests`),
+numbers by partial correlations of every site's own, weighted by their precision, mixtures by
+regressions with constants of every site's own.
+
+Leaks:
+    What `Columns` says, once; per test what its way says: see `StratifiedTests`, `CombinedEvidence`
+    (``stouffer``) and `RegressionSteps`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
+from cipherdag.algorithms.evidence.pooled_regressions import RegressionTests
+from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
+from cipherdag.errors import MixedTypesError
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import Columns
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+NUMBERS = "numbers within sites"
+
+
+class WithinSites:
+    """Tests by the kinds of their columns.
+
+    Leaks:
+        See the module.
+
+    Args:
+        kinds: The columns.
+        settings: How tests are done.
+    """
+
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+        self._discrete = kinds.categories > 0
+        # of a table of both kinds, too, a test of numbers is one of partial correlations
+        numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="by-type"))
+        own_constants = replace(settings, site_effect=True)
+        self._sources: tuple[EvidenceSource, ...] = (
+            CombinedTests("stouffer", numbers),
+            StratifiedTests(kinds, settings),
+            RegressionTests(kinds, own_constants),
+        )
+
+    def p_values(self, tests: Tests) -> PValues:
+        """See `EvidenceSource.p_values`; every source asks in the same rounds."""
+        ways = []
+        for rows in tests:
+            discrete = self._discrete[rows].sum(axis=1)
+            ways.append(np.select([discrete == 0, discrete == rows.shape[1]], [0, 1], 2))
+        asking = [
+            source.p_values([rows[own == way] for rows, own in zip(tests, ways, strict=True)])
+            for way, source in enumerate(self._sources)
+        ]
+        found = yield from lockstep(asking)
+        p_values = []
+        for number, (rows, own) in enumerate(zip(tests, ways, strict=True)):
+            p_value = np.empty(len(rows))
+            for way, of_source in enumerate(found):
+                p_value[own == way] = of_source[number]
+            p_values.append(p_value)
+        return p_values
+
+    def strengths(self, pairs: IndexArray) -> FloatVector:
+        """See `RememberedTests.strengths`; scores of all ways of testing compare."""
+        discrete = self._discrete[pairs].sum(axis=1)
+        way = np.select([discrete == 0, discrete == pairs.shape[1]], [0, 1], 2)
+        by_way = np.array([source.strengths(pairs) for source in self._sources])
+        found: FloatVector = by_way[way, np.arange(len(pairs))]
+        return found
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """How many distinct tests were done in which way."""
+        numbers, *others = (source.tally for source in self._sources)
+        count = numbers.get("stouffer", 0)
+        found = {NUMBERS: count} if count else {}
+        for own in others:
+            found |= {way: found.get(way, 0) + number for way, number in own.items() if number}
+        return found or {"stratified": 0}
+
+
+def open_stratified(
+    settings: EvidenceSettings,
+) -> Generator[Question, FloatVector, WithinSites]:
+    """Tests within the sites, of any columns; one round.
+
+    Raises:
+        MixedTypesError: The test does not fit the columns.
+    """
+    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
+    kinds = question.read((yield question))
+    if settings.spec.name == "fisherz" and kinds.categories.any():
+        raise MixedTypesError(
+            "the test 'fisherz' takes numbers, and some columns are discrete",
+            remedy="Leave the test to evidence stratified, which takes columns of any type.",
+        )
+    return WithinSites(kinds, settings)
+
+
+STRATIFIED = EvidenceKind(
+    name="stratified",
+    discloses="For every test, how far the sites' tables together lie from independence and the "
+    "variance of that, by configuration of the conditioning set, and how many sites have rows "
+    "there; of numbers, the sums of the sites' weighted z and of the squared weights; of "
+    "categories and numbers together, what glm discloses; the kinds of columns, and about where "
+    "and how widely continuous ones lie.",
+    open=open_stratified,
+    triplets=True,
+    tests=("auto", "fisherz"),
+)

@@ -1,0 +1,139 @@
+"""The generalised Cochran-Mantel-Haenszel test by site and configuration of S: its rounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.algorithms.evidence.stratified_forms import omnibus_p, stratified_forms
+from cipherdag.questions.coverage import Contributors, opened_where
+from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.stratified import StratifiedTables, stratum_values
+from cipherdag.statistics.normal_scores import normal_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.questions.combined_evidence import Combination
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+FALLBACK: Combination = "statistic"
+VALUES_PER_CELL = 16
+"""Values of a test, per cell of the largest table, beyond which it falls back."""
+DONE = "stratified"
+NOT_DONE = "no degrees of freedom: none"
+TOO_LARGE = "too large: statistic"
+TOO_FEW = "too few rows: none"
+CONSTANT = "varies at too few sites"
+
+
+class StratifiedTests(RememberedTests):
+    """Site-stratified tests of categories.
+
+    A test whose table is larger than ``max_cells`` falls back to ``statistic``. One without degrees
+    of freedom is not done, and counts as dependent; given nothing, where both x and y vary at fewer
+    than ``fewest`` sites, they count as independent. All are tallied.
+
+    Leaks:
+        Of every stratum how many sites have rows in several categories of x and of y there; of
+        those that at least ``fewest`` sites have, what `StratifiedTables` says.
+
+    Args:
+        kinds: The columns.
+        settings: How tests are done.
+    """
+
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+        super().__init__()
+        self._kinds = kinds
+        self._settings = settings
+        self._fallback = CombinedTests(FALLBACK, settings)
+        # a variable that does not vary is independent of all, unless it is to be no test
+        self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
+
+    def _ask(self, tests: Tests) -> PValues:
+        """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
+        ways = [self._ways(rows) for rows in tests]
+        wanted, large = (
+            [rows[own == way] for rows, own in zip(tests, ways, strict=True)]
+            for way in (DONE, TOO_LARGE)
+        )
+        found, others = yield from lockstep(
+            [self._stratified(wanted), self._fallback.p_values(large)]
+        )
+        for own in ways:
+            self.tally.update(own[own != DONE].tolist())
+        p_values = []
+        for own, p_value, other in zip(ways, found, others, strict=True):
+            all_ways = np.where(own == CONSTANT, self._constant, np.nan)
+            all_ways[own == DONE], all_ways[own == TOO_LARGE] = p_value, other
+            p_values.append(all_ways)
+        return p_values
+
+    def _ways(self, rows: IndexArray) -> NDArray[np.str_]:
+        """How each test is done, shape (B,)."""
+        # floating point: the product of many categories may exceed every integer type
+        sides = self._kinds.categories[rows].astype(np.float64)
+        cells, values = sides.prod(axis=1), self._values(rows)
+        scarce = self._kinds.rows < self._settings.spec.min_rows_per_cell * cells
+        most = self._settings.max_cells
+        large = (cells > most) | (values > VALUES_PER_CELL * most)
+        return np.select([values == 0, scarce, large], [CONSTANT, TOO_FEW, TOO_LARGE], DONE)
+
+    def _values(self, rows: IndexArray) -> FloatVector:
+        """How many values each test asks for, shape (B,); 0 where x or y has one category."""
+        sides = self._kinds.categories[rows]
+        each = stratum_values(np.column_stack([sides[:, :1], sides[:, :2]]))
+        values: FloatVector = each * sides[:, 2:].astype(np.float64).prod(axis=1)
+        return values
+
+    def _stratified(self, tests: Tests) -> PValues:
+        """p-values of tests that can be asked."""
+        parts: list[list[FloatVector]] = [[] for _ in tests]
+        for piece in in_slices(tests, [self._values(rows) for rows in tests]):
+            found = yield from self._piece(piece)
+            ends = np.cumsum([len(rows) for rows in piece])[:-1]
+            for own, p_value in zip(parts, np.split(found, ends), strict=True):
+                own.append(p_value)
+        return [np.concatenate([np.zeros(0), *own]) for own in parts]
+
+    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
+        """p-values of the tests of one or two rounds."""
+        counts, members = pack_blocks(tests)
+        question = StratifiedTables(
+            categories=tuple(self._kinds.categories.tolist()),
+            counts=counts,
+            members=members,
+            max_rows=self._settings.max_rows,
+        )
+        fewest = self._settings.fewest
+        if fewest <= 1:
+            sums = yield question
+            able = question.informative(sums).astype(np.float64)
+        else:
+            able = np.rint((yield Contributors(question=question)))
+            sums = yield from opened_where(question, able >= fewest)
+        forms = stratified_forms(question, sums)
+        p_value = omnibus_p(forms)
+        pairs = len(tests[0])
+        scores = normal_scores(forms.general, forms.general_dof)
+        self.keep_strengths(tests[0], scores[:pairs])
+        sides = question.sides()
+        strata = np.cumsum(sides[:, 0]) - sides[:, 0]
+        marginal = np.arange(len(sides)) < pairs
+        constant = marginal & (able[strata] < max(fewest, 1))
+        p_value = np.where(constant, self._constant, p_value)
+        done = ~np.isnan(p_value) & ~constant
+        self.tally[DONE] += int(done.sum())
+        for way, where in ((CONSTANT, constant), (NOT_DONE, np.isnan(p_value) & ~constant)):
+            if where.any():
+                self.tally[way] += int(where.sum())
+        return p_value

@@ -1,0 +1,172 @@
+"""What a coordinator asks for the site-stratified test of categories: sums over sites by stratum.
+
+A stratum is one configuration of the conditioning set; at each site it is a table of its own, so
+that sites whose distributions differ are never compared with one another.
+
+Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Landis, Heyman and Koch, International
+Statistical Review 46 (1978) 237-254; Agresti, Categorical Data Analysis, section 8.4.
+
+Leaks:
+    Every site and whoever carries the messages see which triplets are tested, by position. The
+    coordinator sees the sums over the sites that `StratifiedTables` lists, per stratum.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import (
+    BoolVector,
+    Encoding,
+    FloatVector,
+    IndexArray,
+    unpack_blocks,
+)
+from cipherdag.questions.pooled_data import MAX_CATEGORIES, MAX_CELLS, check_study
+from cipherdag.questions.weighted_evidence import check_triplets
+
+WORD_BITS = 52
+"""Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
+
+
+class StratifiedTables(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stratified-tables"
+):
+    """How far the table of x and y lies from independence in every configuration of S.
+
+    Of the site's n rows that are complete in the test and have the configuration, with counts r of
+    the categories of x, c of those of y, and O of both, the answer has, but for the last category
+    of each: O - r c' / n, row by row, and the upper triangle of n diag r - r r' times that of n
+    diag c - c c', by n**2 (n - 1): the distinct covariances of the former, given r and c. Zero
+    throughout where x or y has one category only, and where n is below 2 or the site's
+    ``min_cell_size``.
+
+    Where `Covered` leaves strata out since too few sites have anything to say of them, they are
+    added to the first stratum of the same triplet that enough sites have.
+
+    Leaks:
+        The coordinator learns, per configuration, both summed over the sites: how many more rows
+        lie in every cell than independence at each site would have, and the variances. For two
+        categories each these are two numbers. Summed over few sites with few rows there, they can
+        be matched with the small tables that they may come from.
+
+    Attributes:
+        categories: Number of categories of every variable, shape (p,).
+        counts: How many triplets have |S| = 0, 1, 2, ...
+        members: Packed positions as in `WeightedEvidence`.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "by how much counts differ from independence, by configuration"
+
+    categories: tuple[int, ...]
+    counts: tuple[int, ...]
+    members: bytes
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_study(len(self.categories), self.max_rows)
+        if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
+            raise ValueError("a variable must have 0 to 2**20 categories")
+        check_triplets(self.counts, self.members, len(self.categories), self.max_rows)
+        sides = np.array(self.categories, dtype=np.float64)
+        for rows in self.rows():
+            if rows.size and (sides[rows[:, :2]] < 2.0).any():  # noqa: PLR2004
+                raise ValueError("x and y must have two categories at least")
+            cells = sides[rows].prod(axis=1)
+            if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
+                raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")
+
+    def rows(self) -> list[IndexArray]:
+        """The triplets by size of S: positions of shape (B_l, 2 + l)."""
+        blocks = unpack_blocks(self.counts, self.members, narrowest=2)
+        return [block.astype(np.int64) for block in blocks]
+
+    def sides(self) -> IndexArray:
+        """Configurations of S, and categories of x and of y, of every triplet, shape (B, 3)."""
+        own = np.array(self.categories, dtype=np.int64)
+        parts = [
+            np.column_stack([own[rows[:, 2:]].prod(axis=1), own[rows[:, :2]]])
+            for rows in self.rows()
+        ]
+        return np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts])
+
+    def widths(self) -> IndexArray:
+        """How many values every stratum has, triplet by triplet, shape (number of strata,)."""
+        sides = self.sides()
+        return np.repeat(stratum_values(sides), sides[:, 0])
+
+    @property
+    def n_strata(self) -> int:
+        """Number of strata of all triplets."""
+        return int(self.sides()[:, 0].sum())
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"strata of {sum(self.counts)} tests, |S| <= {len(self.counts) - 1}"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """All values of all strata."""
+        return self.of_strata(np.ones(self.n_strata, dtype=bool))
+
+    def of_strata(self, chosen: BoolVector) -> tuple[Encoding, ...]:
+        """The values of some strata: the most is a quarter of the rows, of two even categories."""
+        return (
+            Encoding(
+                length=int(self.widths()[chosen].sum()),
+                bound=self.max_rows / 4.0,
+                resolution_bits=WORD_BITS - math.ceil(math.log2(self.max_rows)),
+                signed=True,
+            ),
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are those of some strata, shape (number of values,)."""
+        return np.repeat(chosen, self.widths())
+
+    def merged(self, answer: FloatVector, chosen: BoolVector) -> FloatVector:
+        """The values of some strata; the others of the same triplet are added to its first one.
+
+        A triplet of which no stratum is chosen is left out.
+        """
+        strata = self.sides()[:, 0]
+        number = np.arange(len(chosen))
+        # the first chosen stratum of every triplet; beyond the last where there is none
+        ends = np.cumsum(strata)
+        after = np.append(
+            np.minimum.accumulate(np.where(chosen, number, len(chosen))[::-1])[::-1], len(chosen)
+        )
+        first = after[ends - strata]
+        target = np.where(chosen, number, np.repeat(np.where(first < ends, first, -1), strata))
+        widths = self.widths()
+        starts = np.cumsum(widths) - widths
+        place = np.arange(len(answer)) + np.repeat(starts[target] - starts, widths)
+        kept = np.repeat(target >= 0, widths)
+        found = np.zeros(len(answer))
+        np.add.at(found, place[kept], answer[kept])
+        return found[self.where(chosen)]
+
+    def informative(self, answer: FloatVector) -> BoolVector:
+        """Which strata an answer says something of, shape (number of strata,)."""
+        widths = self.widths()
+        if not len(widths):
+            return np.zeros(0, dtype=bool)
+        found: BoolVector = np.logical_or.reduceat(answer != 0.0, np.cumsum(widths) - widths)
+        return found
+
+
+def stratum_values(sides: IndexArray) -> IndexArray:
+    """How many values each stratum of triplets has: differences, and distinct covariances.
+
+    Args:
+        sides: Configurations, categories of x and of y, shape (B, 3).
+    """
+    a, b = sides[:, 1] - 1, sides[:, 2] - 1
+    values: IndexArray = a * b + (a * (a + 1) // 2) * (b * (b + 1) // 2)
+    return values

@@ -1,0 +1,94 @@
+"""A site's half of stratified tables: differences from independence within its own strata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from cipherdag.questions.stratified import stratum_values
+from cipherdag.statistics.table_shapes import TableShape
+
+if TYPE_CHECKING:
+    from cipherdag.questions.stratified import StratifiedTables
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+
+BYTES_PER_CELL = 64
+
+
+def stratified_answer(
+    question: StratifiedTables,
+    columns: DiscreteColumns,
+    *,
+    least: int,
+    within: DiscreteColumns | None = None,
+) -> FloatVector:
+    """The answer to `StratifiedTables`.
+
+    Args:
+        question: Which triplets.
+        columns: The site's rows, every variable with all its categories.
+        least: Rows below which a stratum adds nothing, at least 2.
+        within: The rows that these were drawn from, if they were; a stratum with fewer there adds
+            nothing either.
+    """
+    sides = question.sides()
+    lengths = stratum_values(sides) * sides[:, 0]
+    starts = np.cumsum(lengths) - lengths
+    answer = np.zeros(int(lengths.sum()))
+    first = 0
+    for rows in question.rows():
+        own = slice(first, first + len(rows))
+        first += len(rows)
+        for shape, group in _by_shape(sides[own]):
+            chunk = columns.chunk(shape.cells, bytes_per_element=BYTES_PER_CELL)
+            for tests in np.split(group, range(chunk, len(group), chunk)):
+                tables = _tables(columns, rows[tests], shape)
+                kept = tables.sum(dim=(1, 2)) >= least
+                if within is not None:
+                    kept &= _tables(within, rows[tests], shape).sum(dim=(1, 2)) >= least
+                # one triplet's strata one after the other
+                values = _summands(tables, kept).permute(2, 0, 1).reshape(len(tests), -1)
+                place = starts[own][tests][:, None] + np.arange(values.shape[1])
+                answer[place] = values.cpu().numpy()
+    return answer
+
+
+def _by_shape(sides: IndexArray) -> list[tuple[TableShape, IndexArray]]:
+    """The tests of every shape of table, as places in ``sides``, shape (B, 3)."""
+    if not len(sides):
+        return []
+    shapes, which = np.unique(sides, axis=0, return_inverse=True)
+    which = which.ravel()
+    return [(TableShape(*own), np.flatnonzero(which == k)) for k, own in enumerate(shapes.tolist())]
+
+
+def _tables(columns: DiscreteColumns, rows: IndexArray, shape: TableShape) -> torch.Tensor:
+    """Counts, shape (configurations, rows, columns, B)."""
+    return columns.tables(rows[:, 0], rows[:, 1], rows[:, 2:], shape)
+
+
+def _summands(tables: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """Differences and distinct covariances of every stratum, shape (configurations, values, B)."""
+    counts = tables.double()
+    x, y = counts.sum(dim=2), counts.sum(dim=1)
+    n = x.sum(dim=1).clamp(min=2.0)
+    weight = kept.double()[:, None]
+    difference = counts - x[:, :, None] * y[:, None] / n[:, None, None]
+    difference = difference[:, :-1, :-1].reshape(len(counts), -1, counts.shape[-1])
+    of_x, of_y = _spread(x, n), _spread(y, n)
+    covariance = of_x[:, :, None] * of_y[:, None] / (n * n * (n - 1.0))[:, None, None]
+    covariance = covariance.reshape(len(counts), -1, counts.shape[-1])
+    return torch.cat([difference, covariance], dim=1) * weight
+
+
+def _spread(margin: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    """Upper triangle of n diag m - m m' without the last category, shape (configurations, ., B)."""
+    kept = margin[:, :-1]
+    first, second = np.triu_indices(kept.shape[1])
+    products = -kept[:, first] * kept[:, second]
+    same = torch.from_numpy(first == second)
+    products[:, same] += n[:, None] * kept
+    return products

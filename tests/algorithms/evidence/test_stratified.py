@@ -1,0 +1,453 @@
+"""Stratified evidence: the textbook's test of all strata, whoever holds them, and silent of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from driving import drive, plain_sum
+from evidence_sites import discrete_codes, discrete_site, gaussian_site, gaussian_values
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from queries import random_tests
+from scipy import stats
+from statsmodels.stats.contingency_tables import StratifiedTable
+
+from cipherdag import FedCMFS, FedPC
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.stratified_forms import (
+    cauchy_combination,
+    stratified_forms,
+)
+from cipherdag.errors import AggregateRangeError, MixedTypesError, ParameterError
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.question import CITestSpec, StratifiedTables
+from cipherdag.statistics.normal_scores import normal_scores
+from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
+
+SPEC = CITestSpec(alpha=0.01)
+CENTRES = [
+    [[11, 25], [10, 27]], [[16, 4], [22, 10]], [[14, 5], [7, 12]], [[2, 14], [1, 16]],
+    [[6, 11], [0, 12]], [[1, 10], [0, 10]], [[1, 4], [1, 8]], [[4, 2], [6, 1]],
+]  # fmt: skip
+"""Eight centres, drug or control by success or failure (Agresti, 2002, Table 6.9)."""
+
+
+def about(categories, tests):
+    counts, members = pack_blocks(tests)
+    return StratifiedTables(categories=categories, counts=counts, members=members, max_rows=1 << 12)
+
+
+def settings_for(n_variables, **more):
+    return EvidenceSettings(spec=SPEC, n_variables=n_variables, max_rows=1 << 12, **more)
+
+
+def found(sites, tests, **more):
+    """P-values, what was tallied and the questions, bundles taken apart."""
+
+    def asking():
+        source = yield from EVIDENCE["stratified"].open(settings_for(sites[0].n_variables, **more))
+        p_values = yield from source.p_values(tests)
+        return np.concatenate(p_values), dict(source.tally)
+
+    (p_values, tally), asked = drive(asking(), sites)
+    return p_values, tally, [part for question in asked for part in parts_of(question)]
+
+
+def rows_of(table):
+    """Codes whose table this is."""
+    return np.array([cell for cell, n in np.ndenumerate(table) for _ in range(n)])
+
+
+def by_hand(parts, categories, x, y, given, *, least=2):
+    """Both statistics and degrees of freedom, site by site and configuration by configuration."""
+    a, b = categories[x] - 1, categories[y] - 1
+    general, dof = 0.0, 0
+    whole, variance = np.zeros(a * b), np.zeros((a * b,) * 2)
+    for configuration in product(*(range(categories[v]) for v in given)):
+        d, v = np.zeros(a * b), np.zeros((a * b,) * 2)
+        for rows in parts:
+            own = rows[(rows[:, given] == configuration).all(axis=1)]
+            own = own[(own[:, [x, y]] >= 0).all(axis=1)]
+            if (n := len(own)) < least:
+                continue
+            table = np.zeros((categories[x], categories[y]))
+            np.add.at(table, (own[:, x], own[:, y]), 1)
+            r, c = table.sum(axis=1), table.sum(axis=0)
+            d += (table - np.outer(r, c) / n)[:-1, :-1].ravel()
+            of_x, of_y = (n * np.diag(m) - np.outer(m, m) for m in (r[:-1], c[:-1]))
+            v += np.kron(of_x, of_y) / (n * n * (n - 1))
+        general += d @ np.linalg.pinv(v, rcond=1e-9) @ d
+        dof += np.linalg.matrix_rank(v, tol=1e-9)
+        whole, variance = whole + d, variance + v
+    consistent = whole @ np.linalg.pinv(variance, rcond=1e-9) @ whole
+    return general, dof, consistent, np.linalg.matrix_rank(variance, tol=1e-9)
+
+
+def test_the_textbooks_example_of_eight_centres():
+    sites = [discrete_site(rows_of(np.array(own)), (2, 2)) for own in CENTRES]
+    question = about((2, 2), [np.array([[0, 1]])])
+    forms = stratified_forms(question, plain_sum(question, sites))
+    assert forms.general[0] == pytest.approx(6.38, abs=0.005)
+    assert (forms.general_dof[0], forms.consistent_dof[0]) == (1, 1)
+    p_values, tally, _ = found(sites, [np.array([[0, 1]])])
+    ours = StratifiedTable([np.array(own) for own in CENTRES]).test_null_odds()
+    assert p_values[0] == pytest.approx(ours.pvalue, rel=1e-6)
+    assert tally == {"stratified": 1}
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=15, deadline=None)
+def test_of_two_categories_statsmodels_says_the_same(seed):
+    rng = np.random.default_rng(seed)
+    strata = rng.integers(2, 30, (4, 3, 2, 2))  # sites, configurations
+    parts = [
+        np.concatenate(
+            [np.column_stack([rows_of(t), np.full(int(t.sum()), s)]) for s, t in enumerate(own)]
+        )
+        for own in strata
+    ]
+    question = about((2, 2, 3), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
+    forms = stratified_forms(
+        question, plain_sum(question, [discrete_site(own, (2, 2, 3)) for own in parts])
+    )
+    by_configuration = [StratifiedTable(list(strata[:, s])).test_null_odds() for s in range(3)]
+    whole = StratifiedTable(list(strata.reshape(-1, 2, 2))).test_null_odds()
+    assert forms.general[0] == pytest.approx(sum(own.statistic for own in by_configuration), 1e-6)
+    assert forms.consistent[0] == pytest.approx(whole.statistic, rel=1e-6)
+    assert (forms.general_dof[0], forms.consistent_dof[0]) == (3, 1)
+
+
+@given(seed=st.integers(0, 2**32), missing=st.sampled_from([0.0, 0.1]))
+@settings(max_examples=20, deadline=None)
+def test_it_is_the_stratified_test_of_all_rows_by_hand(seed, missing):
+    rng = np.random.default_rng(seed)
+    categories = tuple(rng.integers(2, 5, 5).tolist())
+    codes = discrete_codes(rng, 1500, categories, missing)
+    parts = np.split(codes, [200, 500, 900])
+    tests = random_tests(5, [3, 4, 3], rng)
+    question = about(categories, tests)
+    forms = stratified_forms(
+        question, plain_sum(question, [discrete_site(own, categories) for own in parts])
+    )
+    rows = [row.tolist() for block in tests for row in block]
+    for number, (x, y, *given_) in enumerate(rows):
+        if missing:
+            complete = [own[(own[:, [x, y, *given_]] >= 0).all(axis=1)] for own in parts]
+        else:
+            complete = parts
+        general, dof, consistent, consistent_dof = by_hand(complete, categories, x, y, given_)
+        if forms.general_dof[number] == dof:  # no form left out a difference that tells nothing
+            assert forms.general[number] == pytest.approx(general, rel=1e-4, abs=1e-4)
+        assert forms.general_dof[number] <= dof
+        assert forms.general[number] <= general + 1e-4
+        assert forms.consistent[number] == pytest.approx(consistent, rel=1e-4, abs=1e-4)
+        assert forms.consistent_dof[number] == consistent_dof
+
+
+def test_the_covariances_are_those_of_all_tables_with_the_same_margins():
+    x, y = np.array([0, 0, 1, 1, 2, 2]), np.array([0, 1, 2, 0, 1, 0])
+    tables = []
+    for order in permutations(range(6)):
+        table = np.zeros((3, 3))
+        np.add.at(table, (x, y[list(order)]), 1)
+        tables.append(table[:-1, :-1].ravel())
+    question = about((3, 3), [np.array([[0, 1]])])
+    answer = discrete_site(np.column_stack([x, y]), (3, 3)).answer(question)
+    mean = np.mean(tables, axis=0)
+    observed = np.zeros((3, 3))
+    np.add.at(observed, (x, y), 1)
+    assert np.allclose(answer[:4], observed[:-1, :-1].ravel() - mean)
+    variance = np.cov(np.array(tables).T, bias=True)
+    assert np.allclose(kronecker_matrices(answer[None, 4:], 2, 2)[0], variance)
+
+
+def test_sites_with_marginals_of_their_own_make_no_evidence():
+    rng = np.random.default_rng(7)
+    count = 24
+    parts = []
+    for _ in range(6):
+        chances = rng.dirichlet(np.ones(3), count)
+        parts.append(
+            np.column_stack([rng.choice(3, 300, p=own) for own in chances]).astype(np.int64)
+        )
+    pairs = np.argwhere(np.triu(np.ones((count, count)), 1))
+    sites = [discrete_site(own, (3,) * count) for own in parts]
+    p_values, _, _ = found(sites, [pairs])
+    deviation = np.sqrt(0.05 * 0.95 / len(pairs))
+    assert abs((p_values < 0.05).mean() - 0.05) < 4 * deviation
+    pooled = [
+        stats.chi2_contingency(
+            np.histogram2d(*np.concatenate(parts)[:, own].T, bins=3)[0], correction=False
+        ).pvalue
+        for own in pairs
+    ]
+    assert (np.array(pooled) < 0.05).mean() > 0.3
+
+
+def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
+    rng = np.random.default_rng(2)
+    parts = [rng.integers(0, 2, (rows, 4)) for rows in (400, 400, 300)]
+    parts[0][:, 3] = 0  # two sites alone have its second category
+    sites = [discrete_site(own, (2,) * 4) for own in parts]
+    tests = [np.array([[0, 1], [0, 3]]), np.array([[0, 1, 3], [0, 3, 2]])]
+    p_values, tally, asked = found(sites, tests, fewest=3)
+    counted = [own for own in asked if isinstance(own, Contributors)]
+    (opened,) = [own for own in asked if isinstance(own, Covered)]
+    assert len(counted) == 1
+    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 2, 2]
+    # one stratum of the first test, and one of the third, to which its other one is added
+    merged = plain_sum(opened, sites).reshape(2, 2)
+    whole = plain_sum(counted[0].question, sites).reshape(6, 2)
+    assert np.allclose(merged, [whole[0], whole[2] + whole[3]])
+    assert p_values[1] == 1.0
+    assert np.isnan(p_values).tolist() == [False, False, False, True]
+    assert tally == {
+        "stratified": 2,
+        "varies at too few sites": 1,
+        "no degrees of freedom: none": 1,
+    }
+    assert found(sites, tests)[0][0] == p_values[0]
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_no_stratum_is_lost_where_one_of_its_test_is_opened(seed):
+    rng = np.random.default_rng(seed)
+    categories = tuple(rng.integers(2, 4, 4).tolist())
+    question = about(categories, random_tests(4, [2, 3, 2], rng))
+    sides, widths = question.sides(), question.widths()
+    chosen = rng.random(question.n_strata) < rng.choice([0.1, 0.5, 0.9])
+    answer = rng.integers(-9, 9, widths.sum()).astype(float)
+    merged = question.merged(answer, chosen)
+    assert len(merged) == widths[chosen].sum()
+    strata = np.split(answer, np.cumsum(widths)[:-1])
+    expected, start = [], 0
+    for count in sides[:, 0]:
+        own = slice(start, start + count)
+        start += count
+        inside, parts = chosen[own], strata[own]
+        if inside.any():
+            first = int(inside.argmax())
+            left = [part for part, ok in zip(parts, inside, strict=True) if not ok]
+            parts[first] = parts[first] + np.sum([np.zeros_like(parts[0]), *left], axis=0)
+            expected += [part for part, ok in zip(parts, inside, strict=True) if ok]
+    assert (merged == np.concatenate([np.zeros(0), *expected])).all()
+
+
+def test_strata_below_a_sites_smallest_count_add_nothing():
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 2, (60, 3))
+    codes[:8, 2], codes[8:, 2] = 1, 0
+    question = about((2, 2, 2), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
+    free, strict = (discrete_site(codes, (2, 2, 2), k).answer(question) for k in (0, 11))
+    assert (free != 0).tolist() == [True] * 4
+    assert (strict[:2] == free[:2]).all()
+    assert (strict[2:] == 0).all()
+
+
+def test_copies_are_not_independent_and_constants_are():
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 3, (900, 5))
+    codes[:, 1] = codes[:, 0]
+    codes[:, 4] = 1
+    sites = [discrete_site(own, (3,) * 5) for own in np.split(codes, 3)]
+    tests = [np.array([[0, 1], [0, 4]]), np.array([[0, 2, 1], [2, 3, 4]])]
+    (copies, constant, given_copy, given_constant), tally, _ = found(sites, tests)
+    assert copies < 1e-100
+    assert constant == 1.0
+    assert np.isnan(given_copy)
+    assert given_constant > 0.001
+    assert tally["varies at too few sites"] == 1
+    assert tally["no degrees of freedom: none"] == 1
+
+
+def test_an_association_of_either_kind_is_found():
+    rng = np.random.default_rng(6)
+    z = rng.integers(0, 4, 3000)
+    x = rng.integers(0, 2, 3000)
+    turned = np.where(rng.random(3000) < 0.6, x ^ (z & 1), 1 - (x ^ (z & 1)))
+    along = np.where(rng.random(3000) < 0.55, x, 1 - x)
+    sites = [
+        discrete_site(own, (2, 2, 2, 4))
+        for own in np.split(np.column_stack([x, turned, along, z]), 5)
+    ]
+    marginal, *p_values = found(sites, [np.array([[0, 1]]), np.array([[0, 1, 3], [0, 2, 3]])])[0]
+    assert marginal > 0.001
+    assert max(p_values) < 1e-4
+
+
+def test_tests_too_large_fall_back_and_hopeless_ones_are_not_asked():
+    rng = np.random.default_rng(8)
+    sites = [discrete_site(rng.integers(0, 4, (400, 4)), (4,) * 4) for _ in range(3)]
+    tests = [np.array([[0, 1]]), np.array([[0, 1, 2]]), np.array([[0, 1, 2, 3]])]
+    p_values, tally, _ = found(sites, tests, max_cells=16)
+    assert tally == {
+        "stratified": 1, "too large: statistic": 1, "too few rows: none": 1
+    }  # fmt: skip
+    assert np.isnan(p_values).tolist() == [False, False, True]
+
+
+def test_numbers_are_tested_within_sites():
+    rng = np.random.default_rng(9)
+    values = gaussian_values(rng, 900, 4)
+    shifted = values + np.repeat(rng.normal(0, 5, (3, 4)), 300, axis=0)
+    scaled = shifted * np.repeat([[1.0], [10.0], [0.1]], 300, axis=0)
+    tests = random_tests(4, [4, 3], rng)
+    plain, other = (
+        found([gaussian_site(own) for own in np.split(rows, 3)], tests)[0]
+        for rows in (values, scaled)
+    )
+    assert np.allclose(plain, other, atol=1e-6)
+
+
+def test_a_test_of_numbers_refuses_categories_by_name():
+    rng = np.random.default_rng(1)
+    sites = [discrete_site(rng.integers(0, 2, (50, 2)), (2, 2)) for _ in range(3)]
+    own = EvidenceSettings(spec=CITestSpec(alpha=0.01, name="fisherz"), n_variables=2)
+    with pytest.raises(MixedTypesError, match="fisherz"):
+        drive(EVIDENCE["stratified"].open(own), sites)
+
+
+def test_sums_that_no_tables_add_up_to_are_refused():
+    question = about((2, 2), [np.array([[0, 1]])])
+    with pytest.raises(AggregateRangeError, match="negative variance"):
+        stratified_forms(question, np.array([0.0, -1.0]))
+
+
+def test_a_replicate_adds_no_stratum_that_its_rows_do_not_have():
+    from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+    codes = np.zeros((40, 3), dtype=np.int64)
+    codes[:, 0], codes[:, 1] = np.arange(40) % 2, np.arange(40) // 2 % 2
+    codes[:5, 2] = 1
+    whole = PoolableData(codes, None, (2, 2, 2), min_cell_size=11)
+    drawn = codes[np.repeat(np.arange(5), 8)]
+    replicate = PoolableData(drawn, None, (2, 2, 2), min_cell_size=11, within=whole)
+    question = about((2, 2, 2), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
+    assert not replicate.answer(question).any()
+    assert PoolableData(drawn, None, (2, 2, 2), min_cell_size=11).answer(question).any()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"categories": (2, 1, 3)},
+        {"categories": (2, -2, 3)},
+        {"categories": (2, 0, 3)},
+        {"members": b"\x00\x00\x00\x00"},
+        {"members": b"\x00\x00\x09\x00"},
+        {"categories": (4096, 8192, 3)},
+    ],
+)
+def test_questions_about_nothing_cannot_be_made(changes):
+    counts, members = pack_blocks([np.array([[0, 1]])])
+    asked = {"categories": (2, 3, 3), "counts": counts, "members": members}
+    StratifiedTables(**asked)
+    with pytest.raises(ValueError, match=r"\w"):
+        StratifiedTables(**(asked | changes))
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_quadratic_forms_are_those_of_the_pseudo_inverse(seed):
+    rng = np.random.default_rng(seed)
+    size = int(rng.integers(1, 7))
+    factors = rng.normal(size=(5, size, int(rng.integers(1, size + 1))))
+    matrices = factors @ factors.transpose(0, 2, 1)
+    differences = (matrices @ rng.normal(size=(5, size, 1)))[:, :, 0]
+    form, rank = quadratic_forms(differences, matrices, tolerance=1e-9)
+    expected = np.einsum("bi,bij,bj->b", differences, np.linalg.pinv(matrices, 1e-9), differences)
+    assert np.allclose(form, expected, rtol=1e-5)
+    assert (rank == factors.shape[2]).all()
+
+
+def test_the_cauchy_combination_keeps_the_level_of_dependent_tests():
+    rng = np.random.default_rng(5)
+    for correlation in (0.0, 0.7):
+        z = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], 200_000)
+        p = cauchy_combination(*(2 * stats.norm.sf(abs(z.T))))
+        assert (p < 0.01).mean() < 0.0115
+    assert cauchy_combination(np.array([0.3]), np.array([0.3]))[0] == pytest.approx(0.3)
+    tiny = cauchy_combination(np.array([1e-200, 0.0]), np.array([1.0, 1.0]))
+    assert (tiny > 0).all()
+    assert tiny[0] == pytest.approx(2e-200, rel=1e-6)
+
+
+def test_fedcmfs_finds_the_features_of_its_labels_where_sites_differ():
+    rng = np.random.default_rng(10)
+    parts = []
+    for _ in range(4):
+        own = rng.dirichlet(np.ones(3), 4)
+        codes = np.column_stack([rng.choice(3, 400, p=chance) for chance in own])
+        label = np.where(rng.random(400) < 0.5, codes[:, 0], rng.integers(0, 3, 400))
+        parts.append(np.column_stack([label, codes]))
+    sites = [discrete_site(own, (3,) * 5) for own in parts]
+    facts = Facts(5, 4, labels=(0,), fewest=3)
+    outcome, _ = drive(FedCMFS(evidence="stratified").ask(facts), sites)
+    assert outcome.by_label[0].features == (1,)
+    strength = outcome.by_label[0].marginals.strength
+    assert strength[1] == np.nanmax(strength) > 10.0
+
+
+def test_fedcmfs_takes_no_test_beside_it():
+    with pytest.raises(ParameterError, match="stratified has tests of its own"):
+        FedCMFS(evidence="stratified", test="g2")
+
+
+@pytest.mark.parametrize("test", ["g2", "pearson", "regression", "kci"])
+def test_a_test_that_is_named_needs_evidence_that_takes_it(test):
+    for evidence in ("auto", "stratified"):
+        with pytest.raises(ParameterError, match=f"for test {test} choose evidence vote, "):
+            FedPC(evidence=evidence, test=test)
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        ({}, "stratified"),
+        ({"alpha": 0.05, "sepset": "search"}, "stratified"),
+        ({"reference": "paper"}, "vote"),
+        ({"reference": "code"}, "vote"),
+        ({"sepset": "mean"}, "vote"),
+        ({"sepset": "vote"}, "vote"),
+        ({"vote_share": 0.5}, "vote"),
+        ({"evidence": "fisher"}, "fisher"),
+    ],
+)
+def test_what_the_default_evidence_comes_to(choices, expected):
+    algorithm = FedPC(**choices)
+    assert algorithm.decided_by == expected
+    assert replace(algorithm, evidence=expected).disclosures() == algorithm.disclosures()
+
+
+def test_scores_do_not_underflow_and_rank_as_p_values_do():
+    statistic, dof = np.array([5.0, 9.0, 9.0, 4000.0, 5000.0, 0.0]), np.array([1, 1, 4, 4, 4, 0])
+    scores = normal_scores(statistic, dof.astype(float))
+    assert scores[0] == pytest.approx(stats.norm.isf(stats.chi2.sf(5, 1)), abs=0.05)
+    assert scores[2] < scores[1] < scores[3] < scores[4]
+    assert scores[5] == 0.0
+
+
+@pytest.mark.parametrize("rows_per_cell", [1, 2, 5])
+def test_sums_of_table_statistics_over_many_sparse_sites_keep_their_level(rows_per_cell):
+    rng = np.random.default_rng(rows_per_cell)
+    count, cells = 300, 36
+    codes = rng.integers(0, [3, 3, 4] * count, (15, cells * rows_per_cell, 3 * count))
+    sites = [discrete_site(own, (3, 3, 4) * count) for own in codes]
+    tests = [np.zeros((0, 2), dtype=int), np.arange(3 * count).reshape(-1, 3)]
+
+    def asking(kind):
+        source = yield from EVIDENCE[kind].open(settings_for(3 * count))
+        return (yield from source.p_values(tests))
+
+    for kind in ("statistic", "fisher", "stouffer"):
+        p_value = drive(asking(kind), sites)[0][1]
+        assert not np.isnan(p_value).any()
+        assert (p_value < 0.05).mean() < 0.075 + 2 * np.sqrt(0.05 * 0.95 / count)
