@@ -49,7 +49,7 @@ def test_pooled_gives_the_graph_of_pc_on_all_data(seed, n_sites, continuous):
         levels = rng.integers(2, 4, 7).tolist()
         data = discrete_codes(rng, 1200, levels)
         sites = [discrete_site(part, levels) for part in cut(data, n_sites, rng)]
-        test = DiscreteTest(data, determined="untestable")
+        test = DiscreteTest(data)
     # votes choose colliders by separating sets
     pooled, _ = outcome_of(FedPC(evidence="pooled", colliders="sepset"), sites)
     alone, _ = outcome_of(

@@ -327,7 +327,6 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             name=self.test,
             dof=self.dof,
             kernel_rows=self.kernel_rows,
-            determined="untestable" if self.reference == "paper" else "independent",
         )
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
-from mixed_sites import ALL_KINDS
 
-from cipherdag import Federation, FedPC
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
-
-EVERY_COUNT = replace(ALL_KINDS, min_cell_size=0)
 
 
 def copies(rows=3000):
@@ -21,24 +15,6 @@ def copies(rows=3000):
     x = rng.integers(0, 3, rows)
     y = np.where(rng.random(rows) < 0.4, x, rng.integers(0, 3, rows))
     return pd.DataFrame({"copy": x, "x": x, "y": y})
-
-
-@pytest.mark.parametrize("evidence", ["vote", "pooled", "statistic", "fisher"])
-def test_a_copy_does_not_take_its_original_s_edges_away(evidence):
-    data = copies().astype(str)
-    federation = Federation.split(data, 3, seed=0, device="cpu", policy=EVERY_COUNT)
-    found = federation.run(FedPC(evidence=evidence))
-    assert found.graph.skeleton().sum() == 6
-    numbers = copies().astype(float) + 0.5
-    alike = Federation.split(numbers, 3, seed=0, device="cpu", policy=EVERY_COUNT)
-    evidence = "stouffer" if evidence in ("statistic", "fisher") else evidence
-    assert alike.run(FedPC(evidence=evidence)).graph == found.graph
-
-
-def test_the_original_program_takes_it_for_independence():
-    federation = Federation.split(copies().astype(str), 3, seed=0, device="cpu")
-    found = federation.run(FedPC(reference="code"))
-    assert found.graph.skeleton().sum() == 2  # x and its copy alone
 
 
 @pytest.mark.parametrize("dof", ["adjusted", "plain"])
