@@ -174,21 +174,6 @@ def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVec
     return score
 
 
-def combined_score(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
-    """The same as a normal score, which can be compared with scores of other tests; shape (B,).
-
-    0 for ``weighted_p``, whose sums say nothing of it.
-    """
-    from cipherdag.statistics.normal_scores import normal_scores
-
-    if question.combination == "weighted_p":
-        return np.zeros(sum(question.counts))
-    *_, amount, weight, _ = segments(question.encodings, sums)
-    if question.combination == "stouffer":
-        return combined_strength(question, sums)
-    return normal_scores(amount, weight if question.combination == "statistic" else 2.0 * weight)
-
-
 def combined_p(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     """The p-value over all sites of every triplet, shape (B,).
 

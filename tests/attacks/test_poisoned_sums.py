@@ -32,7 +32,7 @@ FEDPC = {
     "evidence": ("vote", *EVIDENCE),
     "sepset": ("max", "mean", "vote", "search"),
     "colliders": ("sepset", "conservative", "majority"),
-    "reference": ("paper", "code"),
+    "reference": ("auto", "paper", "code"),
     "test": ("auto", "g2", "pearson", "fisherz"),
     "dof": ("adjusted", "plain"),
     "site_effect": (False, True),
@@ -53,15 +53,27 @@ def some(kind, choices, **fixed):
     return drawn.map(lambda own: allowed(kind, **own, **fixed)).filter(bool)
 
 
+def fitting(evidence):
+    """What FedPC's other choices may be with a kind of evidence, so that few are thrown away."""
+    fits = {"evidence": (evidence,)}
+    if evidence != "vote":
+        fits |= {"reference": ("auto",), "sepset": ("max", "search")}
+    if evidence != "glm":
+        fits |= {"site_effect": (False,)}
+    if evidence == "stratified":
+        fits |= {"test": ("auto", "fisherz")}
+    return fits
+
+
 ALGORITHMS = st.one_of(
     *(
-        some(FedPC, FEDPC | {"evidence": (evidence,)}, max_rows=ROWS, max_cond_size=2)
+        some(FedPC, FEDPC | fitting(evidence), max_rows=ROWS, max_cond_size=2)
         for evidence in FEDPC["evidence"]
     ),
     some(
         FedCMFS,
         {
-            "evidence": ("weighted_p", "statistic", "fisher", "stouffer"),
+            "evidence": ("weighted_p", "statistic", "fisher", "stouffer", "stratified"),
             "retrieval": ("interchangeable", "paper"),
         },
         max_rows=ROWS,

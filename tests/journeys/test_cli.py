@@ -205,7 +205,7 @@ def test_mixed_columns_without_a_test_for_them_end_with_code_6(call, tmp_path):
     files = [tmp_path / f"s{k}.csv" for k in range(3)]
     for file in files:
         file.write_text("a,b\n1.5,0\n2,1\n3,0\n4,1\n", "utf-8")
-    code, _, text = call("run", "fedpc", *files, "--schema", schema)
+    code, _, text = call("run", "fedpc", *files, "--schema", schema, "--evidence", "vote")
     assert code == 6
     assert "MixedTypesError" in text
 

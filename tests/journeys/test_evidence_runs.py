@@ -225,7 +225,7 @@ def test_the_default_policy_withholds_small_counts_and_the_result_says_so():
     [
         {"evidence": "rumour"},
         {"evidence": "pooled", "sepset": "mean"},
-        {"sepset": "search"},
+        {"evidence": "vote", "sepset": "search"},
         {"evidence": "pooled", "reference": "code"},
         {"max_cells": 0},
         {"max_rows": 1},

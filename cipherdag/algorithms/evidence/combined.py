@@ -20,10 +20,11 @@ from cipherdag.questions.combined_evidence import (
     Combination,
     CombinedEvidence,
     combined_p,
-    combined_score,
+    combined_strength,
 )
 from cipherdag.questions.coverage import covered
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import pack_blocks, segments
+from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -58,11 +59,22 @@ class CombinedTests(RememberedTests):
             question = msgspec.structs.replace(self._template, counts=counts, members=members)
             sums = yield from covered(question, self._fewest)
             found = combined_p(question, sums)
-            self.keep_strengths(piece[0], combined_score(question, sums)[: len(piece[0])])
+            self.keep_strengths(piece[0], _scores(question, sums)[: len(piece[0])])
             ends = np.cumsum([len(rows) for rows in piece])[:-1]
             for own, p_value in zip(parts, np.split(found, ends), strict=True):
                 own.append(p_value)
         return [np.concatenate([np.zeros(0), *own]) for own in parts]
+
+
+def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
+    """Strengths as normal scores, shape (B,); 0 for ``weighted_p``, which has none."""
+    if question.combination == "weighted_p":
+        return np.zeros(sum(question.counts))
+    strength = combined_strength(question, sums)
+    if question.combination == "stouffer":
+        return strength
+    weight = segments(question.encodings, sums)[-2]
+    return normal_scores(strength, weight if question.combination == "statistic" else 2.0 * weight)
 
 
 def _combined(name: Combination, discloses: str, *, any_test: bool = True) -> EvidenceKind:
