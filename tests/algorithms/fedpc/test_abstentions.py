@@ -65,7 +65,7 @@ def plain_vote(site, skeleton, x, y, layer):
 )
 def test_the_skeleton_is_that_of_votes_counted_one_by_one(seed, impossible, fewest, share):
     sites = [Drawn(seed + 100_000 * k, impossible) for k in range(5)]
-    algorithm = FedPC(alpha=SPEC.alpha, vote_share=share, max_cond_size=2)
+    algorithm = FedPC(evidence="vote", alpha=SPEC.alpha, vote_share=share, max_cond_size=2)
     outcome, asked = drive(algorithm.ask(Facts(5, 5, fewest=fewest)), list(map(respondent, sites)))
     kept = ~np.eye(5, dtype=bool)
     for layer, heard in enumerate(outcome.votes):
