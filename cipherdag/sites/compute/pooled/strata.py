@@ -76,19 +76,19 @@ def _summands(tables: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     x, y = counts.sum(dim=2), counts.sum(dim=1)
     n = x.sum(dim=1).clamp(min=2.0)
     weight = kept.double()[:, None]
-    difference = counts - x[:, :, None] * y[:, None] / n[:, None, None]
-    difference = difference[:, :-1, :-1].reshape(len(counts), -1, counts.shape[-1])
-    of_x, of_y = _spread(x, n), _spread(y, n)
-    covariance = of_x[:, :, None] * of_y[:, None] / (n * n * (n - 1.0))[:, None, None]
-    covariance = covariance.reshape(len(counts), -1, counts.shape[-1])
+    # products of counts first: exactly 0 where x or y does not vary
+    expected = x[:, :-1, None] * y[:, None, :-1] / n[:, None, None]
+    difference = (counts[:, :-1, :-1] - expected).reshape(len(counts), -1, counts.shape[-1])
+    of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))[:, None]
+    covariance = (of_x[:, :, None] * of_y[:, None]).reshape(len(counts), -1, counts.shape[-1])
     return torch.cat([difference, covariance], dim=1) * weight
 
 
 def _spread(margin: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
     """Upper triangle of n diag m - m m' without the last category, shape (configurations, ., B)."""
     kept = margin[:, :-1]
-    first, second = np.triu_indices(kept.shape[1])
-    products = -kept[:, first] * kept[:, second]
-    same = torch.from_numpy(first == second)
-    products[:, same] += n[:, None] * kept
-    return products
+    if kept.shape[1] == 1:
+        return kept * (n[:, None] - kept)
+    first, second = torch.triu_indices(kept.shape[1], kept.shape[1])
+    same = (first == second).to(kept.dtype)[:, None]
+    return kept[:, first] * (n[:, None] * same - kept[:, second])
