@@ -20,7 +20,7 @@ from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -337,4 +337,7 @@ def _schema(
 
 
 def _default_policy(protection: Protection) -> Policy:
-    return Policy(allow_unprotected=not protection_kind(protection).protects)
+    # one person holds all data: nobody steers regressions that these do not see anyway
+    return Policy(
+        questions=QUESTION_KINDS, allow_unprotected=not protection_kind(protection).protects
+    )

@@ -13,6 +13,7 @@ from markdown_table import table
 RESULTS = Path(measuring.__file__).parent / "results"
 WRITERS = {
     "calibration": "calibration_tables",
+    "colliders": "colliders",
     "cost_curves": "cost_curves",
     "fedcd": "fedcd",
     "fedcd_10": "fedcd",

@@ -38,8 +38,8 @@ def check_choices(own: FedPC) -> None:
         "learns no set but the chosen one",
     )
     require(
-        voting or own.reference == "auto",
-        f"reference {own.reference} is the paper's method, whose evidence is the vote",
+        voting or own.reference != "code",
+        "reference code is the original program, whose evidence is the vote",
     )
     require(
         own.knowledge is None or own.reference != "code",

@@ -359,7 +359,7 @@ def test_what_a_kernel_test_cannot_do_is_named():
     }
     with pytest.raises(MixedTypesError, match="'kci' cannot treat discrete columns") as error:
         Federation.simulate(codes).run(FedPC(evidence="vote", test="kci"))
-    assert "Choose the test auto" in error.value.remedy
+    assert "--test auto or g2" in error.value.remedy
 
 
 def test_the_command_says_how_many_rows_it_looks_at(call, tmp_path):

@@ -91,7 +91,7 @@ def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
 @pytest.mark.parametrize(
     ("algorithm", "said"),
     [
-        (FedPC(evidence="pooled", max_rows=64), "bound"),
+        (FedPC(evidence="pooled", max_rows=64), "max_rows = 64"),
         (FedPC(evidence="vote", test="fisherz"), "discrete"),
     ],
 )
