@@ -76,6 +76,8 @@ def trials(seed, n_sites=N_SITES):
         yield f"fedpc vote, {sepset}", FedPC(evidence="vote", sepset=sepset), sites(rows, n_sites)
     yield "fedpc pooled numbers", FedPC(evidence="pooled"), sites(numbers, n_sites)
     yield "fedpc glm", FedPC(evidence="glm"), sites(mixed, n_sites)
+    for name, rows_of in (("numbers", numbers), ("mixed", mixed)):
+        yield f"fedpc stratified {name}", FedPC(evidence="stratified"), sites(rows_of, n_sites)
     yield "fedpc bootstrap", FedPC(bootstrap=2), sites(five, n_sites)
     labels = tuple(five.columns[1:3])
     for evidence in ("weighted_p", "statistic"):

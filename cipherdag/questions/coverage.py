@@ -3,7 +3,8 @@
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
 Of stratified tables every stratum counts as a test of its own; those that too few sites have are
-added to one that enough have.
+added to one that enough have. A site that left in between may have been one of those counted; sites
+leave out what may then be of too few (`Covered.without`).
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites have rows enough; not which. Of
@@ -97,6 +98,18 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
             for number, part in enumerate(parts)
         ]
         return np.concatenate([np.zeros(0), *kept])
+
+    def without(self, answer: FloatVector, lost: BoolVector) -> FloatVector:
+        """An answer to this question, zero for some tests, shape (number of tests,)."""
+        enough = self.enough_array()
+        if not (enough & lost).any():
+            return answer
+        if isinstance(self.question, StratifiedTables):
+            return np.where(
+                self.question.where(enough & ~lost)[self.question.where(enough)], answer, 0.0
+            )
+        fewer = np.packbits(enough & ~lost).tobytes()
+        return msgspec.structs.replace(self, enough=fewer).keep(answer)
 
 
 def n_tests(question: CountedQuestion) -> int:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import cache
 
+import numpy as np
+import pandas as pd
 import pytest
-from departures import outcome, study, trials, verdict
+from departures import Leaving, outcome, study, trials, verdict
 
+from cipherdag import Federation, FedPC
 from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.messages import content_digest
+from cipherdag.questions.coverage import Covered
+from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.session.coverage import Coverage
 
 SEED = 0
 EVERY = 4
@@ -49,3 +57,43 @@ def test_a_verdict_tells_a_wrong_graph_from_a_right_one():
     assert verdict("SiteUnreachableError", (found,)) == "SiteUnreachableError"
     numbers, _ = outcome(other, TRIALS["fedpc pooled numbers"][0], LocalEngine)
     assert verdict(numbers, (found, found)) == "WRONG"
+
+
+def test_a_contributor_that_leaves_after_it_was_counted_takes_the_test_with_it(monkeypatch):
+    """Three of five sites have a stratum; without one of them, two would be opened."""
+    rng = np.random.default_rng(0)
+    tables = {}
+    for k in range(5):
+        a = rng.integers(0, 2, 300)
+        b = a ^ (rng.random(300) < 0.2) if k < 3 else (np.arange(300) < 1).astype(int)
+        tables[f"site-{k}"] = pd.DataFrame({"a": a, "b": b, "c": a ^ (rng.random(300) < 0.2)})
+    policy = Policy(allow_unprotected=True, min_cell_size=0)
+    federation = Federation.simulate(tables, policy=policy, device="cpu")
+    algorithm = FedPC(evidence="stratified")
+    answered = defaultdict(list)
+    honest = Coverage.kept
+
+    def kept(coverage, question, answer, n_sites):
+        found = honest(coverage, question, answer, n_sites)
+        if isinstance(question, Covered):
+            answered[content_digest(question), n_sites].append(found != 0.0)
+        return found
+
+    monkeypatch.setattr(Coverage, "kept", kept)
+    whole, engine = outcome(federation, algorithm, Leaving)
+    assert {len(own) for own in answered.values()} == {5}
+    assert 3 in np.concatenate([np.sum(own, axis=0) for own in answered.values()])
+    for number in range(1, engine.heard["ask"] + 1):
+        answered.clear()
+        found, _ = outcome(
+            federation, algorithm, lambda h, n=number: Leaving(h, "ask", n, site="site-1")
+        )
+        # what five were asked for is not opened without the fifth
+        opened = [np.sum(own, axis=0) for (_, asked), own in answered.items() if asked == 4]
+        assert not np.isin(np.concatenate([*opened, [0]]), [1, 2]).any()
+        assert pairs_of(whole) <= pairs_of(found)
+
+
+def pairs_of(found):
+    """Adjacent variables."""
+    return {frozenset((e.source, e.target)) for e in found.graph.edges}

@@ -20,19 +20,44 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import Question, SingleQuestion
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """How many sites contribute to every test, of how many.
+
+    Attributes:
+        counts: Contributors, shape (number of tests,).
+        n_sites: How many sites were counted.
+    """
+
+    counts: FloatVector
+    n_sites: int
+
+    def left(self, n_sites: int) -> FloatVector:
+        """Contributors that are there at least, where so many sites are."""
+        left: FloatVector = self.counts - (self.n_sites - n_sites)
+        return left
+
+
 @dataclass(slots=True)
 class Coverage:
     """Holds every question of a run against the counts that were opened.
 
     Attributes:
-        fewest: How many sites have to contribute to a test.
+        fewest: How many sites have to contribute to a test, of this site's own policy.
+        planned: How many by the plan, the same at every site.
     """
 
     fewest: int
-    _counts: dict[tuple[object, ...], FloatVector] = field(default_factory=dict, repr=False)
+    planned: int = 1
+    _counts: dict[tuple[object, ...], Counted] = field(default_factory=dict, repr=False)
 
-    def check(self, question: Question) -> None:
+    def check(self, question: Question, n_sites: int) -> None:
         """Refuse a question that would open a test of fewer sites.
+
+        Args:
+            question: What is asked.
+            n_sites: How many sites are asked. Every one that left since contributors were counted
+                may have been one of them.
 
         Raises:
             PolicyRefusedError: Tests are asked for without being counted, or too few contribute.
@@ -40,23 +65,47 @@ class Coverage:
         for part in parts_of(question):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Covered):
-                counts = self._counts.get(_key(part, inner.question))
-                if counts is None or (inner.enough_array() & (counts < self.fewest)).any():
+                counted = self._counts.get(_key(part, inner.question))
+                if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
                         f"a test is opened where {self.fewest} sites contribute to it at least"
                     )
             elif _tells_of_one(inner) and self.fewest > 1:
                 raise PolicyRefusedError("the sites that contribute to a test are counted first")
 
-    def opened(self, question: Question, sums: FloatVector) -> None:
-        """Remember the counts among the sums of a question."""
+    def kept(self, question: Question, answer: FloatVector, n_sites: int) -> FloatVector:
+        """An answer, zero where too few sites may be left of those that were counted.
+
+        Every site leaves out the same tests, since all go by the plan; see `check`.
+        """
+        parts: list[FloatVector] = []
+        start = 0
+        for part in parts_of(question):
+            length = sum(encoding.length for encoding in part.encodings)
+            own = answer[start : start + length]
+            start += length
+            inner = part.question if isinstance(part, Resampled) else part
+            if isinstance(inner, Covered):
+                left = self._counts[_key(part, inner.question)].left(n_sites)
+                own = inner.without(own, left < self.planned)
+            parts.append(own)
+        return np.concatenate([np.zeros(0), *parts])
+
+    def _too_few(self, inner: Covered, counted: Counted, n_sites: int) -> bool:
+        left = counted.left(n_sites)
+        open_still = inner.enough_array() & (left >= self.planned)
+        uncounted = inner.enough_array() & (counted.counts < self.fewest)
+        return bool((uncounted | (open_still & (left < self.fewest))).any())
+
+    def opened(self, question: Question, sums: FloatVector, n_sites: int) -> None:
+        """Remember the counts among the sums of a question, and that they are of so many sites."""
         start = 0
         for part in parts_of(question):
             length = sum(encoding.length for encoding in part.encodings)
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Contributors):
                 counts = np.rint(sums[start : start + n_tests(inner.question)])
-                self._counts[_key(part, inner.question)] = counts
+                self._counts[_key(part, inner.question)] = Counted(counts, n_sites)
             elif isinstance(inner, Covered):
                 self._counts.pop(_key(part, inner.question), None)
             start += length

@@ -143,7 +143,7 @@ class Rounds:
         self._check_sites(ask.participants, self._present or everyone)
         question, content = self._asked(ask)
         self.policy.check_question(question, round_number=ask.number, values_so_far=self._values)
-        self.coverage.check(question)
+        self.coverage.check(question, len(ask.participants))
         if self.daily is not None:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
@@ -152,7 +152,8 @@ class Rounds:
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
             self._answered = content, self.respondent.answer(question)
-        share = self.aggregation.share(self._answered[1], declared)
+        answer = self.coverage.kept(question, self._answered[1], len(ask.participants))
+        share = self.aggregation.share(answer, declared)
         escrow = self.aggregation.escrow(declared)
         tags = tuple(self.agreement.tag(peer, bound_to) for peer in self._others(declared))
         self._number = ask.number
@@ -209,7 +210,7 @@ class Rounds:
                 self._question = self.program.replay.advance(
                     self._step + 1, sums, len(declared.sites)
                 )
-            self.coverage.opened(self._current.question, sums)
+            self.coverage.opened(self._current.question, sums, len(declared.sites))
             if self.kept is not None:
                 self.kept.add(self._number, declared.sites, sums)
             self._sums = digest(b"sums", self._sums, opened)

@@ -237,7 +237,7 @@ class SiteRuntime:
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,
-            coverage=Coverage(min(self._policy.min_sites, len(plan.cohort))),
+            coverage=Coverage(min(self._policy.min_sites, len(plan.cohort)), plan.min_contributors),
             daily=self._folder.daily if self._folder is not None else None,
             kept=kept,
         )

@@ -216,6 +216,29 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     assert found(sites, tests)[0][0] == p_values[0]
 
 
+def test_a_stratum_of_one_site_is_left_by_subtraction_where_a_column_is_a_coarser_one():
+    """Not prevented: the docs say so, and to leave such columns out."""
+    rng = np.random.default_rng(0)
+    parts = []
+    for site in range(10):
+        fine = rng.choice(3, 300, p=[0.5, 0.4, 0.1] if site == 4 else [0.6, 0.4, 0.0])
+        x, y = rng.integers(0, 2, (2, 300))
+        parts.append(np.column_stack([fine == 0, fine, x, y]).astype(np.int64))
+    categories = (2, 3, 2, 2)
+    sites = [discrete_site(own, categories) for own in parts]
+    question = about(
+        categories, [np.zeros((0, 2), int), np.array([[2, 3, 1]]), np.array([[2, 3, 0, 1]])]
+    )
+    counts = plain_sum(Contributors(question=question), sites)
+    assert sorted(set(counts)) == [0, 1, 10]
+    enough = np.packbits(counts >= 3).tobytes()
+    opened = plain_sum(Covered(question=question, enough=enough), sites).reshape(4, 2)
+    alone = sites[4].answer(question).reshape(-1, 2)[2]
+    # the rare stratum is added to that of 0 in one test, to that of 1 in the other
+    assert np.allclose(opened[0] - opened[3], alone)
+    assert np.allclose(opened[2] - opened[1], alone)
+
+
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_no_stratum_is_lost_where_one_of_its_test_is_opened(seed):

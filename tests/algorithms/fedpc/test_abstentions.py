@@ -113,13 +113,31 @@ def test_a_site_refuses_votes_with_abstentions_that_were_not_counted():
     votes = EdgeVotes(skeleton=FULL, layer=0, test=SPEC, abstain=True)
     coverage = Coverage(fewest=3)
     with pytest.raises(PolicyRefusedError, match="counted first"):
-        coverage.check(votes)
-    coverage.check(msgspec.structs.replace(votes, abstain=False))  # of all sites, as ever
-    coverage.opened(Contributors(question=votes), np.array([3.0] * 9 + [2.0]))
+        coverage.check(votes, 4)
+    coverage.check(msgspec.structs.replace(votes, abstain=False), 4)  # of all sites, as ever
+    coverage.opened(Contributors(question=votes), np.array([3.0] * 9 + [2.0]), 4)
     every = np.packbits(np.ones(10, dtype=bool)).tobytes()
     with pytest.raises(PolicyRefusedError, match="contribute"):
-        coverage.check(Covered(question=votes, enough=every))
-    coverage.check(Covered(question=votes, enough=np.packbits(np.arange(10) < 9).tobytes()))
+        coverage.check(Covered(question=votes, enough=every), 4)
+    coverage.check(Covered(question=votes, enough=np.packbits(np.arange(10) < 9).tobytes()), 4)
+
+
+@pytest.mark.parametrize("left", [4, 3])
+def test_votes_that_too_few_sites_may_be_left_of_are_not_opened(left):
+    """A site that left may have been one of three that can test an edge."""
+    votes = EdgeVotes(skeleton=FULL, layer=0, test=SPEC, abstain=True)
+    counts = np.array([3.0, 4.0] * 5)
+    coverage = Coverage(fewest=3, planned=3)
+    coverage.opened(Contributors(question=votes), counts, 4)
+    asked = Covered(question=votes, enough=np.packbits(np.ones(10, dtype=bool)).tobytes())
+    coverage.check(asked, left)
+    found = coverage.kept(asked, np.ones(20), left)
+    assert (found == np.tile(counts - (4 - left) >= 3, 2)).all()
+    stricter = Coverage(fewest=4, planned=3)
+    stricter.opened(Contributors(question=votes), counts + 1, 4)
+    stricter.check(asked, 4)
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        stricter.check(asked, 3)
 
 
 def test_sites_do_not_abstain_in_the_order_of_the_original_program():
