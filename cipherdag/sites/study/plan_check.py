@@ -13,6 +13,7 @@ from cipherdag.errors import CipherdagError, DataError, SiteNotReadyError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
+from cipherdag.questions.question import question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.session.program import installed_program
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def plan_findings(site: SiteFolder, plan: Plan) -> list[Finding]:
     """Check a plan against the policy, what is installed, and the data's bounds.
 
-    The plan's first question is answered here, and the answer thrown away.
+    The plan's first questions are answered here, and the answers thrown away.
     """
     table = cache(partial(_table, site))
     steps: list[tuple[str, Callable[[], str]]] = [
@@ -85,16 +86,25 @@ def _policy(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
 
 
 def _answer(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str:
+    """Answer as if all sites were like this one, as long as questions are of new kinds."""
     policy, own = site.policy(), table()
-    schema = own.schema
-    facts = plan_facts(plan, len(schema.names), schema.label_positions)
-    question = installed_program(plan, facts).replay.advance(1, None)
-    if question is None:
-        return "the plan asks nothing"
-    policy.check_question(question, round_number=1, values_so_far=0)
-    answer = table_respondent(
+    schema, everyone = own.schema, tuple(range(len(plan.cohort)))
+    program = installed_program(plan, plan_facts(plan, len(schema.names), schema.label_positions))
+    respondent = table_respondent(
         own, min_cell_size=policy.min_cell_size, device=site.settings().device
-    ).answer(question)
-    everyone = tuple(range(len(plan.cohort)))
-    encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
-    return f"the data fit the plan's bounds ({question.label})"
+    )
+    asked: list[str] = []
+    known: set[str] = set()
+    values, question = 0, program.replay.advance(1, None)
+    while question is not None and not (kinds := set(question_kinds(question).split("+"))) <= known:
+        policy.check_question(question, round_number=len(asked) + 1, values_so_far=values)
+        answer = respondent.answer(question)
+        encode(answer, declaration(question, everyone, bytes(DIGEST_BYTES), plan), WORD_MODULI)
+        asked.append(question.label)
+        known.update(kinds)
+        values += len(answer)
+        sums = answer * len(everyone)
+        question = program.replay.advance(len(asked) + 1, sums, len(everyone))
+    if not asked:
+        return "the plan asks nothing"
+    return f"the data fit the plan's bounds ({', '.join(asked)})"

@@ -8,7 +8,7 @@ import pytest
 
 from cipherdag import FedPC
 from cipherdag.protocol.plan import Member
-from cipherdag.sites.policy.policy import Policy
+from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.study.plan_check import plan_findings
 
 NAME = "hospital-1"
@@ -86,6 +86,19 @@ def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
     found = findings(hospitals, plan(hospitals))
     assert states(found) == GOOD | {"data": "fail"}
     assert "max_values" in found["data"].finding
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [(FedPC(evidence="pooled"), "tables"), (FedPC(), "stratified-tables")],
+)
+def test_a_later_question_that_the_policy_forbids_is_found(hospitals, algorithm, kind):
+    """As those of regressions are, which columns of both kinds need and few policies name."""
+    policy = Policy(questions=QUESTION_KINDS - {kind})
+    hospitals.folders[NAME].policy_path.write_text(policy.dumps())
+    found = findings(hospitals, plan(hospitals, algorithm))
+    assert states(found) == GOOD | {"data": "fail"}
+    assert f"'{kind}'" in found["data"].finding
 
 
 @pytest.mark.parametrize(
