@@ -22,7 +22,7 @@ def refused(algorithm, data, **more):
     return caught.value
 
 
-@pytest.mark.parametrize("algorithm", [FedPC(), RFcd()])
+@pytest.mark.parametrize("algorithm", [FedPC(evidence="vote"), RFcd()])
 def test_the_column_that_is_the_cause_is_named_once(algorithm):
     error = refused(algorithm, table())
     assert error.column == "weight"
@@ -32,11 +32,11 @@ def test_the_column_that_is_the_cause_is_named_once(algorithm):
 
 
 def test_the_options_that_are_named_work():
-    error = refused(FedPC(), table())
+    error = refused(FedPC(evidence="vote"), table())
     assert "--test regression" in error.remedy
     assert "kci" not in error.remedy  # which takes two categories only
-    assert "kci" in refused(FedPC(), table(colours=2)).remedy
-    Federation.split(table(), 3, device="cpu").run(FedPC(test="regression"))
+    assert "kci" in refused(FedPC(evidence="vote"), table(colours=2)).remedy
+    Federation.split(table(), 3, device="cpu").run(FedPC(evidence="vote", test="regression"))
     assert "--evidence glm" in refused(FedPC(evidence="pooled"), table()).remedy
     assert "--evidence glm" in refused(RFcd(), table()).remedy
     error = refused(RFcd(score="mdl"), table().drop(columns="weight"))
@@ -53,7 +53,7 @@ def test_fedcmfs_names_the_column_of_three_categories():
 @pytest.mark.parametrize("evidence", ["pooled", "statistic", "weighted_p", "stouffer"])
 def test_more_rows_than_declared_name_the_parameter(evidence):
     data = table().drop(columns="weight")
-    error = refused(FedPC(evidence=evidence, max_rows=20), data)
-    assert "max_rows = 20" in str(error)
+    error = refused(FedPC(evidence=evidence, max_rows=16), data)
+    assert "max_rows = 16" in str(error)
     assert "--max-rows" in error.remedy
-    Federation.split(data, 3, device="cpu").run(FedPC(evidence="statistic", max_rows=300))
+    Federation.split(data, 3, device="cpu").run(FedPC(evidence="statistic", max_rows=256))
