@@ -45,8 +45,8 @@ class StratifiedTables(
     throughout where x or y has one category only, and where n is below 2 or the site's
     ``min_cell_size``.
 
-    Where `Covered` leaves strata out since too few sites have anything to say of them, they are
-    added to the first stratum of the same triplet that enough sites have.
+    Where `Covered` leaves strata out since too few sites have anything to say of them, a site adds
+    its own of these to the one of the same triplet that varies most there and that enough have.
 
     Leaks:
         The coordinator learns, per configuration, both summed over the sites: how many more rows
@@ -131,26 +131,35 @@ class StratifiedTables(
         return np.repeat(chosen, self.widths())
 
     def merged(self, answer: FloatVector, chosen: BoolVector) -> FloatVector:
-        """The values of some strata; the others of the same triplet are added to its first one.
+        """The values of some strata; the others of a triplet are added to the one of most variance.
 
-        A triplet of which no stratum is chosen is left out.
+        That is the site's own, told from its counts alone: of a column and a coarser one, whose
+        strata are the same in another order, no difference is left. Where no chosen stratum varies
+        at the site, it says nothing of the others either.
         """
-        strata = self.sides()[:, 0]
-        number = np.arange(len(chosen))
-        # the first chosen stratum of every triplet; beyond the last where there is none
-        ends = np.cumsum(strata)
-        after = np.append(
-            np.minimum.accumulate(np.where(chosen, number, len(chosen))[::-1])[::-1], len(chosen)
-        )
-        first = after[ends - strata]
-        target = np.where(chosen, number, np.repeat(np.where(first < ends, first, -1), strata))
-        widths = self.widths()
+        strata, widths = self.sides()[:, 0], self.widths()
+        if not len(widths):
+            return answer
         starts = np.cumsum(widths) - widths
+        owner = np.repeat(np.arange(len(strata)), strata)
+        variances = np.where(self._covariances(), np.abs(answer), 0.0)
+        size = np.where(chosen, np.add.reduceat(variances, starts), 0.0)
+        largest = np.lexsort((-size, owner))[np.cumsum(strata) - strata]
+        others = np.where(size[largest] > 0.0, largest, -1)[owner]
+        target = np.where(chosen, np.arange(len(chosen)), others)
         place = np.arange(len(answer)) + np.repeat(starts[target] - starts, widths)
         kept = np.repeat(target >= 0, widths)
         found = np.zeros(len(answer))
         np.add.at(found, place[kept], answer[kept])
         return found[self.where(chosen)]
+
+    def _covariances(self) -> BoolVector:
+        """Which values of an answer are covariances, which the margins of a table give."""
+        sides, widths = self.sides(), self.widths()
+        differences = np.repeat((sides[:, 1] - 1) * (sides[:, 2] - 1), sides[:, 0])
+        within = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
+        later: BoolVector = within >= np.repeat(differences, widths)
+        return later
 
     def informative(self, answer: FloatVector) -> BoolVector:
         """Which strata an answer says something of, shape (number of strata,)."""
