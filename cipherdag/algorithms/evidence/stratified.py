@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
@@ -83,6 +84,11 @@ class WithinSites:
         by_way = np.array([source.strengths(pairs) for source in self._sources])
         found: FloatVector = by_way[way, np.arange(len(pairs))]
         return found
+
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.left_undone`."""
+        of_any: BoolVector = np.any([own.left_undone(triplets) for own in self._sources], axis=0)
+        return of_any
 
     @property
     def tally(self) -> dict[str, int]:

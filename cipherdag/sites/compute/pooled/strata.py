@@ -91,4 +91,5 @@ def _spread(margin: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
         return kept * (n[:, None] - kept)
     first, second = torch.triu_indices(kept.shape[1], kept.shape[1])
     same = (first == second).to(kept.dtype)[:, None]
-    return kept[:, first] * (n[:, None] * same - kept[:, second])
+    spread: torch.Tensor = kept[:, first] * (n[:, None] * same - kept[:, second])
+    return spread
