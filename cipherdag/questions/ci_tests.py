@@ -57,6 +57,8 @@ _KINDS = (
         {"discrete": "exact-mean", "continuous": "fisherz", "mixed": "fisherz"},
     ),
     CITestKind("fisherz", {"continuous": "fisherz"}, two_categories=True, offered=_ALL),
+    # between the numbers of a table, whatever its other columns are
+    CITestKind("numbers", {"continuous": "fisherz", "mixed": "fisherz"}),
     CITestKind("by-type", {"discrete": "g2", "continuous": "fisherz", "mixed": "fisherz"}),
     CITestKind(
         "likelihood-ratio",

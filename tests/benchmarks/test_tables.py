@@ -12,6 +12,7 @@ from markdown_table import table
 
 RESULTS = Path(measuring.__file__).parent / "results"
 WRITERS = {
+    "arrows": "arrows",
     "calibration": "calibration_tables",
     "colliders": "colliders",
     "cost_curves": "cost_curves",

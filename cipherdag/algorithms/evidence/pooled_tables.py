@@ -210,6 +210,10 @@ class TableTests(RememberedTests):
         self._max_cells = max_cells
         self._statistic = _statistic(spec, tables.kinds.rows, int(levels.max(initial=1)))
 
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.left_undone`; a pooled table leaves no test undone."""
+        return self._fallback.left_undone(triplets)
+
     def _ask(self, tests: Tests) -> PValues:
         """One round, or two where a site restricts counts; one more per `ROUND_VALUES` values."""
         sets = [np.sort(rows, axis=1) for rows in tests]

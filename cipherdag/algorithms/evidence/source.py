@@ -15,6 +15,8 @@ from cipherdag.questions.question import FloatVector, IndexArray, Question
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from cipherdag.questions.encodings import BoolVector
+
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
 PValues = Generator[Question, FloatVector, list[FloatVector]]
@@ -39,6 +41,9 @@ class EvidenceSource(Protocol):
     def strengths(self, pairs: IndexArray) -> FloatVector:
         """See `RememberedTests.strengths`."""
 
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.left_undone`."""
+
     @property
     def tally(self) -> Mapping[str, int]:
         """How many distinct tests were done in which way."""
@@ -55,6 +60,7 @@ class RememberedTests(ABC):
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
         self._strengths: dict[tuple[int, int], float] = {}
+        self._left_undone: set[tuple[int, ...]] = set()
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
         """How dependent x and y are given nothing, as a normal score; 0 where it was not tested.
@@ -68,6 +74,23 @@ class RememberedTests(ABC):
         """Remember the scores of pairs x < y, shape (B,)."""
         found = zip(map(tuple, pairs.tolist()), scores.tolist(), strict=True)
         self._strengths.update(found)
+
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """Whether a test was not done though some rows have something to say of it.
+
+        Such a test counts as dependent, so an edge may stand for want of sites alone. Where no rows
+        say anything, as where S determines x, this is no question of how many there are.
+
+        Args:
+            triplets: x, y in either order and a member of S, which may have more, shape (B, 3).
+        """
+        ordered = np.column_stack([np.sort(triplets[:, :2], axis=1), triplets[:, 2]])
+        return np.array([tuple(own) in self._left_undone for own in ordered.tolist()], dtype=bool)
+
+    def leave_undone(self, rows: IndexArray) -> None:
+        """Remember tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
+        for x, y, *given in rows.tolist():
+            self._left_undone.update((x, y, member) for member in given)
 
     def p_values(self, tests: Tests) -> PValues:
         """See `EvidenceSource.p_values`."""

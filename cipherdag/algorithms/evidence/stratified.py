@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
@@ -48,8 +49,7 @@ class WithinSites:
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
         self._discrete = kinds.categories > 0
-        # of a table of both kinds, too, a test of numbers is one of partial correlations
-        numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="by-type"))
+        numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         own_constants = replace(settings, site_effect=True)
         self._sources: tuple[EvidenceSource, ...] = (
             CombinedTests("stouffer", numbers),
@@ -83,6 +83,11 @@ class WithinSites:
         by_way = np.array([source.strengths(pairs) for source in self._sources])
         found: FloatVector = by_way[way, np.arange(len(pairs))]
         return found
+
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.left_undone`."""
+        of_any: BoolVector = np.any([own.left_undone(triplets) for own in self._sources], axis=0)
+        return of_any
 
     @property
     def tally(self) -> dict[str, int]:

@@ -31,6 +31,7 @@ VALUES_PER_CELL = 16
 DONE = "stratified"
 NOT_DONE = "no degrees of freedom: none"
 TOO_LARGE = "too large: statistic"
+TOO_LARGE_BESIDE_NUMBERS = "too large: none"
 TOO_FEW = "too few rows: none"
 CONSTANT = "varies at too few sites"
 
@@ -38,8 +39,9 @@ CONSTANT = "varies at too few sites"
 class StratifiedTests(RememberedTests):
     """Site-stratified tests of categories.
 
-    A test whose table is larger than ``max_cells`` falls back to ``statistic``. One without degrees
-    of freedom is not done, and counts as dependent; given nothing, where both x and y vary at fewer
+    A test whose table is larger than ``max_cells`` falls back to ``statistic``, or is not done
+    where some columns are numbers, beside which sites have no such test. One without degrees of
+    freedom is not done, and counts as dependent; given nothing, where both x and y vary at fewer
     than ``fewest`` sites, they count as independent. All are tallied.
 
     Leaks:
@@ -86,7 +88,8 @@ class StratifiedTests(RememberedTests):
         scarce = self._kinds.rows < self._settings.spec.min_rows_per_cell * cells
         most = self._settings.max_cells
         large = (cells > most) | (values > VALUES_PER_CELL * most)
-        return np.select([values == 0, scarce, large], [CONSTANT, TOO_FEW, TOO_LARGE], DONE)
+        too_large = TOO_LARGE if self._kinds.categories.all() else TOO_LARGE_BESIDE_NUMBERS
+        return np.select([values == 0, scarce, large], [CONSTANT, TOO_FEW, too_large], DONE)
 
     def _values(self, rows: IndexArray) -> FloatVector:
         """How many values each test asks for, shape (B,); 0 where x or y has one category."""
@@ -139,6 +142,11 @@ class StratifiedTests(RememberedTests):
         sides = question.sides()
         strata = np.cumsum(sides[:, 0]) - sides[:, 0]
         marginal = np.arange(len(sides)) < pairs
+        owner = np.repeat(np.arange(len(sides)), sides[:, 0])
+        undone = np.isnan(p_value) & (np.bincount(owner, weights=able) > 0)
+        ends = np.cumsum([len(rows) for rows in tests])[:-1]
+        for rows, own in zip(tests, np.split(undone, ends), strict=True):
+            self.leave_undone(rows[own])
         constant = marginal & (able[strata] < max(fewest, 1))
         p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant

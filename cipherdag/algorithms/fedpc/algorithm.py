@@ -1,9 +1,9 @@
-"""FedPC: a causal graph from layer-wise votes on its skeleton (Huang et al., IEEE TBD 2023).
+"""FedPC: a causal graph from a test over all sites, or from votes (Huang et al., IEEE TBD 2023).
 
-FedSkele votes on every edge layer by layer; FedOrien asks for separating sets of the unshielded
-pairs, orients colliders and applies Meek's rules. Both halves stand in this file: the coordinator
-yields questions and receives sums; the sites' half is ``layer_votes`` and
-``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
+By default PC-stable runs on the evidence of all sites (`cipherdag.algorithms.evidence`). With the
+paper's votes FedSkele decides on every edge layer by layer, and FedOrien asks for separating sets
+of the unshielded pairs. Either way colliders and Meek's rules direct. The sites' half of the votes
+is ``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,12 @@ with y, and their mean over S must be a factor of `CLEAR` or more, one way or th
 below alpha / 100 are all alike to it. A set counts only if both tests can be done.
 
 Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
-nor a ground for Meek's rules. In half of all samples of a chain whose ends many sets separate, the
-highest p belongs to a set without the middle; and where a weak dependence through a collider goes
-undetected, some set with it separates. The mean over pairs of sets is robust to both.
+nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a
+test of x or z with it, given the other one, was left undone: it may be an effect of the other one
+alone, joined to the causes for want of the test that would part them. In half of all samples of a
+chain whose ends many sets separate, the highest p belongs to a set without the middle; and where a
+weak dependence through a collider goes undetected, some set with it separates. The mean over pairs
+of sets is robust to both.
 
 Leaks:
     What the source of the evidence says of every candidate set of every unshielded pair: the tests
@@ -83,14 +86,25 @@ def judge_triples(
             verdicts = _by_joining(sets, p_values, middles, alpha)
         else:
             verdicts = _by_share(sets, p_values, middles, alpha, rule)
-        for y, (verdict, strength) in zip(middles.tolist(), verdicts, strict=True):
-            if verdict == "collider":
+        judgements = list(zip(middles.tolist(), verdicts, strict=True))
+        found = [y for y, (verdict, _) in judgements if verdict == "collider"]
+        for y, (verdict, strength) in judgements:
+            others = [own for own in found if adjacent[own, y]]
+            if verdict == "collider" and _may_be_effect(source, pair, y, others):
+                judged.ambiguous.append((x, y, z))
+            elif verdict == "collider":
                 judged.colliders[x, y, z] = strength
             elif verdict == "ambiguous":
                 judged.ambiguous.append((x, y, z))
 
     yield from candidate_tests(source, search, hear)
     return judged
+
+
+def _may_be_effect(source: EvidenceSource, ends: Pair, y: int, others: list[int]) -> bool:
+    """Whether y may be an effect of one of the other colliders, and no more."""
+    asked = [(end, y, other) for end in ends for other in others]
+    return bool(source.left_undone(np.array(asked, dtype=np.int64).reshape(-1, 3)).any())
 
 
 def _by_joining(

@@ -232,7 +232,7 @@ def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
             "smallest cell",
             "warn",
             f"a category of {columns} has fewer rows than min_cell_size",
-            "Masked votes and comparisons are not affected; pooled counts will be refused.",
+            "Stratified sums, votes and comparisons are not affected; pooled counts are withheld.",
         )
     else:
         yield Finding("smallest cell", "ok", "every category has min_cell_size rows or none")

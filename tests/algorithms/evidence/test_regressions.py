@@ -23,6 +23,7 @@ from cipherdag.questions.question import Question, RegressionSteps, pack_integer
 from cipherdag.questions.regression_steps import Regression, pack_models
 from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest
+from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.schema import Schema
 
@@ -138,8 +139,11 @@ def test_a_site_alone_tests_as_all_sites_do_and_may_vote():
 
 def test_a_site_answers_regressions_only_if_its_policy_names_them():
     data = frame(np.random.default_rng(5), 90)
-    with pytest.raises(PolicyRefusedError, match="regression-steps"):
-        Federation.split(data, 3, device="cpu").run(FedPC(evidence="glm"))
+    for evidence in ("glm", "stratified"):
+        with pytest.raises(PolicyRefusedError, match="regression-steps"):
+            Federation.split(data, 3, device="cpu", policy=Policy(min_cell_size=0)).run(
+                FedPC(evidence=evidence)
+            )
 
 
 def test_steep_coefficients_narrow_a_sum_to_few_rows_which_is_why():

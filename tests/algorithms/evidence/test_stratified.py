@@ -239,6 +239,32 @@ def test_no_stratum_of_one_site_is_left_by_subtraction_where_a_column_is_a_coars
     assert (opened[[0, 1]] == opened[[3, 2]]).all()
 
 
+def test_tests_are_remembered_of_which_rows_say_what_too_few_sites_may():
+    rng = np.random.default_rng(2)
+    parts = [rng.integers(0, 2, (400, 5)) for _ in range(3)]
+    parts[0][:, 3] = 0  # two sites alone have its second category
+    for own in parts:
+        own[:, 4] = own[:, 0]
+    sites = [discrete_site(own, (2,) * 5) for own in parts]
+
+    def asking(fewest):
+        settings_of = settings_for(5, fewest=fewest)
+        source = yield from EVIDENCE["stratified"].open(settings_of)
+        tests = np.array([[0, 1, 2], [3, 0, 1], [0, 1, 4]])
+        p_values = yield from source.p_values([tests[:0, :2], tests])
+        return p_values[1], source.left_undone(
+            np.array([[0, 1, 4], [0, 3, 1], [3, 0, 1], [0, 3, 2], [1, 3, 0], [0, 1, 2]])
+        )
+
+    (p_value, undone), _ = drive(asking(3), sites)
+    # given its own copy a variable is constant: of that no rows say anything
+    assert np.isnan(p_value).tolist() == [False, True, True]
+    assert undone.tolist() == [False, True, True, False, False, False]
+    (p_value, undone), _ = drive(asking(1), sites)
+    assert np.isnan(p_value).tolist() == [False, False, True]
+    assert not undone.any()
+
+
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=25, deadline=None)
 def test_strata_left_out_are_added_to_the_one_that_varies_most(seed):

@@ -264,6 +264,20 @@ def test_rule_4_rests_nothing_on_ambiguous_triples():
 # as users see it
 
 
+@pytest.mark.parametrize("evidence", ["auto", "pooled"])
+def test_an_edge_that_stands_for_want_of_sites_directs_nothing(evidence):
+    """Two sites of three have an X-ray to show that it needs no LungCancer given TubOrCancer."""
+    truth = asia().graph
+    patients = asia().sample(6000, np.random.default_rng(1))
+    sites = {"north": patients[:2500], "south": patients[2500:4000], "west": patients[4000:]}
+    result = Federation.simulate(sites).run(FedPC(evidence=evidence), seed=0)
+    edges = {frozenset(own) for own in (*result.graph.directed, *result.graph.undirected)}
+    assert {"LungCancer", "XRay"} in edges
+    assert ["LungCancer", "XRay", "Tuberculosis"] in result.details["ambiguous_triples"]
+    assert set(result.graph.directed) <= set(truth.directed)
+    assert ("LungCancer", "TubOrCancer") in result.graph.directed
+
+
 def test_votes_do_not_support_them():
     for rule in ("conservative", "majority", "joining"):
         with pytest.raises(ParameterError, match="needs other evidence than vote"):

@@ -45,7 +45,16 @@ def test_the_options_that_are_named_work():
 
 
 def test_the_default_takes_columns_of_any_kind():
-    assert Federation.split(table(), 3, device="cpu").run(FedPC()).graph.edges == ()
+    """Several numbers beside several categories, and tables larger than are asked for."""
+    rng = np.random.default_rng(1)
+    data = table(900).assign(height=rng.normal(size=900))
+    data["width"] = data["height"] + rng.normal(size=900)
+    data["tone"] = np.where(rng.random(900) < 0.8, data["hue"], data["shade"])
+    for more in ({}, {"max_cells": 20}):
+        found = Federation.split(data, 3, device="cpu").run(FedPC(**more))
+        pairs = {frozenset((edge.source, edge.target)) for edge in found.graph.edges}
+        assert {frozenset(("height", "width")), frozenset(("hue", "tone"))} <= pairs
+    assert found.details["tests"]["too large: none"] > 0
 
 
 def test_fedcmfs_names_the_column_of_three_categories():
