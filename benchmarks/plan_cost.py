@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 
 import measuring
+from markdown_table import table
 from measuring import write_report
 
 EVIDENCE = ("vote", "statistic", "pooled")
@@ -121,6 +122,24 @@ def medians(runs):
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
+def markdown(report):
+    """A row for every kind of evidence, each measure as before, now and their ratio."""
+    shown = {
+        "seconds": ("s", 1.0, 2),
+        "bytes": ("MB of a site", 1e-6, 2),
+        "rounds": ("rounds", 1.0, 0),
+    }
+    heads = ["evidence", "sites", *(name for name, _, _ in shown.values())]
+    rows = []
+    for case in report["cases"]:
+        cells = []
+        for key, (_, unit, digits) in shown.items():
+            before, now = (f"{case[turn][key] * unit:.{digits}f}" for turn in ("before", "after"))
+            cells.append(f"{before} → {now} ({case['ratio'][key]:.2f})")
+        rows.append([case["evidence"], case["sites"], *cells])
+    return "\n".join(table(heads, rows)) + "\n"
+
+
 def main():
     """Print a line for every kind of evidence, and write them all."""
     parser = measuring.parser(__doc__)
@@ -146,7 +165,7 @@ def main():
             flush=True,
         )
     about = {"data": arguments.data.name, "flare": arguments.flare, "cases": lines}
-    write_report(arguments.out, "plan_cost", about)
+    write_report(arguments.out, "plan_cost", about, markdown)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ WRITERS = {
     "fedpc_tables": "fedpc_report",
     "glm_peers": "glm_peers",
     "heart": "heart",
+    "plan_cost": "plan_cost",
+    "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
 }
 

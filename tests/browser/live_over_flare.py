@@ -24,7 +24,13 @@ if __name__ == "__main__":
         hospitals.wait_for_sites()
         run = subprocess.Popen(
             hospitals._line(
-                ("coordinator", *study.run_words, "--dir", hospitals.coordinator, "--live")
+                # of votes a question names the skeleton, which the page draws
+                (
+                    "coordinator",
+                    *study.run_words,
+                    *("--evidence", "vote"),
+                    *("--dir", hospitals.coordinator, "--live"),
+                )
             ),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
