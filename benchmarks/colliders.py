@@ -13,15 +13,12 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import median
 
-import numpy as np
-from bif import read_bif
-from fedpc_data import ROWS, VARIABLES, draw
+from fedpc_data import VARIABLES, draw, draw_network
 from fedpc_tables import policy
 from markdown_table import table
 from measuring import parser, write_report
 
-from cipherdag import Federation, FedPC, Schema
-from cipherdag.sites.table.column import Column
+from cipherdag import Federation, FedPC
 
 RULES = ("sepset", "conservative", "majority", "joining")
 DATA = ("alarm", "insurance", "child", "hailfinder", "asia", "win95pts", "linear-20", "linear-50")
@@ -47,15 +44,7 @@ def main() -> None:
 
 def drawn(name: str, folder: Path, seed: int):
     """Rows, schema and true DAG of one sample."""
-    if name in VARIABLES:
-        return draw(name, folder, seed)
-    network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
-    columns = [
-        Column(own, "discrete", categories=network.categories[own], allow_constant=True)
-        for own in network.names
-    ]
-    data = network.sample(ROWS, np.random.default_rng(seed))
-    return data, Schema(tuple(columns)), network.graph
+    return (draw if name in VARIABLES else draw_network)(name, folder, seed)
 
 
 def measured(samples, evidence: str, rule: str, sites: int) -> dict:

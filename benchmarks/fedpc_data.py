@@ -40,6 +40,17 @@ NOISE = 0.4
 FEATURES = 1000
 
 
+def draw_network(name: str, folder: Path, seed: int):
+    """Rows, schema and true DAG of one sample of a network in ``folder``; see `draw`."""
+    network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
+    columns = [
+        Column(own, "discrete", categories=network.categories[own], allow_constant=True)
+        for own in network.names
+    ]
+    data = network.sample(ROWS, np.random.default_rng(seed))
+    return data, Schema(tuple(columns)), network.graph
+
+
 def draw(name: str, folder: Path, seed: int):
     """Rows, schema (None to infer it) and true DAG of one sample; see the module.
 
@@ -49,13 +60,7 @@ def draw(name: str, folder: Path, seed: int):
         seed: Number of the sample.
     """
     if name in NETWORKS:
-        network = read_bif(folder / "bn" / f"{name}.bif.gz", numbered=True)
-        columns = [
-            Column(own, "discrete", categories=network.categories[own], allow_constant=True)
-            for own in network.names
-        ]
-        data = network.sample(ROWS, np.random.default_rng(seed))
-        return data, Schema(tuple(columns)), network.graph
+        return draw_network(name, folder, seed)
     if name == "sachs":
         data = pd.read_csv(folder / "sachs/sachs_obs_853.csv.gz")
         edges = (folder / "sachs/sachs_edges_17.csv").read_text("utf-8")

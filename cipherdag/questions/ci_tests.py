@@ -94,9 +94,6 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         constant: A variable with one value only at a site counts there as ``independent`` of all
             others by a table test (p = 1), or is ``untestable`` as it is for the other tests.
         kernel_rows: Most rows of a site that a kernel test looks at, evenly spaced.
-        determined: Where a variable that varies has one value in every configuration of S, as of
-            its copy, a table has no degrees of freedom. It is then ``untestable``, as for the other
-            tests, or ``independent`` (p = 1, the original FedPC program).
     """
 
     alpha: float
@@ -105,7 +102,6 @@ class CITestSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     min_rows_per_cell: float = 5.0
     constant: Constant = "independent"
     kernel_rows: int = 1000
-    determined: Constant = "independent"
 
     def __post_init__(self) -> None:
         if self.name not in CI_TESTS:

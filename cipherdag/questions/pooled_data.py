@@ -181,9 +181,7 @@ class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        check_study(len(self.categories), self.max_rows)
-        if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
-            raise ValueError("a variable must have 0 to 2**20 categories")
+        check_categories(self.categories, self.max_rows)
         if len(self.counts) > len(self.categories) or min(self.counts, default=0) < 0:
             raise ValueError("counts must not be negative, nor a set larger than the study")
         if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
@@ -193,9 +191,7 @@ class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError("a position lies beyond the variables")
             if (rows[:, 1:] <= rows[:, :-1]).any():
                 raise ValueError("the members of a set must ascend")
-        cells = self.cells()
-        if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
-            raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")
+        check_cells(self.cells())
 
     def sets(self) -> list[IndexArray]:
         """The sets by size from 1: positions of shape (B_k, k)."""
@@ -341,3 +337,16 @@ def check_study(n_variables: int, max_rows: int) -> None:
         raise ValueError(f"a study has 1 to {MAX_VARIABLES} variables")
     if not 2 <= max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
         raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
+
+
+def check_categories(categories: tuple[int, ...], max_rows: int) -> None:
+    """Raise ValueError unless a study may have these variables and a site so many rows."""
+    check_study(len(categories), max_rows)
+    if not all(0 <= own <= MAX_CATEGORIES for own in categories):
+        raise ValueError("a variable must have 0 to 2**20 categories")
+
+
+def check_cells(cells: FloatVector) -> None:
+    """Raise ValueError unless every table has cells, and not too many, shape (B,)."""
+    if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
+        raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")

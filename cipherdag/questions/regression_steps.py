@@ -21,9 +21,8 @@ from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
     LARGEST_DEVIATION,
     LARGEST_UNIT,
-    MAX_CATEGORIES,
     MOMENT_BITS,
-    check_study,
+    check_categories,
 )
 
 if TYPE_CHECKING:
@@ -105,9 +104,7 @@ class RegressionSteps(
 
     def __post_init__(self) -> None:
         p = len(self.categories)
-        check_study(p, self.max_rows)
-        if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
-            raise ValueError("a variable must have 0 to 2**20 categories")
+        check_categories(self.categories, self.max_rows)
         if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 6:
             raise ValueError("origins, units or lengths do not have the length of the study")
         if (

@@ -26,7 +26,7 @@ from cipherdag.questions.encodings import (
     IndexArray,
     unpack_blocks,
 )
-from cipherdag.questions.pooled_data import MAX_CATEGORIES, MAX_CELLS, check_study
+from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.weighted_evidence import check_triplets
 
 WORD_BITS = 52
@@ -69,17 +69,13 @@ class StratifiedTables(
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        check_study(len(self.categories), self.max_rows)
-        if not all(0 <= own <= MAX_CATEGORIES for own in self.categories):
-            raise ValueError("a variable must have 0 to 2**20 categories")
+        check_categories(self.categories, self.max_rows)
         check_triplets(self.counts, self.members, len(self.categories), self.max_rows)
         sides = np.array(self.categories, dtype=np.float64)
         for rows in self.rows():
             if rows.size and (sides[rows[:, :2]] < 2.0).any():  # noqa: PLR2004
                 raise ValueError("x and y must have two categories at least")
-            cells = sides[rows].prod(axis=1)
-            if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
-                raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")
+            check_cells(sides[rows].prod(axis=1))
 
     def rows(self) -> list[IndexArray]:
         """The triplets by size of S: positions of shape (B_l, 2 + l)."""

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.questions.combined_evidence import (
     Combination,
     CombinedEvidence,
@@ -29,7 +29,7 @@ from cipherdag.statistics.normal_scores import normal_scores
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 
 class CombinedTests(RememberedTests):
@@ -53,17 +53,15 @@ class CombinedTests(RememberedTests):
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
         self.tally[self._template.combination] += sum(len(rows) for rows in tests)
-        parts: list[list[FloatVector]] = [[] for _ in tests]
-        for piece in in_slices(tests, [np.full(len(rows), 3.0) for rows in tests]):
-            counts, members = pack_blocks(piece)
-            question = msgspec.structs.replace(self._template, counts=counts, members=members)
-            sums = yield from covered(question, self._fewest)
-            found = combined_p(question, sums)
-            self.keep_strengths(piece[0], _scores(question, sums)[: len(piece[0])])
-            ends = np.cumsum([len(rows) for rows in piece])[:-1]
-            for own, p_value in zip(parts, np.split(found, ends), strict=True):
-                own.append(p_value)
-        return [np.concatenate([np.zeros(0), *own]) for own in parts]
+        return (yield from by_slices(tests, [np.full(len(r), 3.0) for r in tests], self._piece))
+
+    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
+        """p-values of the tests of one or two rounds."""
+        counts, members = pack_blocks(tests)
+        question = msgspec.structs.replace(self._template, counts=counts, members=members)
+        sums = yield from covered(question, self._fewest)
+        self.keep_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        return combined_p(question, sums)
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

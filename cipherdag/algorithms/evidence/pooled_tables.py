@@ -271,15 +271,12 @@ class TableTests(RememberedTests):
         margins = Margins.of(counts)
         fixed = self._statistic.dense(counts, margins).numpy()
         statistic = np.maximum(fixed / self._statistic.scale, 0.0)
-        dof = margins.dof().numpy().astype(np.float64)
-        determined = dof == 0
-        if self._spec.dof != "adjusted":
+        if self._spec.dof == "adjusted":
+            dof = margins.dof().numpy().astype(np.float64)
+        else:
             levels = self._levels[rows].astype(np.float64)
             dof = (levels[:, 0] - 1) * (levels[:, 1] - 1) * levels[:, 2:].prod(axis=1)
         reliable = self._reliable(rows, counts.sum(dim=(0, 1, 2)).numpy())
-        if self._spec.determined == "untestable":
-            values = [(counts.sum(dim=(0, axis)) > 0).sum(dim=0).numpy() for axis in (1, 2)]
-            reliable &= ~(determined & (np.minimum(*values) > 1))
         return np.where(reliable, chi_square_tail(statistic, dof), np.nan)
 
 

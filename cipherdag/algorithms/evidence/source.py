@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
 PValues = Generator[Question, FloatVector, list[FloatVector]]
+
+AskPiece = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
 ROUND_VALUES = 2_000_000
 """Values that a site answers in a round, unless one table has more."""
@@ -124,6 +126,23 @@ def in_slices(
     numbers = np.split(before // ROUND_VALUES, np.cumsum([len(own) for own in blocks])[:-1])
     for turn in np.unique(np.concatenate(numbers)).tolist():
         yield [own[number == turn] for own, number in zip(blocks, numbers, strict=True)]
+
+
+def by_slices(tests: Tests, values: Sequence[FloatVector], ask: AskPiece) -> PValues:
+    """The p-values of tests that are asked in rounds of about `ROUND_VALUES`.
+
+    Args:
+        tests: By size of S.
+        values: How many each test asks for, shape (B_l,).
+        ask: The p-values of a piece of the tests, one size after the other.
+    """
+    parts: list[list[FloatVector]] = [[] for _ in tests]
+    for piece in in_slices(tests, values):
+        found = yield from ask(piece)
+        ends = np.cumsum([len(rows) for rows in piece])[:-1]
+        for own, p_value in zip(parts, np.split(found, ends), strict=True):
+            own.append(p_value)
+    return [np.concatenate([np.zeros(0), *own]) for own in parts]
 
 
 def _ordered(rows: IndexArray) -> IndexArray:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
-from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.algorithms.evidence.stratified_forms import omnibus_p, stratified_forms
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks
@@ -110,13 +110,7 @@ class StratifiedTests(RememberedTests):
     def _stratified(self, tests: Tests) -> PValues:
         """p-values of tests that can be asked."""
         tests = [self._turned(rows) for rows in tests]
-        parts: list[list[FloatVector]] = [[] for _ in tests]
-        for piece in in_slices(tests, [self._values(rows) for rows in tests]):
-            found = yield from self._piece(piece)
-            ends = np.cumsum([len(rows) for rows in piece])[:-1]
-            for own, p_value in zip(parts, np.split(found, ends), strict=True):
-                own.append(p_value)
-        return [np.concatenate([np.zeros(0), *own]) for own in parts]
+        return (yield from by_slices(tests, [self._values(r) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         """p-values of the tests of one or two rounds."""

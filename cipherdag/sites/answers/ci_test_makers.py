@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("cipherdag.site")
 
 
-def _of_tables(statistic: Statistic) -> Maker:
-    return partial(_tables, statistic)
-
-
 def _tables(statistic: Statistic, table: SiteTable, spec: CITestSpec, device: str) -> CITest:
     assert table.codes is not None, "a discrete table has codes"
     return DiscreteTest(
@@ -38,7 +34,6 @@ def _tables(statistic: Statistic, table: SiteTable, spec: CITestSpec, device: st
         dof=spec.dof,
         min_rows_per_cell=spec.min_rows_per_cell,
         constant=spec.constant,
-        determined=spec.determined,
         device=device,
     )
 
@@ -68,9 +63,9 @@ def _kernel(table: SiteTable, spec: CITestSpec, device: str) -> CITest:
 
 
 MAKERS: Mapping[str, Maker] = {
-    "g2": _of_tables("g2"),
-    "pearson": _of_tables("pearson"),
-    "exact-mean": _of_tables("exact-mean"),
+    "g2": partial(_tables, "g2"),
+    "pearson": partial(_tables, "pearson"),
+    "exact-mean": partial(_tables, "exact-mean"),
     "fisherz": _fisher_z,
     "likelihood-ratio": _likelihood_ratio,
     "regression": _regression,

@@ -74,8 +74,6 @@ class DiscreteTest(CachedTest):
         dof: ``adjusted`` or ``plain``, which is (r - 1)(c - 1) times the levels of the set.
         min_rows_per_cell: Rows that a test needs per cell of its table.
         constant: With ``untestable`` the p-value is NaN wherever x or y has one value only.
-        determined: With ``untestable`` the p-value is NaN wherever x and y vary, but no table of a
-            configuration has degrees of freedom, since the set determines x or y.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
             the other half bounds the cache of outcomes.
@@ -93,7 +91,6 @@ class DiscreteTest(CachedTest):
         dof: DegreesOfFreedom = "adjusted",
         min_rows_per_cell: float = 5.0,
         constant: Constant = "independent",
-        determined: Constant = "independent",
         device: str = "cpu",
         memory_bytes: int = DEFAULT_MEMORY,
     ) -> None:
@@ -103,7 +100,7 @@ class DiscreteTest(CachedTest):
         self._columns = DiscreteColumns(codes, resolve_device(device), memory_bytes=self._memory)
         self._adjusted = dof == "adjusted"
         self._min_rows_per_cell = min_rows_per_cell
-        self._varies, self._constant, self._determined = _varies(codes), constant, determined
+        self._testable = _varies(codes) if constant == "untestable" else None
         n_rows = self._columns.n_rows
         self._statistic: TableStatistic = (
             GSquared(n_rows, self._columns.device)
@@ -130,17 +127,13 @@ class DiscreteTest(CachedTest):
         if done.size == 0:
             return outcomes
         statistic, dof = self._statistics(tests.take(done), levels[done])
-        determined = dof == 0
         if not self._adjusted:
             dof = (levels[done, 0] - 1) * (levels[done, 1] - 1) * levels[done, 2:].prod(axis=1)
         outcomes[done, 0] = chi_square_tail(statistic, dof)
         outcomes[done, 1] = outcomes[done, 3] = statistic
         outcomes[done, 2] = dof
-        varies = self._varies[tests.x] & self._varies[tests.y]
-        if self._constant == "untestable":
-            outcomes[~varies, 0] = np.nan
-        if self._determined == "untestable":
-            outcomes[done[determined & varies[done]], 0] = np.nan
+        if self._testable is not None:
+            outcomes[~(self._testable[tests.x] & self._testable[tests.y]), 0] = np.nan
         return outcomes
 
     def _statistics(self, tests: TestBatch, levels: FloatMatrix) -> tuple[FloatVector, FloatVector]:

@@ -75,7 +75,15 @@ class PoolableData:
         self._ordered = ordered
         self._levels = _levels(codes, len(categories))
         if codes is not None and min_cell_size > 1:
+            rows = len(codes)
             codes, values = _complete(codes, values, np.array(categories) > 0)
+            if within is None and len(codes) < rows:
+                log.warning(
+                    "%d of %d rows miss a value; pooled tables and regressions leave them out, "
+                    "since small counts may not leave this site",
+                    rows - len(codes),
+                    rows,
+                )
         self._codes, self._values = codes, values
         self._categories = np.array(categories, dtype=np.int64)
         self._min_cell_size = min_cell_size
@@ -269,12 +277,6 @@ def _complete(
         missing |= np.isnan(values[:, ~discrete]).any(axis=1)
     if not missing.any():
         return codes, values
-    log.warning(
-        "%d of %d rows miss a value; pooled tables and regressions leave them out, since small "
-        "counts may not leave this site",
-        missing.sum(),
-        len(codes),
-    )
     return codes[~missing], None if values is None else values[~missing]
 
 
