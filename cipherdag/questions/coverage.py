@@ -2,9 +2,9 @@
 
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
-Of stratified tables every stratum counts as a test of its own; those that too few sites have are
-added to one that enough have. A site that left in between may have been one of those counted; sites
-leave out what may then be of too few (`Covered.without`).
+Of stratified tables every stratum counts as a test of its own, and so do the sites' own tests;
+strata that too few sites have are added to one that enough have. A site that left in between may
+have been one of those counted; sites leave out what may then be of too few (`Covered.without`).
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites have rows enough; not which. Of
@@ -75,9 +75,9 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Those of the question; of stratified tables, of the strata that enough sites have."""
+        """Those of the question; of stratified tables, of the parts that enough sites have."""
         if isinstance(self.question, StratifiedTables):
-            return self.question.of_strata(self.enough_array())
+            return self.question.of_parts(self.enough_array())
         return self.question.encodings
 
     def enough_array(self) -> BoolVector:
@@ -113,9 +113,9 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
 
 def n_tests(question: CountedQuestion) -> int:
-    """How many tests, or strata of tests, a question asks about."""
+    """How many tests, or parts of tests, a question asks about."""
     if isinstance(question, StratifiedTables):
-        return question.n_strata
+        return question.n_parts
     return question.encodings[-1].length
 
 

@@ -31,6 +31,10 @@ from cipherdag.questions.weighted_evidence import check_triplets
 
 WORD_BITS = 52
 """Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
+OWN_VALUES = 2
+"""Of a site's own test: its chi-square and its degrees of freedom."""
+OWN_SCALE = 0.125
+"""What both are multiplied by, so that no chi-square that matters is beyond the bound."""
 
 
 class StratifiedTables(
@@ -43,7 +47,10 @@ class StratifiedTables(
     of each: O - r c' / n, row by row, and the upper triangle of n diag r - r r' times that of n
     diag c - c c', by n**2 (n - 1): the distinct covariances of the former, given r and c. Zero
     throughout where x or y has one category only, and where n is below 2 or the site's
-    ``min_cell_size``.
+    ``min_cell_size``. Then, for every triplet, the site's own test: the chi-square of its
+    differences of all configurations together, an eighth of it, and of its degrees of freedom;
+    both 0 where nothing varies enough there. Sums over the sites of the former see an association
+    that the sites have alike, of the latter also one that is every site's own.
 
     Where `Covered` leaves strata out since too few sites have anything to say of them, a site adds
     its own of these to the one of the same triplet that varies most there and that enough have.
@@ -52,7 +59,8 @@ class StratifiedTables(
         The coordinator learns, per configuration, both summed over the sites: how many more rows
         lie in every cell than independence at each site would have, and the variances. For two
         categories each these are two numbers. Summed over few sites with few rows there, they can
-        be matched with the small tables that they may come from.
+        be matched with the small tables that they may come from. Per triplet, the sums of the
+        sites' own chi-squares and degrees of freedom.
 
     Attributes:
         categories: Number of categories of every variable, shape (p,).
@@ -92,14 +100,20 @@ class StratifiedTables(
         return np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts])
 
     def widths(self) -> IndexArray:
-        """How many values every stratum has, triplet by triplet, shape (number of strata,)."""
+        """How many values every part has: strata, triplet by triplet, then own tests."""
         sides = self.sides()
-        return np.repeat(stratum_values(sides), sides[:, 0])
+        of_strata = np.repeat(stratum_values(sides), sides[:, 0])
+        return np.concatenate([of_strata, np.full(len(sides), OWN_VALUES)])
 
     @property
     def n_strata(self) -> int:
         """Number of strata of all triplets."""
         return int(self.sides()[:, 0].sum())
+
+    @property
+    def n_parts(self) -> int:
+        """Number of strata of all triplets, and of triplets, whose own tests come after them."""
+        return self.n_strata + sum(self.counts)
 
     @property
     def label(self) -> str:
@@ -108,11 +122,11 @@ class StratifiedTables(
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """All values of all strata."""
-        return self.of_strata(np.ones(self.n_strata, dtype=bool))
+        """All values of all parts."""
+        return self.of_parts(np.ones(self.n_parts, dtype=bool))
 
-    def of_strata(self, chosen: BoolVector) -> tuple[Encoding, ...]:
-        """The values of some strata: the most is a quarter of the rows, of two even categories."""
+    def of_parts(self, chosen: BoolVector) -> tuple[Encoding, ...]:
+        """The values of some parts: the most is a quarter of the rows, of two even categories."""
         return (
             Encoding(
                 length=int(self.widths()[chosen].sum()),
@@ -123,42 +137,43 @@ class StratifiedTables(
         )
 
     def where(self, chosen: BoolVector) -> BoolVector:
-        """Which values of an answer are those of some strata, shape (number of values,)."""
+        """Which values of an answer are those of some parts, shape (number of values,)."""
         return np.repeat(chosen, self.widths())
 
     def merged(self, answer: FloatVector, chosen: BoolVector) -> FloatVector:
-        """The values of some strata; the others of a triplet are added to the one of most variance.
+        """The values of some parts; a triplet's other strata are added to that of most variance.
 
         That is the site's own, told from its counts alone: of a column and a coarser one, whose
         strata are the same in another order, no difference is left. Where no chosen stratum varies
         at the site, it says nothing of the others either.
         """
-        strata, widths = self.sides()[:, 0], self.widths()
+        strata, widths = self.sides()[:, 0], self.widths()[: self.n_strata]
         if not len(widths):
             return answer
-        starts = np.cumsum(widths) - widths
+        starts, of_strata = np.cumsum(widths) - widths, chosen[: self.n_strata]
+        values = answer[: widths.sum()]
         owner = np.repeat(np.arange(len(strata)), strata)
-        variances = np.where(self._covariances(), np.abs(answer), 0.0)
-        size = np.where(chosen, np.add.reduceat(variances, starts), 0.0)
+        variances = np.where(self._covariances(), np.abs(values), 0.0)
+        size = np.where(of_strata, np.add.reduceat(variances, starts), 0.0)
         largest = np.lexsort((-size, owner))[np.cumsum(strata) - strata]
         others = np.where(size[largest] > 0.0, largest, -1)[owner]
-        target = np.where(chosen, np.arange(len(chosen)), others)
-        place = np.arange(len(answer)) + np.repeat(starts[target] - starts, widths)
+        target = np.where(of_strata, np.arange(len(of_strata)), others)
+        place = np.arange(len(values)) + np.repeat(starts[target] - starts, widths)
         kept = np.repeat(target >= 0, widths)
-        found = np.zeros(len(answer))
-        np.add.at(found, place[kept], answer[kept])
+        found = np.concatenate([np.zeros(len(values)), answer[len(values) :]])
+        np.add.at(found, place[kept], values[kept])
         return found[self.where(chosen)]
 
     def _covariances(self) -> BoolVector:
-        """Which values of an answer are covariances, which the margins of a table give."""
-        sides, widths = self.sides(), self.widths()
+        """Which values of strata are covariances, which the margins of a table give."""
+        sides, widths = self.sides(), self.widths()[: self.n_strata]
         differences = np.repeat((sides[:, 1] - 1) * (sides[:, 2] - 1), sides[:, 0])
         within = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
         later: BoolVector = within >= np.repeat(differences, widths)
         return later
 
     def informative(self, answer: FloatVector) -> BoolVector:
-        """Which strata an answer says something of, shape (number of strata,)."""
+        """Which parts an answer says something of, shape (number of parts,)."""
         widths = self.widths()
         if not len(widths):
             return np.zeros(0, dtype=bool)

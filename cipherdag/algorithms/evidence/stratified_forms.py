@@ -4,8 +4,10 @@ Within a stratum, given its margins, the counts are hypergeometric if x and y ar
 their differences from independence and the exact covariances add up over the sites. Two chi-square
 statistics come of the sums: one form per configuration of S, added up, sees associations of
 another direction in another configuration; one form of the sums over all configurations puts all
-its power on an association that runs through all of them. Their p-values are combined by the mean
-of Cauchy variates, which asks no independence of them.
+its power on an association that runs through all of them. A third is the sum of the sites' own,
+which sees associations of another direction at another site. Their p-values are combined by a mean
+of Cauchy variates, which asks no independence of them; the third has a small part in it, enough
+for mechanisms that are every site's own, and little is lost where they are not.
 
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Landis, Heyman and Koch, International
 Statistical Review 46 (1978) 237-254; Agresti, Categorical Data Analysis, section 8.4 (general
@@ -21,6 +23,7 @@ import numpy as np
 
 from cipherdag.questions.combined_evidence import SMALLEST_P
 from cipherdag.questions.encodings import require_possible
+from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES
 from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
 
 if TYPE_CHECKING:
@@ -38,31 +41,37 @@ ROUNDING = 2.0**-12
 """Of a variance: more than the grids of all sites together round off."""
 BATCH_ENTRIES = 2**20
 NEAR_POLE = 1e-15
+OWN_WEIGHT = 0.2
+"""Part of the sites' own tests, where each of the others has 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class StratifiedForms:
-    """Two chi-square statistics of every test, shape (B,) each.
+    """Three chi-square statistics of every test, shape (B,) each.
 
     Attributes:
         general: Sum over the configurations.
         general_dof: Its degrees of freedom.
         consistent: Of the sums over the configurations.
         consistent_dof: Its degrees of freedom.
+        own: Sum of the sites' own, each over all configurations.
+        own_dof: Its degrees of freedom.
     """
 
     general: FloatVector
     general_dof: FloatVector
     consistent: FloatVector
     consistent_dof: FloatVector
+    own: FloatVector
+    own_dof: FloatVector
 
 
 def stratified_forms(question: StratifiedTables, sums: FloatVector) -> StratifiedForms:
-    """Both statistics of every triplet.
+    """The statistics of every triplet.
 
     Args:
         question: What was asked.
-        sums: Over the sites; zero in strata that were left out.
+        sums: Over the sites; zero in parts that were left out.
 
     Raises:
         AggregateRangeError: A variance is negative.
@@ -75,7 +84,16 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         tests, first = np.unique(owner, return_index=True)
         whole = np.add.reduceat(differences, first), np.add.reduceat(covariances, first)
         _add(consistent, tests, *whole)
-    return StratifiedForms(*general, *consistent)
+    at_end = sums[len(sums) - OWN_VALUES * len(question.sides()) :].reshape(-1, OWN_VALUES)
+    own = at_end / OWN_SCALE
+    return StratifiedForms(
+        general=general[0],
+        general_dof=general[1],
+        consistent=consistent[0],
+        consistent_dof=consistent[1],
+        own=own[:, 0],
+        own_dof=np.rint(own[:, 1]),
+    )
 
 
 def _add(
@@ -96,7 +114,7 @@ def _batches(
     sides, widths = question.sides(), question.widths()
     starts = np.cumsum(widths) - widths
     owner = np.repeat(np.arange(len(sides)), sides[:, 0])
-    told = question.informative(sums)
+    told = question.informative(sums)[: question.n_strata]
     shapes, shape_of = np.unique(sides[:, 1:], axis=0, return_inverse=True)
     of_stratum = shape_of.ravel()[owner]
     for number, (rows, columns) in enumerate(shapes.tolist()):
@@ -121,27 +139,43 @@ def _whole_tests(strata: IndexArray, owner: IndexArray, most: int) -> Iterator[I
 def omnibus_p(forms: StratifiedForms) -> FloatVector:
     """The p-value of every test, shape (B,); NaN without degrees of freedom.
 
-    Where both statistics are one, as for an empty S, its own p-value.
+    Where two statistics are one, as both of the sums for an empty S, they count once.
     """
     from cipherdag.statistics.contingency import chi_square_tail
 
-    general = chi_square_tail(forms.general, forms.general_dof)
-    consistent = chi_square_tail(forms.consistent, forms.consistent_dof)
-    both = (forms.general_dof > 0) & (forms.consistent_dof > 0)
-    same = forms.general_dof == forms.consistent_dof
-    p_value = np.where(both & ~same, cauchy_combination(general, consistent), general)
-    p_value = np.where(forms.general_dof > 0, p_value, consistent)
-    done = (forms.general_dof > 0) | (forms.consistent_dof > 0)
-    return np.where(done, p_value, np.nan)
+    p_values = np.stack(
+        [
+            chi_square_tail(forms.general, forms.general_dof),
+            chi_square_tail(forms.consistent, forms.consistent_dof),
+            chi_square_tail(forms.own, forms.own_dof),
+        ]
+    )
+    of_sums = (forms.general_dof > 0) | (forms.consistent_dof > 0)
+    distinct = forms.general_dof != forms.consistent_dof
+    weights = np.stack(
+        [
+            forms.general_dof > 0,
+            (forms.consistent_dof > 0) & (distinct | (forms.general_dof == 0)),
+            (forms.own_dof > 0) * np.where(of_sums, OWN_WEIGHT, 1.0),
+        ]
+    )
+    return cauchy_combination(p_values, weights)
 
 
-def cauchy_combination(first: FloatVector, second: FloatVector) -> FloatVector:
-    """One p-value of two, whatever their dependence, exact in the limit of small ones."""
+def cauchy_combination(p_values: FloatMatrix, weights: FloatMatrix) -> FloatVector:
+    """One p-value of several, whatever their dependence, exact in the limit of small ones.
+
+    Args:
+        p_values: Shape (k, B).
+        weights: How much each counts, shape (k, B); those of weight 0 may be NaN.
+
+    Returns:
+        Shape (B,); NaN where all weights are 0.
+    """
+    counting = weights > 0
+    p = np.clip(np.where(counting, p_values, 0.5), SMALLEST_P, 1.0 - NEAR_POLE)
     # tan near its pole loses digits, and 1 / (pi p) is its limit
-    parts = [
-        np.where(p < NEAR_POLE, 1.0 / (np.pi * p), np.tan((0.5 - p) * np.pi))
-        for p in (np.clip(own, SMALLEST_P, 1.0 - NEAR_POLE) for own in (first, second))
-    ]
-    mean = (parts[0] + parts[1]) / 2.0
-    combined: FloatVector = np.arctan2(1.0, mean) / np.pi
+    variates = np.where(p < NEAR_POLE, 1.0 / (np.pi * p), np.tan((0.5 - p) * np.pi))
+    total = np.where(counting.any(axis=0), weights.sum(axis=0), np.nan)
+    combined: FloatVector = np.arctan2(1.0, (variates * weights).sum(axis=0) / total) / np.pi
     return combined

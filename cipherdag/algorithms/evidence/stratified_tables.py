@@ -137,7 +137,7 @@ class StratifiedTests(RememberedTests):
         strata = np.cumsum(sides[:, 0]) - sides[:, 0]
         marginal = np.arange(len(sides)) < pairs
         owner = np.repeat(np.arange(len(sides)), sides[:, 0])
-        undone = np.isnan(p_value) & (np.bincount(owner, weights=able) > 0)
+        undone = np.isnan(p_value) & (np.bincount(owner, weights=able[: len(owner)]) > 0)
         ends = np.cumsum([len(rows) for rows in tests])[:-1]
         for rows, own in zip(tests, np.split(undone, ends), strict=True):
             self.leave_undone(rows[own])

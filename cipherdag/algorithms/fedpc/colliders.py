@@ -8,7 +8,9 @@ faithfulness and conservative causal inference", UAI 2006), ``majority`` fewer o
 set: conditioning on a collider makes its causes dependent, on any other middle independent. Of
 every set S without y of which S or S with y separates the two, it takes log p without y less log p
 with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
-below alpha / 100 are all alike to it. A set counts only if both tests can be done.
+below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
+another middle of x and z only if no other set tells: were that a collider, it would make x and z
+dependent, and what y then does says nothing of y.
 
 Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
 nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a
@@ -113,28 +115,38 @@ def _by_joining(
     """What p does as each middle joins the sets without it."""
     keys = [_keys(given) for given in sets]
     orders = [np.argsort(own) for own in keys]
-    verdicts: list[tuple[Verdict, float]] = []
-    for y in middles.tolist():
-        falls: list[float] = []
+
+    def falls(y: int, without: IndexArray) -> list[float]:
+        """Logarithms of how far p falls as y joins a set that has none of some variables."""
+        found: list[float] = []
         for size in range(len(sets) - 1):
             joined = (sets[size + 1] == y).any(axis=1)
+            joined &= ~np.isin(sets[size + 1], without).any(axis=1)
             larger = sets[size + 1][joined]
             rest = _keys(larger[larger != y].reshape(len(larger), size))
             place = np.searchsorted(keys[size], rest, sorter=orders[size])
             own = orders[size][np.minimum(place, len(orders[size]) - 1)]
             there = keys[size][own] == rest
-            without, having = p_values[size][own[there]], p_values[size + 1][joined][there]
+            before, after = p_values[size][own[there]], p_values[size + 1][joined][there]
             # a comparison with NaN, a test that cannot be done, is False
-            told = (np.maximum(without, having) > alpha) & ~np.isnan(without + having)
+            told = (np.maximum(before, after) > alpha) & ~np.isnan(before + after)
             low = FLOOR * alpha
-            fall = np.log(np.maximum(without[told], low) / np.maximum(having[told], low))
-            falls += fall.tolist()
-        # summed exactly, so that the order of the variables is nothing to it
-        mean = math.fsum(falls) / len(falls) if falls else 0.0
-        clear = abs(mean) >= math.log(CLEAR)
-        verdict: Verdict = "ambiguous" if not clear else "collider" if mean > 0 else "other"
-        verdicts.append((verdict, math.exp(mean)))
-    return verdicts
+            found += np.log(np.maximum(before[told], low) / np.maximum(after[told], low)).tolist()
+        return found
+
+    return [
+        _by_falls(falls(y, middles[middles != y]) or falls(y, middles[:0]))
+        for y in middles.tolist()
+    ]
+
+
+def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
+    """What a middle is, and the factor by which p falls on average as it joins."""
+    # summed exactly, so that the order of the variables is nothing to it
+    mean = math.fsum(falls) / len(falls) if falls else 0.0
+    clear = abs(mean) >= math.log(CLEAR)
+    verdict: Verdict = "ambiguous" if not clear else "collider" if mean > 0 else "other"
+    return verdict, math.exp(mean)
 
 
 def _keys(sets: IndexArray) -> IndexArray:

@@ -20,6 +20,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.stratified_forms import (
+    OWN_WEIGHT,
     cauchy_combination,
     stratified_forms,
 )
@@ -98,7 +99,14 @@ def test_the_textbooks_example_of_eight_centres():
     assert (forms.general_dof[0], forms.consistent_dof[0]) == (1, 1)
     p_values, tally, _ = found(sites, [np.array([[0, 1]])])
     ours = StratifiedTable([np.array(own) for own in CENTRES]).test_null_odds()
-    assert p_values[0] == pytest.approx(ours.pvalue, rel=1e-6)
+    by_centre = [StratifiedTable([np.array(own)]).test_null_odds().statistic for own in CENTRES]
+    # at three centres the successes vary by less than 1
+    assert forms.own[0] == pytest.approx(sum(by_centre[k] for k in (0, 1, 2, 4)), rel=1e-6)
+    assert forms.own_dof[0] == 4
+    parts = np.array([[ours.pvalue], [stats.chi2.sf(forms.own[0], 4)]])
+    assert p_values[0] == pytest.approx(
+        cauchy_combination(parts, np.array([[1.0], [OWN_WEIGHT]]))[0], rel=1e-6
+    )
     assert tally == {"stratified": 1}
 
 
@@ -201,11 +209,11 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     counted = [own for own in asked if isinstance(own, Contributors)]
     (opened,) = [own for own in asked if isinstance(own, Covered)]
     assert len(counted) == 1
-    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 2, 2]
-    # one stratum of the first test, and one of the third, to which its other one is added
-    merged = plain_sum(opened, sites).reshape(2, 2)
-    whole = plain_sum(counted[0].question, sites).reshape(6, 2)
-    assert np.allclose(merged, [whole[0], whole[2] + whole[3]])
+    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 2, 2, 3, 2, 3, 2]
+    # of the first test and the third a stratum, to which the other is added, and the sites' own
+    merged = plain_sum(opened, sites).reshape(4, 2)
+    whole = plain_sum(counted[0].question, sites).reshape(10, 2)
+    assert np.allclose(merged, [whole[0], whole[2] + whole[3], whole[6], whole[8]])
     assert p_values[1] == 1.0
     assert np.isnan(p_values).tolist() == [False, False, False, True]
     assert tally == {
@@ -232,11 +240,11 @@ def test_no_stratum_of_one_site_is_left_by_subtraction_where_a_column_is_a_coars
     counts = plain_sum(Contributors(question=question), sites)
     assert sorted(set(counts)) == [0, 1, 10]
     enough = np.packbits(counts >= 3).tobytes()
-    opened = plain_sum(Covered(question=question, enough=enough), sites).reshape(4, 2)
+    opened = plain_sum(Covered(question=question, enough=enough), sites).reshape(6, 2)
     alone = sites[4].answer(question).reshape(-1, 2)[2]
     assert alone.all()
-    # the strata given the finer column, and those given both, in another order
-    assert (opened[[0, 1]] == opened[[3, 2]]).all()
+    # the strata given the finer column, and those given both, in another order; the sites' own
+    assert (opened[[0, 1, 4]] == opened[[3, 2, 5]]).all()
 
 
 def test_tests_are_remembered_of_which_rows_say_what_too_few_sites_may():
@@ -272,11 +280,16 @@ def test_strata_left_out_are_added_to_the_one_that_varies_most(seed):
     categories = tuple(rng.integers(2, 4, 4).tolist())
     question = about(categories, random_tests(4, [2, 3, 2], rng))
     sides, widths = question.sides(), question.widths()
-    chosen = rng.random(question.n_strata) < rng.choice([0.1, 0.5, 0.9])
+    chosen = rng.random(question.n_parts) < rng.choice([0.1, 0.5, 0.9])
     answer = rng.integers(-9, 9, widths.sum()).astype(float)
     merged = question.merged(answer, chosen)
     assert len(merged) == widths[chosen].sum()
     strata = np.split(answer, np.cumsum(widths)[:-1])
+    own_tests = [
+        part
+        for part, ok in zip(strata[question.n_strata :], chosen[question.n_strata :], strict=True)
+        if ok
+    ]
     expected, start = [], 0
     for count, rows, columns in sides:
         own = slice(start, start + count)
@@ -290,7 +303,44 @@ def test_strata_left_out_are_added_to_the_one_that_varies_most(seed):
                 largest = int(spread.argmax())
                 parts[largest] = parts[largest] + np.sum([0 * parts[0], *left], axis=0)
             expected += [part for part, ok in zip(parts, inside, strict=True) if ok]
-    assert (merged == np.concatenate([np.zeros(0), *expected])).all()
+    assert (merged == np.concatenate([np.zeros(0), *expected, *own_tests])).all()
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=15, deadline=None)
+def test_the_sites_own_tests_are_those_of_each_sites_strata(seed):
+    rng = np.random.default_rng(seed)
+    tables = rng.integers(0, 12, (4, 3, 2, 2))  # sites, configurations
+    expected = np.zeros(2)
+    for own in tables:
+        r, c, n = own[:, 0].sum(axis=1), own[:, :, 0].sum(axis=1), own.sum(axis=(1, 2))
+        difference = (own[:, 0, 0] - r * c / n).sum()
+        variance = (r * (n - r) * c * (n - c) / (n * n * (n - 1.0))).sum()
+        expected += [difference**2 / variance, 1] if variance > 1 else [0, 0]
+    sites = [
+        discrete_site(
+            np.concatenate([np.c_[rows_of(t), np.full(t.sum(), s)] for s, t in enumerate(own)]),
+            (2, 2, 3),
+        )
+        for own in tables
+    ]
+    question = about((2, 2, 3), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
+    forms = stratified_forms(question, plain_sum(question, sites))
+    assert [forms.own[0], forms.own_dof[0]] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_an_association_of_another_direction_at_another_site_is_found():
+    """Sums of differences cancel; sums of the sites' own chi-squares do not."""
+    rng = np.random.default_rng(8)
+    parts = []
+    for site in range(4):
+        x, noise = rng.integers(0, 2, 300), rng.random(300) < 0.3
+        parts.append(np.column_stack([x, x ^ noise ^ (site % 2)]).astype(np.int64))
+    sites = [discrete_site(own, (2, 2)) for own in parts]
+    question = about((2, 2), [np.array([[0, 1]])])
+    forms = stratified_forms(question, plain_sum(question, sites))
+    assert stats.chi2.sf(forms.general[0], 1) > 0.01
+    assert found(sites, [np.array([[0, 1]])])[0][0] < 1e-10
 
 
 def test_strata_below_a_sites_smallest_count_add_nothing():
@@ -299,9 +349,11 @@ def test_strata_below_a_sites_smallest_count_add_nothing():
     codes[:8, 2], codes[8:, 2] = 1, 0
     question = about((2, 2, 2), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
     free, strict = (discrete_site(codes, (2, 2, 2), k).answer(question) for k in (0, 11))
-    assert (free != 0).tolist() == [True] * 4
+    assert (free != 0).tolist() == [True] * 6
     assert (strict[:2] == free[:2]).all()
-    assert (strict[2:] == 0).all()
+    assert (strict[2:4] == 0).all()
+    # what is left of the site's own test is that of the larger stratum
+    assert (strict[4:] == discrete_site(codes[8:], (2, 2, 2)).answer(question)[4:]).all()
 
 
 def test_copies_are_not_independent_and_constants_are():
@@ -370,7 +422,7 @@ def test_a_test_of_numbers_refuses_categories_by_name():
 def test_sums_that_no_tables_add_up_to_are_refused():
     question = about((2, 2), [np.array([[0, 1]])])
     with pytest.raises(AggregateRangeError, match="negative variance"):
-        stratified_forms(question, np.array([0.0, -1.0]))
+        stratified_forms(question, np.array([0.0, -1.0, 0.0, 0.0]))
 
 
 def test_a_replicate_adds_no_stratum_that_its_rows_do_not_have():
@@ -424,10 +476,15 @@ def test_the_cauchy_combination_keeps_the_level_of_dependent_tests():
     rng = np.random.default_rng(5)
     for correlation in (0.0, 0.7):
         z = rng.multivariate_normal([0, 0], [[1, correlation], [correlation, 1]], 200_000)
-        p = cauchy_combination(*(2 * stats.norm.sf(abs(z.T))))
+        p = cauchy_combination(2 * stats.norm.sf(abs(z.T)), np.array([[1.0], [0.4]]))
         assert (p < 0.01).mean() < 0.0115
-    assert cauchy_combination(np.array([0.3]), np.array([0.3]))[0] == pytest.approx(0.3)
-    tiny = cauchy_combination(np.array([1e-200, 0.0]), np.array([1.0, 1.0]))
+    even = np.ones((2, 1))
+    assert cauchy_combination(np.array([[0.3], [0.3]]), even)[0] == pytest.approx(0.3)
+    assert cauchy_combination(np.array([[0.3], [np.nan]]), np.eye(2)[:, :1])[0] == pytest.approx(
+        0.3
+    )
+    assert np.isnan(cauchy_combination(np.array([[0.3], [0.3]]), 0 * even)[0])
+    tiny = cauchy_combination(np.array([[1e-200, 0.0], [1.0, 1.0]]), even)
     assert (tiny > 0).all()
     assert tiny[0] == pytest.approx(2e-200, rel=1e-6)
 

@@ -106,7 +106,7 @@ def plain_joining(skeleton, p_value, alpha):
     for x, y, z in permutations(range(n), 3):
         if x > z or skeleton[x, z] or not (skeleton[x, y] and skeleton[y, z]):
             continue
-        falls = []
+        falls, alone = [], []
         pools = [{v for v in range(n) if skeleton[own, v]} - {x, z} for own in (x, z)]
         others = sorted(set().union(*pools) - {y})
         for size in range(len(others) + 1):
@@ -116,6 +116,9 @@ def plain_joining(skeleton, p_value, alpha):
                 one, two = (p_value(x, z, frozenset(s)) for s in (chosen, chosen | {y}))
                 if max(one, two) > alpha:
                     falls.append(np.log(max(one, alpha / 100) / max(two, alpha / 100)))
+                    if not any(v in pools[0] & pools[1] for v in chosen):
+                        alone.append(falls[-1])
+        falls = alone or falls
         mean = np.mean(falls) if falls else 0.0
         if mean >= np.log(2):
             colliders[x, y, z] = np.exp(mean)

@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from cipherdag.questions.stratified import stratum_values
+from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, stratum_values
+from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
 from cipherdag.statistics.table_shapes import TableShape
 
 if TYPE_CHECKING:
     from cipherdag.questions.stratified import StratifiedTables
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.statistics.quadratic_forms import FloatMatrix
 
 BYTES_PER_CELL = 64
+OWN_VARIANCE = 1.0
+"""Below it, differences of one site are too far from normal for a chi-square."""
 
 
 def stratified_answer(
@@ -38,6 +42,7 @@ def stratified_answer(
     lengths = stratum_values(sides) * sides[:, 0]
     starts = np.cumsum(lengths) - lengths
     answer = np.zeros(int(lengths.sum()))
+    own_tests = np.zeros((len(sides), OWN_VALUES))
     first = 0
     for rows in question.rows():
         own = slice(first, first + len(rows))
@@ -49,11 +54,26 @@ def stratified_answer(
                 kept = tables.sum(dim=(1, 2)) >= least
                 if within is not None:
                     kept &= _tables(within, rows[tests], shape).sum(dim=(1, 2)) >= least
+                values = _summands(tables, kept).permute(2, 0, 1).cpu().numpy()
+                own_tests[own][tests] = _own_tests(values.sum(axis=1), shape)
                 # one triplet's strata one after the other
-                values = _summands(tables, kept).permute(2, 0, 1).reshape(len(tests), -1)
-                place = starts[own][tests][:, None] + np.arange(values.shape[1])
-                answer[place] = values.cpu().numpy()
-    return answer
+                place = starts[own][tests][:, None] + np.arange(lengths[own][tests[0]])
+                answer[place] = values.reshape(len(tests), -1)
+    largest = question.encodings[0].bound
+    return np.concatenate([answer, np.minimum(own_tests * OWN_SCALE, largest).ravel()])
+
+
+def _own_tests(summed: FloatMatrix, shape: TableShape) -> FloatMatrix:
+    """Chi-square and degrees of freedom of every test at this site, shape (B, 2).
+
+    Args:
+        summed: Differences and distinct covariances over all configurations, shape (B, values).
+        shape: Of the tests' tables.
+    """
+    a, b = shape.rows - 1, shape.columns - 1
+    covariances = kronecker_matrices(summed[:, a * b :], a, b)
+    forms = quadratic_forms(summed[:, : a * b], covariances, tolerance=OWN_VARIANCE)
+    return np.stack(forms, axis=1)
 
 
 def _by_shape(sides: IndexArray) -> list[tuple[TableShape, IndexArray]]:
