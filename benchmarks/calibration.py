@@ -73,6 +73,8 @@ METHODS = (
     Method("glm", "auto", MIXTURES),
 )
 
+EVIDENCE_KINDS = tuple(dict.fromkeys(own.evidence for own in METHODS))
+
 
 def main() -> None:
     arguments = parse()
@@ -83,7 +85,9 @@ def main() -> None:
         left = [
             own
             for own, case in heads.items()
-            if cell.columns in own.columns and key(case) not in done
+            if cell.columns in own.columns
+            and own.evidence in arguments.evidence
+            and key(case) not in done
         ]
         found = measure(cell, left, arguments.tests, arguments.seed) if left else {}
         for method, figures in found.items():
@@ -212,6 +216,9 @@ def parse():
     options = parser(__doc__, seed=0)
     options.add_argument("--tests", type=int, default=10_000, help="tests of every cell")
     options.add_argument("--columns", nargs="+", choices=COLUMNS, default=list(COLUMNS))
+    options.add_argument(
+        "--evidence", nargs="+", choices=EVIDENCE_KINDS, default=list(EVIDENCE_KINDS)
+    )
     options.add_argument("--lines", type=Path, default=Path("calibration.jsonl"))
     return options.parse_args()
 
