@@ -160,9 +160,8 @@ class StratifiedTables(
         target = np.where(of_strata, np.arange(len(of_strata)), others)
         place = np.arange(len(values)) + np.repeat(starts[target] - starts, widths)
         kept = np.repeat(target >= 0, widths)
-        found = np.concatenate([np.zeros(len(values)), answer[len(values) :]])
-        np.add.at(found, place[kept], values[kept])
-        return found[self.where(chosen)]
+        found = np.bincount(place[kept], weights=values[kept], minlength=len(values))
+        return np.concatenate([found, answer[len(values) :]])[self.where(chosen)]
 
     def _covariances(self) -> BoolVector:
         """Which values of strata are covariances, which the margins of a table give."""

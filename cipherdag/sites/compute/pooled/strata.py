@@ -42,7 +42,6 @@ def stratified_answer(
     lengths = stratum_values(sides) * sides[:, 0]
     starts = np.cumsum(lengths) - lengths
     answer = np.zeros(int(lengths.sum()))
-    own_tests = np.zeros((len(sides), OWN_VALUES))
     first = 0
     for rows in question.rows():
         own = slice(first, first + len(rows))
@@ -54,26 +53,41 @@ def stratified_answer(
                 kept = tables.sum(dim=(1, 2)) >= least
                 if within is not None:
                     kept &= _tables(within, rows[tests], shape).sum(dim=(1, 2)) >= least
-                values = _summands(tables, kept).permute(2, 0, 1).cpu().numpy()
-                own_tests[own][tests] = _own_tests(values.sum(axis=1), shape)
                 # one triplet's strata one after the other
-                place = starts[own][tests][:, None] + np.arange(lengths[own][tests[0]])
-                answer[place] = values.reshape(len(tests), -1)
-    largest = question.encodings[0].bound
-    return np.concatenate([answer, np.minimum(own_tests * OWN_SCALE, largest).ravel()])
+                values = _summands(tables, kept).permute(2, 0, 1).reshape(len(tests), -1)
+                place = starts[own][tests][:, None] + np.arange(values.shape[1])
+                answer[place] = values.cpu().numpy()
+    own_tests = OWN_SCALE * _own_tests(answer, sides)
+    return np.concatenate([answer, np.minimum(own_tests, question.encodings[0].bound).ravel()])
 
 
-def _own_tests(summed: FloatMatrix, shape: TableShape) -> FloatMatrix:
+def _own_tests(answer: FloatVector, sides: IndexArray) -> FloatMatrix:
     """Chi-square and degrees of freedom of every test at this site, shape (B, 2).
 
     Args:
-        summed: Differences and distinct covariances over all configurations, shape (B, values).
-        shape: Of the tests' tables.
+        answer: Differences and distinct covariances of all strata, test by test.
+        sides: Configurations, categories of x and of y of every test, shape (B, 3).
     """
-    a, b = shape.rows - 1, shape.columns - 1
-    covariances = kronecker_matrices(summed[:, a * b :], a, b)
-    forms = quadratic_forms(summed[:, : a * b], covariances, tolerance=OWN_VARIANCE)
-    return np.stack(forms, axis=1)
+    found = np.zeros((len(sides), OWN_VALUES))
+    strata, widths = sides[:, 0], stratum_values(sides)
+    starts = np.cumsum(strata * widths) - strata * widths
+    sizes, which = np.unique(sides[:, 1:], axis=0, return_inverse=True)
+    for number, (rows, columns) in enumerate(sizes.tolist()):
+        tests, a, b = np.flatnonzero(which.ravel() == number), rows - 1, columns - 1
+        ends = np.cumsum(strata[tests])
+        firsts, width = ends - strata[tests], widths[tests[0]]
+        place = np.repeat(starts[tests] - firsts * width, strata[tests])
+        place = (place + np.arange(ends[-1]) * width)[:, None] + np.arange(width)
+        summed = np.add.reduceat(answer[place], firsts)
+        found[tests] = np.stack(
+            quadratic_forms(
+                summed[:, : a * b],
+                kronecker_matrices(summed[:, a * b :], a, b),
+                tolerance=OWN_VARIANCE,
+            ),
+            axis=1,
+        )
+    return found
 
 
 def _by_shape(sides: IndexArray) -> list[tuple[TableShape, IndexArray]]:
