@@ -54,7 +54,7 @@ class StratifiedTests(RememberedTests):
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        super().__init__()
+        super().__init__(kinds)
         self._kinds = kinds
         self._settings = settings
         self._fallback = CombinedTests(FALLBACK, settings)
