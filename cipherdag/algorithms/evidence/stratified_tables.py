@@ -29,7 +29,7 @@ FALLBACK: Combination = "statistic"
 VALUES_PER_CELL = 16
 """Values of a test, per cell of the largest table, beyond which it falls back."""
 DONE = "stratified"
-NOT_DONE = "no degrees of freedom: none"
+NOT_DONE = "no degrees of freedom or too few sites: none"
 TOO_LARGE = "too large: statistic"
 TOO_LARGE_BESIDE_NUMBERS = "too large: none"
 TOO_FEW = "too few rows: none"
