@@ -132,9 +132,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
             needs five per coefficient, and one with fewer counts as dependent. Products of two
             continuous variables are in neither.
-        compare_sites: Whether to look, beside the first tests of ``stratified``, ``pooled`` and
-            ``glm``, for variables that are distributed differently at the sites, and once more
-            given their neighbours.
+        compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
+            distributed differently at the sites, and once more given their neighbours.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
@@ -215,7 +214,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             return (yield from self._learn(known, facts))
         require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
         replicates = [
-            resampled(self._learn(known, facts, compare=False), replicate=number, seed=seed)
+            resampled(self._learn(known, facts, drawn=True), replicate=number, seed=seed)
             for number in range(1, self.bootstrap + 1)
         ]
         searches = [self._learn(known, facts), *replicates]
@@ -239,11 +238,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """Confidence of edges, triples that stay open, and differences between sites."""
         return reported(self, found)
 
-    def _learn(self, known: Constraints, facts: Facts, *, compare: bool = True) -> Asking:
-        """The run on the sites' rows as they are."""
+    def _learn(self, known: Constraints, facts: Facts, *, drawn: bool = False) -> Asking:
+        """The run on the sites' rows, as they are or drawn from them."""
         if self.decided_by != "vote":
-            compare = compare and self.compare_sites
-            return (yield from self._ask_evidence(known, facts, compare=compare))
+            return (yield from self._ask_evidence(known, facts, drawn=drawn))
         voted = yield from self._skeleton(known, facts)
         skeleton = voted.skeleton
         search = self._search(skeleton)
@@ -275,7 +273,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             standing=voted.standing(strengths),
         )
 
-    def _ask_evidence(self, known: Constraints, facts: Facts, *, compare: bool) -> Asking:
+    def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
         """PC-stable on one test over all sites."""
         settings = EvidenceSettings(
             spec=self._spec,
@@ -288,9 +286,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             fewest=facts.fewest,
         )
         source = yield from EVIDENCE[self.decided_by].open(settings)
-        kinds = source.kinds if compare else None
+        kinds = source.kinds if self.compare_sites and not drawn else None
+        shown = None if drawn else facts.present
+        size = self.max_cond_size
         found, marginal = yield from beside(
-            stable_skeleton(source, known, alpha=self.alpha, max_cond_size=self.max_cond_size),
+            stable_skeleton(source, known, alpha=self.alpha, max_cond_size=size, shown=shown),
             marginal_differences(kinds, settings),
         )
         search = self._search(found.skeleton)
