@@ -52,8 +52,9 @@ class SiteDifferences(
         The coordinator learns, of every stratum that enough sites have, how many rows all sites
         have there, about the mean of every share, and how widely the sites' shares scatter about
         it: one number per share, not which site lies where; and whether any site has such a value,
-        but not which value. An angle is too coarse to tell a count
-        above 16 exactly, but counts below a site's ``min_cell_size`` take part in the sums.
+        but not which value. An angle is too coarse to tell a count above 16 exactly, but counts
+        below a site's ``min_cell_size`` take part in the sums. Given others, the rows of strata
+        that were left out, all together, follow by subtraction.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
