@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Self
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.question import Bundle
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
-from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from cipherdag.protocol.progress import RoundReport
-    from cipherdag.questions.question import Question, Skeleton
+    from cipherdag.questions.encodings import BoolMatrix
+    from cipherdag.questions.question import Question
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 24
@@ -108,10 +109,12 @@ class LiveRun:
         self._progress = progress
         return self
 
-    def asked(self, number: int, question: Question) -> None:
+    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
         """A round begins."""
-        skeleton = asked_skeleton(question) or self.state.skeleton
-        self.state = replace(self.state, round=number, label=question.label, skeleton=skeleton)
+        drawn = asked_skeleton(question) or self.state.skeleton
+        if skeleton is not None:
+            drawn = Skeleton.from_matrix(skeleton)
+        self.state = replace(self.state, round=number, label=question.label, skeleton=drawn)
 
     def __call__(self, report: RoundReport) -> None:
         """A round is finished."""

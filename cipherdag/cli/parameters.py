@@ -65,6 +65,7 @@ def _option(parameter: Parameter) -> click.Option:
     settings: dict[str, Any] = {"help": " ".join(told)}
     if parameter.kind is bool:
         settings["is_flag"] = True
+        flag += f"/--no-{flag[2:]}" if parameter.default else ""
     elif parameter.choices:
         settings["type"] = click.Choice(parameter.choices)
     elif parameter.kind in (int, float):

@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.session.program import Program
 
 Outcome = TypeVar("Outcome")
+log = logging.getLogger("cipherdag.result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +69,7 @@ class FinishedRun(Generic[Outcome]):
             algorithm: The algorithm that came to the outcome.
             more: The fields of `Run` that only the federation knows.
         """
-        return run_of(
+        run = run_of(
             algorithm.conclude(self.outcome, self.facts),
             algorithm=algorithm.name,
             parameters=msgspec.to_builtins(algorithm),
@@ -83,6 +85,9 @@ class FinishedRun(Generic[Outcome]):
             heads=self.heads,
             **more,
         )
+        for said in run.report.warnings:
+            log.warning("%s", said)
+        return run
 
 
 def carry_out(

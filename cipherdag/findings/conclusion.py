@@ -158,8 +158,10 @@ class Report:
         panels: Curves, heat maps and tables of the report.
         notes: What the terminal says below the result.
         limits: What to know before the result is used, in sentences.
+        warnings: What makes the result doubtful: said first, in report, terminal and log.
     """
 
     panels: tuple[Panel, ...] = ()
     notes: tuple[Note, ...] = ()
     limits: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

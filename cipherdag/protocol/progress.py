@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from cipherdag.questions.encodings import BoolMatrix
     from cipherdag.questions.question import Question
 
 
@@ -55,5 +56,5 @@ class Watcher(Protocol):
     def __call__(self, report: RoundReport) -> None:
         """A round is finished."""
 
-    def asked(self, number: int, question: Question) -> None:
-        """A round begins: its number and what every site is asked."""
+    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
+        """A round begins: its number, what every site is asked, and the skeleton so far, if any."""

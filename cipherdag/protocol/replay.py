@@ -18,6 +18,7 @@ from cipherdag.errors import InconsistentQuestionError, ReplayError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.questions.encodings import BoolMatrix
     from cipherdag.questions.presence import Presence
     from cipherdag.questions.question import FloatVector, Question
 
@@ -76,6 +77,11 @@ class Replay(Generic[Outcome]):
             if seen != self._led_here:
                 raise InconsistentQuestionError("another sum led to this step of the plan")
             return self._question
+
+    @property
+    def skeleton(self) -> BoolMatrix | None:
+        """What the program shows of the skeleton so far; see `Presence`."""
+        return None if self._present is None else self._present.skeleton
 
     @property
     def ended(self) -> bool:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.plan import Plan
     from cipherdag.protocol.replay import Replay
+    from cipherdag.questions.encodings import BoolMatrix
 
 Outcome = TypeVar("Outcome")
 Reply = TypeVar("Reply", bound=Body)
@@ -190,18 +191,17 @@ class Session:
         """
         step, question = 1, replay.advance(1, None)
         while question is not None:
-            step, sums = step + 1, self.ask(question)
+            step, sums = step + 1, self.ask(question, replay.skeleton)
             with located(self._number, map(self._name, self._covered), self._step - 1):
                 question = replay.advance(step, sums, self._summed)
         return replay.outcome
 
-    def ask(self, question: Question) -> FloatVector:
+    def ask(self, question: Question, skeleton: BoolMatrix | None = None) -> FloatVector:
         """The next step: the sum of the sites' answers, shape (sum of the encodings' lengths,).
 
-        The sites derive the question themselves; another one than the plan's they refuse.
-
-        Where a site does not answer and enough others are there, they are asked once more without
-        it; from then on it is left out.
+        The sites derive the question themselves; another one than the plan's they refuse. Where a
+        site does not answer and enough others are there, they are asked once more without it; from
+        then on it is left out. The skeleton is for those who watch.
 
         Raises:
             SiteUnreachableError: Too few sites are left for a sum.
@@ -217,7 +217,7 @@ class Session:
             return stored
         started, before = time.perf_counter(), self._courier.bytes_received
         if isinstance(self._progress, Watcher):
-            self._progress.asked(self._number + 1, question)
+            self._progress.asked(self._number + 1, question, skeleton)
         opened: Aggregate | None = None
         while opened is None:
             opened = self._attempt(question, content)

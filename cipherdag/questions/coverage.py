@@ -2,9 +2,10 @@
 
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
-Of stratified tables every stratum counts as a test of its own, and so do the sites' own tests;
-strata that too few sites have are added to one that enough have. A site that left in between may
-have been one of those counted; sites leave out what may then be of too few (`Covered.without`).
+Of stratified tables and `SiteDifferences` every stratum counts as a test of its own, and so do the
+sites' own tests of tables; strata of tables that too few sites have are added to one that enough
+have. A site that left in between may have been one of those counted; sites leave out what may then
+be of too few (`Covered.without`).
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites have rows enough; not which. Of
@@ -21,6 +22,7 @@ import numpy as np
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.separators import CandidateScores
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.questions.weighted_evidence import WeightedEvidence
@@ -29,7 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 CountedQuestion = (
-    WeightedEvidence | CombinedEvidence | CandidateScores | EdgeVotes | StratifiedTables
+    WeightedEvidence
+    | CombinedEvidence
+    | CandidateScores
+    | EdgeVotes
+    | StratifiedTables
+    | SiteDifferences
 )
 
 
@@ -90,6 +97,8 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         enough = self.enough_array()
         if isinstance(self.question, StratifiedTables):
             return self.question.merged(answer, enough)
+        if isinstance(self.question, SiteDifferences):
+            return np.where(self.question.where(enough), answer, 0.0)
         parts = segments(self.question.encodings, answer)
         signs = isinstance(self.question, CombinedEvidence) and len(parts) > 3  # noqa: PLR2004
         kept = [

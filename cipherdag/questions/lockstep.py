@@ -6,7 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from cipherdag.questions.question import Bundle, FloatVector, Question, SingleQuestion
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
 Outcome = TypeVar("Outcome")
+Other = TypeVar("Other")
 
 
 def lockstep(
@@ -46,6 +47,16 @@ def lockstep(
                 start += len(part)
                 _advance(number, searches[number], part, waiting, outcomes)
     return [outcomes[number] for number in range(len(searches))]
+
+
+def beside(
+    first: Generator[Question, FloatVector, Outcome],
+    second: Generator[Question, FloatVector, Other],
+) -> Generator[Question, FloatVector, tuple[Outcome, Other]]:
+    """Two searches of different kinds in shared rounds, and what both found; see `lockstep`."""
+    searches: list[Generator[Question, FloatVector, object]] = [first, second]
+    one, other = yield from lockstep(searches)
+    return cast("Outcome", one), cast("Other", other)
 
 
 def answered(

@@ -36,6 +36,7 @@ from cipherdag.questions.separators import (
     CandidateScores,
     SeparatorSearch,
 )
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.questions.weighted_evidence import WeightedEvidence
@@ -59,6 +60,7 @@ __all__ = [
     "Resampled",
     "SeparatorSearch",
     "SingleQuestion",
+    "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
     "WeightedEvidence",
@@ -123,6 +125,7 @@ class Resampled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="re
 SingleQuestion = (
     ResampledQuestion
     | Resampled
+    | SiteDifferences
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

@@ -11,6 +11,8 @@ import msgspec
 from cipherdag.errors import OutputError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, Confidences
+from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
+from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
@@ -51,6 +53,19 @@ class Result(LearntGraph, Run):
 
         rows = self._confidences.rows(self.graph) if self._confidences else []
         return pd.DataFrame(rows, columns=list(COLUMNS))
+
+    @property
+    def site_differences(self) -> pd.DataFrame:
+        """Which variables are distributed differently at the sites.
+
+        Columns ``variable``, ``given`` (its neighbours, or nothing), ``p_value`` (NaN where too few
+        sites or rows could be compared), ``differs`` (beyond chance, at level 0.01 over all
+        variables) and ``coded`` (some site has one value far from all others again and again, as a
+        code for missing values). Empty where that was not asked.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.details.get(DETAIL, []), columns=list(DIFFERENCE_COLUMNS))
 
     @property
     def _confidences(self) -> Confidences | None:

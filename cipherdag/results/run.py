@@ -131,13 +131,17 @@ class Run(ABC):
             "round_reports": [asdict(report) for report in self.rounds],
             "ledgers": {name: asdict(head) for name, head in self.heads.items()},
             "versions": dict(self.versions),
+            "warnings": list(self.report.warnings),
             **self._found(truth),
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
         """What was found and what it cost, for a terminal; accuracy where a true DAG is given."""
+        own = self.report
         lines = self._summary()
-        for note in self.report.notes:
+        for said in own.warnings:
+            lines += ["", f"WARNING: {said}"]
+        for note in own.notes:
             lines += ["", note.title, *shortened(note.lines)]
         if truth is not None:
             lines += self._accuracy(truth)

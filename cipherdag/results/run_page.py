@@ -96,6 +96,7 @@ def run_page(
         protection=protection_kind(run.protection),
         limits=list(limit_sentences(run, limits, has_truth=has_truth)),
         panels=(*own.panels, *panels),
+        warnings=own.warnings,
         **sections,
     )
 

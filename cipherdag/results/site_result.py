@@ -6,25 +6,38 @@ Leaks:
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import DataError, OutputError
+from cipherdag.findings.site_differences import OWN_DETAIL
 from cipherdag.protocol.progress import RoundReport
+from cipherdag.questions.coverage import Covered
+from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import question_kinds
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.results.kinds import run_of
+from cipherdag.sites.compute.pooled.own_differences import own_differences
+from cipherdag.sites.compute.pooled.poolable_data import LEAST_STRATUM, PoolableData
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.program import computed_with, installed_program
 from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cipherdag.questions.encodings import FloatVector
     from cipherdag.questions.question import Question
     from cipherdag.results.run import Run
     from cipherdag.sites.record.run_record import CheckedSum
     from cipherdag.sites.study.site_folder import SiteFolder
+
+log = logging.getLogger("cipherdag.site")
 
 
 def site_result(own: SiteFolder, session: str = "") -> Run:
@@ -53,15 +66,20 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
     facts = plan_facts(plan, len(schema.names), schema.label_positions)
     program = installed_program(plan, facts)
     question, rounds = program.replay.advance(1, None), []
+    compared: list[tuple[SiteDifferences, FloatVector]] = []
     for step, own_sum in enumerate(sums, start=2):
         if question is None:
             raise OutputError("the record holds more sums than the plan asks for")
         rounds.append(_round(question, own_sum, len(plan.cohort)))
+        compared += _compared(question, own_sum.array)
         question = program.replay.advance(step, own_sum.array, len(own_sum.participants))
     if question is not None or program.algorithm is None or not closed:
         raise OutputError(f"run {plan.session.hex()[:8]} did not come to its end")
+    found = program.algorithm.conclude(program.replay.outcome, replace(facts, names=schema.names))
+    if compared and (apart := _standing_out(own, schema, compared)):
+        found = replace(found, details={**found.details, OWN_DETAIL: apart})
     return run_of(
-        program.algorithm.conclude(program.replay.outcome, replace(facts, names=schema.names)),
+        found,
         algorithm=plan.algorithm,
         parameters=plan.parameters,
         made_by=program.algorithm,
@@ -78,6 +96,41 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         heads={name: ledger.head},
         schema=schema.dumps(),
     )
+
+
+def _compared(
+    question: Question, sums: FloatVector
+) -> Iterator[tuple[SiteDifferences, FloatVector]]:
+    """What a round compared between sites, and its sums."""
+    start = 0
+    for part in parts_of(question):
+        length = sum(encoding.length for encoding in part.encodings)
+        inner = part.question if isinstance(part, Covered) else part
+        if isinstance(inner, SiteDifferences):
+            yield inner, sums[start : start + length]
+        start += length
+
+
+def _standing_out(
+    own: SiteFolder, schema: Schema, compared: list[tuple[SiteDifferences, FloatVector]]
+) -> list[tuple[str, str]]:
+    """Variables by which this site stands out, told from its data as they are now."""
+    settings, least = own.settings(), max(own.policy().min_cell_size, LEAST_STRATUM)
+    try:
+        table = load_table(own.data_path(settings), schema, site=settings.name).observational()
+    except DataError as error:
+        log.warning("not compared with the other sites: %s", error.message)
+        return []
+    data = PoolableData(
+        table.codes, table.values, table.cardinalities, min_cell_size=least, device="cpu"
+    )
+    return [
+        said
+        for question, sums in compared
+        for said in own_differences(
+            question, sums, data.column, least=least, columns=schema.variables
+        )
+    ]
 
 
 def _round(question: Question, own: CheckedSum, n_cohort: int) -> RoundReport:

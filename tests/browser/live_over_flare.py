@@ -24,13 +24,7 @@ if __name__ == "__main__":
         hospitals.wait_for_sites()
         run = subprocess.Popen(
             hospitals._line(
-                # of votes a question names the skeleton, which the page draws
-                (
-                    "coordinator",
-                    *study.run_words,
-                    *("--evidence", "vote"),
-                    *("--dir", hospitals.coordinator, "--live"),
-                )
+                ("coordinator", *study.run_words, "--dir", hospitals.coordinator, "--live")
             ),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -29,4 +29,4 @@ if __name__ == "__main__":
         until = time.monotonic() + PATIENCE_S
         while live.read == -math.inf and time.monotonic() < until:
             time.sleep(0.05)
-        federation.run(FedPC(evidence="vote"), progress=watching)
+        federation.run(FedPC(), progress=watching)

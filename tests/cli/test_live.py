@@ -43,14 +43,15 @@ def server():
         yield running
 
 
-def test_the_view_follows_a_real_run():
+@pytest.mark.parametrize("algorithm", [FedPC(evidence="vote"), FedPC(), FedPC(evidence="pooled")])
+def test_the_view_follows_a_real_run(algorithm):
     federation, live, seen = adversary.hospitals(), LiveRun(), []
 
     def progress(report):
         seen.append((report, live.state))
 
     names = federation.sites[0].table.names
-    result = federation.run(FedPC(evidence="vote"), progress=live.watching(progress, names))
+    result = federation.run(algorithm, progress=live.watching(progress, names))
     for count, (report, state) in enumerate(seen, start=1):
         assert (state.rounds, state.round, state.label) == (count, report.number, report.label)
         assert state.values == sum(own.values for own, _ in seen[:count])

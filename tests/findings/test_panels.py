@@ -12,6 +12,7 @@ from report_run import TRUTH, asia_run, page_of
 
 from cipherdag import FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedcd.report import belief_evidence
 from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
 from cipherdag.errors import ParameterError
@@ -96,7 +97,7 @@ def test_every_choice_of_evidence_says_what_the_coordinator_learned(result):
         choice: replace(loaded, parameters={"evidence": choice}).disclosures
         for choice in ("statistic", "fisher", "stouffer", "weighted_p", "pooled", "glm")
     }
-    assert all(len(own) == 1 for own in said.values())
+    assert all(len(own) == 1 + EVIDENCE[kind].asks_columns for kind, own in said.items())
     assert len({own[0] for own in said.values()}) == 6
     for sepset in ("max", "mean", "vote"):
         assert len(FedPC(evidence="vote", sepset=sepset).disclosures()) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hospital_folders
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from adversary import silence
 from hospital_folders import NAMES
@@ -12,10 +13,13 @@ from hospital_folders import NAMES
 from cipherdag import FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
+from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.site_result import site_result
+from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.run_record import PLAN_FILE, SUMS_FILE, CheckedSum, RunRecord
 from cipherdag.sites.session import program
+from cipherdag.sites.table.schema import Schema
 
 ALGORITHM = FedPC(evidence="vote", alpha=0.02)
 NAME = NAMES[1]
@@ -170,7 +174,7 @@ def test_what_a_site_keeps_is_private_and_is_what_was_opened(hospitals):
     own = record(hospitals, session)
     plan, sums = own.read()
     assert plan == session._plan
-    assert [len(one.array) for one in sums] == [one.values for one in session.rounds]
+    assert [len(one.array) for one in sums] == [one.values for one in session.rounds]  # noqa: PD011
     assert all(np.isfinite(one.array).all() for one in sums)
     for name in (PLAN_FILE, SUMS_FILE):
         assert (own.folder / name).stat().st_mode & 0o777 == 0o600
@@ -199,3 +203,67 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
     with pytest.raises(OutputError):
         site_result(made.folders["hospital-3"])
     made.close()
+
+
+def with_own_faults(hospitals):
+    """Another unit at the first hospital, a code for missing values at the second."""
+    rng = np.random.default_rng(4)
+    tables = {}
+    for name, folder in hospitals.folders.items():
+        table = pd.DataFrame({"bmi": rng.normal(24.0, 3.0, 400), "pulse": rng.normal(70, 9, 400)})
+        table["smokes"] = np.where(rng.random(400) < 0.4, "yes", "no")
+        if name == NAMES[0]:
+            table["bmi"] *= 10.0
+        if name == NAMES[1]:
+            table.loc[:7, "pulse"] = -999.0
+        if name == NAMES[2]:
+            table["smokes"] = np.where(rng.random(400) < 0.8, "yes", "no")
+        table.to_csv(folder.path / "data.csv", index=False)
+        tables[name] = table
+    schema = Schema.infer(list(tables.values())).dumps()
+    for folder in hospitals.folders.values():
+        (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
+
+
+def compared_run(hospitals):
+    """A run over hospitals that differ; what the coordinator came to."""
+    with_own_faults(hospitals)
+    algorithm = FedPC(evidence="stratified", max_cond_size=0)
+    policy = Policy(approve_runs="automatic", questions=QUESTION_KINDS)
+    for folder in hospitals.folders.values():
+        folder.policy_path.write_text(policy.dumps(), encoding="utf-8")
+    session = hospitals.session(
+        hospitals.handlers(), parameters=msgspec.to_builtins(algorithm), min_contributors=3
+    )
+    facts = Facts(session.open(), 3, fewest=3)
+    outcome = session.run(Replay(algorithm.ask(facts), facts.present))
+    session.finish()
+    hospitals.close()
+    return algorithm.conclude(outcome, facts)
+
+
+def test_each_site_learns_alone_by_what_it_stands_out(hospitals):
+    found = compared_run(hospitals)
+    assert OWN_DETAIL not in found.details
+    assert all(own["differs"] or own["coded"] for own in found.details[DETAIL] if not own["given"])
+    said = {name: site_result(own) for name, own in hospitals.folders.items()}
+    apart = {name: dict(own.details[OWN_DETAIL]) for name, own in said.items()}
+    assert {name: list(own) for name, own in apart.items()} == {
+        NAMES[0]: ["bmi"],
+        NAMES[1]: ["pulse"],
+        NAMES[2]: ["smokes"],
+    }
+    assert "times as much, another unit?" in apart[NAMES[0]]["bmi"]
+    assert "8 values are -999, and all others lie between" in apart[NAMES[1]]["pulse"]
+    assert "of the rows here" in apart[NAMES[2]]["smokes"]
+    own = said[NAMES[0]]
+    assert "This site stands out from the others" in "\n".join(own.lines())
+    assert apart[NAMES[0]]["bmi"].split(";")[0] in own.page()
+
+
+def test_a_site_without_its_data_still_has_its_result(hospitals, caplog):
+    compared_run(hospitals)
+    (hospitals.folders[NAMES[0]].path / "data.csv").unlink()
+    own = site_result(hospitals.folders[NAMES[0]])
+    assert OWN_DETAIL not in own.details
+    assert "not compared with the other sites" in caplog.text

@@ -51,6 +51,9 @@ class EvidenceKind:
         open: Yields the source of p-values of some settings.
         any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
+        asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
+        mixes_sites: Whether differences between sites may look like dependence; of ``glm``, where
+            regressions have no constants of every site's own.
         tests: Names of tests that it takes, where it has tests of its own; empty for any.
 
     Raises:
@@ -62,6 +65,8 @@ class EvidenceKind:
     open: Opening = field(repr=False)
     any_test: bool = False
     triplets: bool = False
+    asks_columns: bool = False
+    mixes_sites: bool = False
     tests: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -51,4 +51,6 @@ POOLED = EvidenceKind(
     discloses="The contingency tables of the tests, or the moments, of all sites together: as much "
     "as the pooled data would show of them.",
     open=open_pooled,
+    asks_columns=True,
+    mixes_sites=True,
 )

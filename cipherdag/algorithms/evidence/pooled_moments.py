@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import Combination
-    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 FALLBACK: Combination = "stouffer"
@@ -57,8 +56,7 @@ def open_moments(
         rows, own = correlations_of((yield question), len(complete))
         require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
         correlations[np.ix_(complete, complete)] = own
-    fallback = CombinedTests(FALLBACK, settings)
-    return MomentTests(correlations, rows, kinds.incomplete, fallback)
+    return MomentTests(correlations, rows, kinds, CombinedTests(FALLBACK, settings))
 
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
@@ -86,7 +84,7 @@ class MomentTests(RememberedTests):
     Args:
         correlations: Of the pooled data, shape (p, p); NaN at incomplete and constant columns.
         rows: Rows of all sites.
-        incomplete: Which variables miss values, shape (p,).
+        kinds: The columns.
         fallback: Tests those.
     """
 
@@ -94,13 +92,13 @@ class MomentTests(RememberedTests):
         self,
         correlations: FloatVector,
         rows: int,
-        incomplete: BoolVector,
+        kinds: ColumnKinds,
         fallback: CombinedTests,
     ) -> None:
-        super().__init__()
+        super().__init__(kinds)
         self._correlations = correlations
         self._rows = rows
-        self._incomplete = incomplete
+        self._incomplete = kinds.incomplete
         self._fallback = fallback
 
     def _ask(self, tests: Tests) -> PValues:

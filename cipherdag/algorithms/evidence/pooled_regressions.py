@@ -71,7 +71,7 @@ class RegressionTests(RememberedTests):
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        super().__init__()
+        super().__init__(kinds)
         name = "regression-interactions" if settings.interactions else "regression"
         own = msgspec.structs.replace(settings.spec, name=name)
         self._fallback = CombinedTests("statistic", replace(settings, spec=own))
@@ -225,4 +225,6 @@ GLM = EvidenceKind(
     "the likelihoods, gradients and Hessians, and so its coefficients over all sites; the kinds of "
     "columns, and about where and how widely continuous ones lie.",
     open=open_regressions,
+    asks_columns=True,
+    mixes_sites=True,
 )

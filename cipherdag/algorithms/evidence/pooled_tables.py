@@ -202,7 +202,7 @@ class TableTests(RememberedTests):
         *,
         max_cells: int,
     ) -> None:
-        super().__init__()
+        super().__init__(tables.kinds)
         self._tables = tables
         self._levels = levels
         self._spec = spec

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cipherdag.questions.encodings import BoolVector
+    from cipherdag.questions.pooled_data import ColumnKinds
 
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
@@ -28,7 +29,13 @@ ROUND_VALUES = 2_000_000
 
 
 class EvidenceSource(Protocol):
-    """Answers tests with p-values over all sites."""
+    """Answers tests with p-values over all sites.
+
+    Attributes:
+        kinds: The columns, where it asked for them.
+    """
+
+    kinds: ColumnKinds | None
 
     def p_values(self, tests: Tests) -> PValues:
         """The p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
@@ -56,9 +63,11 @@ class RememberedTests(ABC):
 
     Attributes:
         tally: How many distinct tests were done in which way.
+        kinds: The columns, where it asked for them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: ColumnKinds | None = None) -> None:
+        self.kinds = kinds
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
         self._strengths: dict[tuple[int, int], float] = {}

@@ -48,6 +48,7 @@ class WithinSites:
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+        self.kinds: ColumnKinds | None = kinds
         self._discrete = kinds.categories > 0
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         own_constants = replace(settings, site_effect=True)
@@ -126,6 +127,7 @@ STRATIFIED = EvidenceKind(
     "of the squared weights; of categories and numbers together, what glm discloses; the kinds of "
     "columns, and about where and how widely continuous ones lie.",
     open=open_stratified,
+    asks_columns=True,
     triplets=True,
     tests=("auto", "fisherz"),
 )

@@ -29,7 +29,7 @@ FALLBACK: Combination = "statistic"
 VALUES_PER_CELL = 16
 """Values of a test, per cell of the largest table, beyond which it falls back."""
 DONE = "stratified"
-NOT_DONE = "no degrees of freedom: none"
+NOT_DONE = "no degrees of freedom or too few sites: none"
 TOO_LARGE = "too large: statistic"
 TOO_LARGE_BESIDE_NUMBERS = "too large: none"
 TOO_FEW = "too few rows: none"
@@ -54,7 +54,7 @@ class StratifiedTests(RememberedTests):
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        super().__init__()
+        super().__init__(kinds)
         self._kinds = kinds
         self._settings = settings
         self._fallback = CombinedTests(FALLBACK, settings)

@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.site_differences import (
+    differences_given_neighbours,
+    marginal_differences,
+)
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
@@ -25,11 +29,12 @@ from cipherdag.algorithms.fedpc.colliders import (
     ColliderRule,
     JudgedTriples,
     JudgingRule,
-    judge_triples,
+    separated,
 )
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
-from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
+from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
 from cipherdag.algorithms.fedpc.report import (
+    DIFFERENCES,
     SEPARATORS,
     VOTES,
     concluded,
@@ -56,7 +61,7 @@ from cipherdag.questions.ci_tests import (
     MOST_KERNEL_ROWS,
     offered_tests,
 )
-from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.lockstep import beside, lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
     MAX_REPLICATES,
@@ -127,6 +132,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             whether s1 equals s2) stands as an edge between x and y. It takes more rows: a test
             needs five per coefficient, and one with fewer counts as dependent. Products of two
             continuous variables are in neither.
+        compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
+            distributed differently at the sites, and once more given their neighbours.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
@@ -135,7 +142,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             how many replicates each edge occurs.
 
     Leaks:
-        With other evidence than ``vote``: what that evidence says of every test asked. Else:
+        With other evidence than ``vote``: what that evidence says of every test asked, and with
+        `compare_sites` what `evidence.site_differences` does of every variable. Else:
         The coordinator learns, per layer, how many sites can test each edge, and where those are as
         many as a sum has to cover, how many of them keep it; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
@@ -163,6 +171,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     max_rows: int = row_bound()
     site_effect: bool = False
     interactions: bool = False
+    compare_sites: bool = True
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
 
@@ -205,7 +214,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             return (yield from self._learn(known, facts))
         require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
         replicates = [
-            resampled(self._learn(known, facts), replicate=number, seed=seed)
+            resampled(self._learn(known, facts, drawn=True), replicate=number, seed=seed)
             for number in range(1, self.bootstrap + 1)
         ]
         searches = [self._learn(known, facts), *replicates]
@@ -221,17 +230,18 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         said: tuple[str, ...] = (VOTES, SEPARATORS.get(self.sepset, ""))
         if self.decided_by != "vote":
             said = (EVIDENCE[self.decided_by].discloses,)
+            if self.compare_sites and EVIDENCE[self.decided_by].asks_columns:
+                said = (*said, DIFFERENCES)
         return (*said, once_more(self.bootstrap)) if self.bootstrap else said
 
     def report(self, found: LearntGraph) -> Report:
-        """Confidence of edges, and triples that stay open."""
-        return reported(found)
+        """Confidence of edges, triples that stay open, and differences between sites."""
+        return reported(self, found)
 
-    def _learn(self, known: Constraints, facts: Facts) -> Asking:
-        """The run on the sites' rows as they are."""
-        n_variables = len(known.required)
+    def _learn(self, known: Constraints, facts: Facts, *, drawn: bool = False) -> Asking:
+        """The run on the sites' rows, as they are or drawn from them."""
         if self.decided_by != "vote":
-            return (yield from self._ask_evidence(n_variables, known, facts))
+            return (yield from self._ask_evidence(known, facts, drawn=drawn))
         voted = yield from self._skeleton(known, facts)
         skeleton = voted.skeleton
         search = self._search(skeleton)
@@ -263,11 +273,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             standing=voted.standing(strengths),
         )
 
-    def _ask_evidence(self, n_variables: int, known: Constraints, facts: Facts) -> Asking:
+    def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
         """PC-stable on one test over all sites."""
         settings = EvidenceSettings(
             spec=self._spec,
-            n_variables=n_variables,
+            n_variables=len(known.required),
             max_cells=self.max_cells,
             max_rows=self.max_rows,
             site_effect=self.site_effect,
@@ -276,19 +286,26 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             fewest=facts.fewest,
         )
         source = yield from EVIDENCE[self.decided_by].open(settings)
-        found = yield from stable_skeleton(
-            source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
+        kinds = source.kinds if self.compare_sites and not drawn else None
+        shown = None if drawn else facts.present
+        size = self.max_cond_size
+        found, marginal = yield from beside(
+            stable_skeleton(source, known, alpha=self.alpha, max_cond_size=size, shown=shown),
+            marginal_differences(kinds, settings),
         )
         search = self._search(found.skeleton)
-        chosen = found.separations
-        if self.sepset == "max":
-            chosen = yield from strongest_separators(source, search)
+        (chosen, judged), given = yield from beside(
+            separated(
+                source,
+                search,
+                None if self.sepset == "max" else found.separations,
+                None if self._rule == "sepset" else self._rule,
+            ),
+            differences_given_neighbours(kinds, settings, marginal, found.skeleton),
+        )
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
-        judged = None
-        if (rule := self._rule) != "sepset":
-            judged = yield from judge_triples(source, search, rule)
         return FedPCOutcome(
             skeleton=found.skeleton,
             arcs=self._orient(found.skeleton, separators, support, known, judged),
@@ -299,6 +316,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             ambiguous=() if judged is None else tuple(judged.ambiguous),
             colliders=None if judged is None else judged.colliders,
             standing=found.standing,
+            differences=(*marginal, *given),
         )
 
     def _skeleton(

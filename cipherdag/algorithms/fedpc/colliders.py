@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.fedpc.pcstable import candidate_tests
+from cipherdag.algorithms.fedpc.pcstable import candidate_tests, strongest_separators
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
-    from cipherdag.algorithms.fedpc.pcstable import Pair
+    from cipherdag.algorithms.fedpc.pcstable import Pair, Separations
     from cipherdag.graphs.orientation import Triple
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.question import Question, SeparatorSearch
@@ -68,6 +68,28 @@ class JudgedTriples:
 
     colliders: dict[Triple, float] = field(default_factory=dict)
     ambiguous: list[Triple] = field(default_factory=list)
+
+
+def separated(
+    source: EvidenceSource,
+    search: SeparatorSearch,
+    known: Separations | None,
+    rule: JudgingRule | None,
+) -> Generator[Question, FloatVector, tuple[Separations, JudgedTriples | None]]:
+    """Separating sets of the unshielded pairs, and what all sets say of their triples.
+
+    Args:
+        source: Tests.
+        search: The pairs.
+        known: Sets from the search for the skeleton; None to look for the strongest.
+        rule: Judges the triples; None for the separating sets alone.
+    """
+    if known is None:
+        known = yield from strongest_separators(source, search)
+    judged = None
+    if rule is not None:
+        judged = yield from judge_triples(source, search, rule)
+    return known, judged
 
 
 def judge_triples(

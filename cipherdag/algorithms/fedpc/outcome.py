@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.findings.confidence import EdgeCounts
     from cipherdag.questions.encodings import BoolMatrix, FloatVector, IndexArray
 
@@ -47,6 +48,8 @@ class FedPCOutcome:
         standing: A number of every variable that does not depend on its name, shape (p,), for
             choices between variables that are alike in the graph: its p-values or votes given
             nothing, added up.
+        differences: How clearly every variable is distributed differently at the sites, and those
+            that are, given their neighbours; empty where that was not asked.
         bootstrap: In how many replicates every edge occurs, if there were any.
     """
 
@@ -60,4 +63,5 @@ class FedPCOutcome:
     ambiguous: tuple[tuple[int, int, int], ...] = ()
     colliders: dict[tuple[int, int, int], float] | None = None
     standing: FloatVector | None = None
+    differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.graphs.knowledge import Constraints
+    from cipherdag.questions.presence import Presence
     from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
 
 Pair = tuple[int, int]
@@ -63,7 +64,12 @@ class StableSkeleton:
 
 
 def stable_skeleton(
-    source: EvidenceSource, constraints: Constraints, *, alpha: float, max_cond_size: int | None
+    source: EvidenceSource,
+    constraints: Constraints,
+    *,
+    alpha: float,
+    max_cond_size: int | None,
+    shown: Presence | None = None,
 ) -> Generator[Question, FloatVector, StableSkeleton]:
     """The skeleton that PC-stable finds; independent of the order of the variables.
 
@@ -73,6 +79,7 @@ def stable_skeleton(
             tested, and only a possible parent of x or y is conditioned on.
         alpha: Independent iff p > alpha; NaN is dependent.
         max_cond_size: Largest conditioning set; None for no limit.
+        shown: Where the skeleton is shown after every layer, if it is.
 
     Returns:
         The skeleton. Rounds: those of one batch of tests per layer. A layer of more than 100,000
@@ -91,6 +98,8 @@ def stable_skeleton(
                 x, y = rows.T
                 marginal[x, y] = marginal[y, x] = np.nan_to_num(p_values)
         layers.append(int(kept.sum()) // 2)
+        if shown is not None:
+            shown.skeleton = kept.copy()
         layer += 1
     # summed exactly: the order of the variables is nothing to it
     standing = np.array([math.fsum(row) for row in marginal])

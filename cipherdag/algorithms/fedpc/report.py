@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.rows import Rows
+from cipherdag.findings.site_differences import (
+    DETAIL,
+    OWN_DETAIL,
+    SiteDifferences,
+    own_note,
+    own_panel,
+)
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.graph import CausalGraph
 
@@ -43,6 +52,14 @@ VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
     "keep it."
 )
+DIFFERENCES = (
+    "Of every variable, and of those that differ between sites once more in every configuration of "
+    "their neighbours, how many sites have rows; where these are enough, how many rows all have, "
+    "about the mean share of every category, or of values up to common marks, and how widely the "
+    "sites scatter about it; of numbers, whether any site has what looks like a code for missing "
+    "values."
+)
+"""What looking for differences between sites opens."""
 SEPARATORS = {
     "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
     "which, and the separating set that has it.",
@@ -85,6 +102,8 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             "spaced among its own."
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
+    if outcome.differences:
+        details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
     if algorithm.reference == "code":
@@ -99,9 +118,20 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
     return replace(found, evidence=drawn_anew)
 
 
-def reported(found: LearntGraph) -> Report:
-    """The confidence of every edge, and the triples that the tests leave open."""
+def reported(algorithm: FedPC, found: LearntGraph) -> Report:
+    """The confidence of every edge, open triples, and variables that differ between sites."""
     notes, limits, panels = [], [], []
+    warnings: tuple[str, ...] = ()
+    if rows := found.details.get(DETAIL):
+        differences, kind = SiteDifferences(rows), algorithm.decided_by
+        mixes = EVIDENCE[kind].mixes_sites and not algorithm.site_effect
+        warnings = differences.warnings(kind, taken_for_edges=mixes)
+        if not warnings and (note := differences.note()):
+            notes.append(note)
+        panels.append(differences.panel())
+    if own := found.details.get(OWN_DETAIL):
+        notes.append(own_note(own))
+        panels.append(own_panel(own))
     if "bootstrap" in found.details:
         notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
@@ -118,7 +148,7 @@ def reported(found: LearntGraph) -> Report:
                 rows=tuple(tuple(triple) for triple in triples),
             )
         )
-    return Report(notes=tuple(notes), limits=tuple(limits), panels=tuple(panels))
+    return Report(notes=tuple(notes), limits=tuple(limits), panels=tuple(panels), warnings=warnings)
 
 
 def votes_evidence(

@@ -75,6 +75,13 @@ class Column:
             return len(self.categories)
         return len(self.edges) + 1 if self.kind == "binned" else 0
 
+    def category_name(self, code: int) -> str:
+        """What a code stands for: a category, or a bin between its edges."""
+        if self.kind == "discrete":
+            return self.categories[code]
+        low, high = (-math.inf, *self.edges)[code], (*self.edges, math.inf)[code]
+        return f"({low:g}, {high:g}]"
+
     def canonical(self) -> bytes:
         """What sites must agree on for this column, as deterministic ASCII without line breaks.
 

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError
+from cipherdag.errors import (
+    ExtraColumnError,
+    MissingColumnError,
+    NotNumericError,
+    SchemaError,
+)
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
 from cipherdag.sites.table.reading import check_row_count, open_table
@@ -23,6 +28,7 @@ _MOST_TEXTS = 100
 _FEWEST_ROWS_PER_TEXT = 10
 _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
+_INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 
 
 def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
@@ -38,7 +44,8 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
       than 10 rows each on average: that looks like an identifier or free text, is ignored, and
       none of its values is written.
 
-    Categories are sorted, whole numbers by size and texts by code point.
+    Categories are sorted, whole numbers by size and texts by code point. Numbers one of which is
+    infinite are refused.
 
     Where a database declares a column's type, that decides instead: numbers are continuous, truth
     values and enumerations discrete with all their values, text as above; dates, bytes and
@@ -122,6 +129,7 @@ def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | N
     gap = "Some values are missing. " if values.pop("", 0) else ""
     words = sorted(value for value in values if value.lower() in _MISSING_WORDS)
     others = [value for value in values if value not in words]
+    _refuse_infinite(name, others)
     if len(values) <= 1:
         held = "one value only" if values else "no value"
         note = f"{gap}Ignored: the column holds {held}, which carries no information."
@@ -134,6 +142,18 @@ def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | N
     if words:
         gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
     return _guess_texts(name, sorted(values), gap, rows)
+
+
+def _refuse_infinite(name: str, values: Sequence[str]) -> None:
+    """Refuse numbers one of which is infinite, rather than take them all for texts."""
+    infinite = [value for value in values if value.lower() in _INFINITE]
+    finite = [value for value in values if is_plain_number(value)]
+    if infinite and len(infinite) + len(finite) == len(values):
+        raise NotNumericError(
+            f"the column holds '{infinite[0]}', which is no finite number",
+            column=name,
+            remedy="Leave the field empty where the value is missing, or correct it.",
+        )
 
 
 def _guess_declared(

@@ -90,7 +90,11 @@ def test_a_first_question_that_the_policy_forbids_is_found(hospitals):
 
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
-    [(FedPC(evidence="pooled"), "tables"), (FedPC(), "stratified-tables")],
+    [
+        (FedPC(evidence="pooled"), "tables"),
+        (FedPC(), "stratified-tables"),
+        (FedPC(), "site-differences"),
+    ],
 )
 def test_a_later_question_that_the_policy_forbids_is_found(hospitals, algorithm, kind):
     """As those of regressions are, which columns of both kinds need and few policies name."""

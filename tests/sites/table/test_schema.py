@@ -458,3 +458,12 @@ def test_tables_that_contradict_an_order_are_refused(tmp_path):
     path.write_text("grade\nlow\nworst\n", "utf-8")
     with pytest.raises(errors.SchemaError, match="'worst'"):
         Schema.infer([first, path])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_an_infinite_number_is_named_and_not_taken_for_a_text(value):
+    numbers = pd.DataFrame({"a": [0.5, 1.5, value, 2.5], "b": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(errors.NotNumericError, match="'a'.*no finite number"):
+        Schema.infer(numbers)
+    words = pd.DataFrame({"a": ["inf", "sup", "inf", "sup"]})
+    assert Schema.infer(words).columns[0].categories == ("inf", "sup")

@@ -16,6 +16,7 @@ import numpy as np
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
@@ -101,7 +102,9 @@ class PoolableData:
         """Whether all variables are discrete."""
         return self._values is None
 
-    def answer(self, question: PooledQuestion | RegressionSteps | StratifiedTables) -> FloatVector:
+    def answer(
+        self, question: PooledQuestion | RegressionSteps | StratifiedTables | SiteDifferences
+    ) -> FloatVector:
         """The site's answer, before it is protected.
 
         Raises:
@@ -116,6 +119,8 @@ class PoolableData:
             return self._regressions(question)
         if isinstance(question, StratifiedTables):
             return self._strata(question)
+        if isinstance(question, SiteDifferences):
+            return self._shares(question)
         return self._tables(question)
 
     def _kinds(self, *, order: bool) -> FloatVector:
@@ -241,6 +246,15 @@ class PoolableData:
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
         return stratified_answer(question, self._columns(), least=least, within=within)
+
+    def _shares(self, question: SiteDifferences) -> FloatVector:
+        from cipherdag.sites.compute.pooled.shares import share_summands
+
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("shares of other categories than the site's schema has")
+        self._spend(sum(question.counts))
+        least = max(self._min_cell_size, LEAST_STRATUM)
+        return share_summands(question, self.column, least=least)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

@@ -1,0 +1,141 @@
+"""Which variables are distributed differently at the sites: table, warning, and what to do.
+
+Leaks:
+    Nothing new: p-values follow from opened sums. What a site finds of itself stays at the site.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.findings.conclusion import Note
+from cipherdag.findings.rows import Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+DETAIL, OWN_DETAIL = "site_differences", "this_site"
+"""Where a conclusion's details have them, and at a site what it finds of itself."""
+COLUMNS = ("variable", "given", "p_value", "differs", "coded")
+MOST_NAMED = 20
+OWN_TITLE = "This site stands out from the others"
+TITLE = "Distributed differently at the sites"
+CAPTION = (
+    "p is the chance that sites alike differ so much in any share of the variable's values: in "
+    "categories, or in the values up to common marks. Named are those beyond chance at level 0.01 "
+    "over all variables (Holm). Those that differ stand once more given their neighbours: where "
+    "they differ then too, a mechanism of theirs may be another one somewhere, and where not, the "
+    "neighbours' differences may explain theirs."
+)
+TAKEN_FOR_EDGES = (
+    "Evidence {kind} takes differences between sites for dependence: edges at these variables may "
+    "be nothing but such differences. Look for another unit, a code for missing values, other "
+    "patients; then run with evidence stratified, which compares no site's rows with another's."
+)
+NO_EVIDENCE = (
+    "Tests were made within the sites, so such differences are no evidence of an edge. Another "
+    "unit, or a code for missing values, would still be a fault of the data."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteDifferences:
+    """What was found, as the details of a conclusion have it.
+
+    Attributes:
+        rows: One mapping of `COLUMNS` per variable and what is given; p None where it was not
+            compared; whether it differs, and whether it has a code for missing values somewhere.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def coded(self) -> tuple[str, ...]:
+        """Variables that have a code for missing values at some site, as it looks."""
+        return tuple(own["variable"] for own in self.rows if own["coded"])
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Variables that differ given nothing, the clearest first."""
+        found = [own for own in self.rows if own["differs"] and not own["given"]]
+        return tuple(own["variable"] for own in sorted(found, key=lambda own: own["p_value"]))
+
+    def warnings(self, kind: str, *, taken_for_edges: bool) -> tuple[str, ...]:
+        """A warning that names them, where the evidence ``kind`` takes them for dependence."""
+        said = self._sentences()
+        if not taken_for_edges or not said:
+            return ()
+        return (" ".join((*said, TAKEN_FOR_EDGES.format(kind=kind))),)
+
+    def note(self) -> Note | None:
+        """What a terminal says of them where that is no warning."""
+        said = self._sentences()
+        return Note(TITLE + ":", (*said, NO_EVIDENCE)) if said else None
+
+    def panel(self) -> Rows:
+        """The table of the report."""
+        return Rows(
+            title="Differences between sites",
+            note=CAPTION,
+            columns=("Variable", "Given", "p-value", "Found"),
+            rows=tuple(
+                (
+                    own["variable"],
+                    ", ".join(own["given"]) or "nothing",
+                    "" if own["p_value"] is None else own["p_value"],
+                    _found(own),
+                )
+                for own in sorted(self.rows, key=_clearest_first)
+            ),
+        )
+
+    def _sentences(self) -> tuple[str, ...]:
+        said = []
+        if self.named:
+            verb = "is" if len(self.named) == 1 else "are"
+            said.append(
+                f"{_listed(self.named)} {verb} distributed differently at the sites, beyond chance."
+            )
+        if self.coded:
+            verb = "has" if len(self.coded) == 1 else "have"
+            said.append(
+                f"{_listed(self.coded)} {verb} at some site one value far from all others, again "
+                "and again: a code for missing values?"
+            )
+        return tuple(said)
+
+
+def _listed(names: Sequence[str]) -> str:
+    left = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+def own_note(found: Sequence[Sequence[str]]) -> Note:
+    """What a site says on its own terminal of the variables by which it stands out."""
+    return Note(OWN_TITLE + ":", tuple(f"{variable}: {said}." for variable, said in found))
+
+
+def own_panel(found: Sequence[Sequence[str]]) -> Rows:
+    """The same as a table of the site's own report."""
+    return Rows(
+        title=OWN_TITLE,
+        note="For this site's own eyes: the opened sums less its own part are those of the others "
+        "together. It was computed from the data as they are now, and is part of no other report.",
+        columns=("Variable", "Found"),
+        rows=tuple((variable, said) for variable, said in found),
+    )
+
+
+def _found(own: Mapping[str, Any]) -> str:
+    if own["coded"]:
+        also = ", and differs" if own["differs"] else ""
+        return f"may hold a code for missing values{also}"
+    if own["p_value"] is None:
+        return "not compared: too few sites or rows, or too many categories"
+    return "differs" if own["differs"] else "alike"
+
+
+def _clearest_first(own: Mapping[str, Any]) -> tuple[bool, float, bool]:
+    p_value = own["p_value"]
+    return bool(own["given"]), 2.0 if p_value is None else p_value, own["differs"]

@@ -1,0 +1,170 @@
+"""What a coordinator asks to see whether variables are distributed differently at the sites.
+
+A site's share x / n of rows is told as the angle t = asin sqrt((x + 3/8) / (n + 3/4)), whose
+variance is 1 / w with w = 4 n + 2 whatever the share. If all sites have one share, the sum of
+w t**2 less (sum of w t)**2 / sum of w is chi-square, with a degree of freedom per site but one.
+
+Source: Anscombe, Biometrika 35 (1948) 246-254; Cochran, Biometrics 10 (1954) 101-129.
+
+Leaks:
+    Every site and whoever carries the messages see which variables are compared, given which
+    others, by position. The coordinator sees the sums over the sites that `SiteDifferences` lists.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import (
+    BoolVector,
+    Encoding,
+    FloatVector,
+    IndexArray,
+    unpack_blocks,
+)
+from cipherdag.questions.pooled_data import LARGEST_UNIT, check_categories, check_cells
+
+MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
+"""Where a number's distribution is looked at: units from the common origin of its column."""
+ROUNDING = 0.25
+"""Steps in which a site tells an angle, in standard errors."""
+WORD_BITS = 52
+"""Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
+
+
+class SiteDifferences(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="site-differences"
+):
+    """How large are the shares of every variable's values, in every configuration of others?
+
+    Shares of a discrete variable are those of its categories (of two, of the first); of a
+    continuous one, of the values up to each of `MARKS`. In every configuration, called a stratum,
+    the site's n rows that are complete in the set give w t, and w t**2, of every share; each angle
+    t is first rounded to a quarter of its standard error. Then come, of every stratum, a
+    comparison: whether a number has one value far from all others again and again, given nothing;
+    1; and w. Zero throughout where n is below 2 or the site's ``min_cell_size``.
+
+    Leaks:
+        The coordinator learns, of every stratum that enough sites have, how many rows all sites
+        have there, about the mean of every share, and how widely the sites' shares scatter about
+        it: one number per share, not which site lies where; and whether any site has such a value,
+        but not which value. An angle is too coarse to tell a count above 16 exactly, but counts
+        below a site's ``min_cell_size`` take part in the sums. Given others, the rows of strata
+        that were left out, all together, follow by subtraction.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        origins: Packed 64-bit floats: about where each continuous column lies, shape (p,).
+        units: Packed binary exponents: about how far it spreads, shape (p,).
+        counts: How many sets have 0, 1, 2, ... variables that are given.
+        members: Packed positions, two bytes each: the variable, then those given, ascending and
+            discrete; sets of fewer given variables first.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "shares of categories and of values up to common marks, as angles"
+
+    categories: tuple[int, ...]
+    origins: bytes
+    units: bytes
+    counts: tuple[int, ...]
+    members: bytes
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        p = len(self.categories)
+        check_categories(self.categories, self.max_rows)
+        if len(self.origins) != 8 * p or len(self.units) != 8 * p:
+            raise ValueError("origins or units do not have the length of the study")
+        if (
+            not np.isfinite(self.origin_array()).all()
+            or (abs(self.exponents()) > LARGEST_UNIT).any()
+        ):
+            raise ValueError("origins and units must be finite")
+        if len(self.counts) > p or min(self.counts, default=0) < 0:
+            raise ValueError("counts must not be negative, nor a set larger than the study")
+        if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
+            raise ValueError("the packed sets do not have the length that counts implies")
+        for rows in self.sets():
+            self._check_sets(rows)
+
+    def _check_sets(self, rows: IndexArray) -> None:
+        if rows.size and int(rows.max()) >= len(self.categories):
+            raise ValueError("a position lies beyond the variables")
+        given, sides = rows[:, 1:], np.array(self.categories, dtype=np.float64)
+        if (given[:, 1:] <= given[:, :-1]).any() or (given == rows[:, :1]).any():
+            raise ValueError("given variables must ascend, and be others than the compared one")
+        if (sides[rows[:, 0]] == 1).any():
+            raise ValueError("a variable of one category has no shares")
+        # a given continuous variable has no configurations
+        check_cells(sides[given].prod(axis=1) * np.maximum(sides[rows[:, 0]], len(MARKS)))
+
+    def sets(self) -> list[IndexArray]:
+        """The sets by how many variables are given: positions of shape (B_l, 1 + l)."""
+        blocks = unpack_blocks(self.counts, self.members, narrowest=1)
+        return [block.astype(np.int64) for block in blocks]
+
+    def sides(self) -> IndexArray:
+        """Strata of every set, and shares of each of them, shape (B, 2)."""
+        own = np.array(self.categories, dtype=np.int64)
+        parts = [
+            np.column_stack([own[rows[:, 1:]].prod(axis=1), shares_of(own[rows[:, 0]])])
+            for rows in self.sets()
+        ]
+        return np.concatenate([np.zeros((0, 2), dtype=np.int64), *parts])
+
+    def widths(self) -> IndexArray:
+        """How many shares every stratum has, set by set, shape (number of strata,)."""
+        sides = self.sides()
+        return np.repeat(sides[:, 1], sides[:, 0])
+
+    def marks(self, variable: int) -> FloatVector:
+        """Where the distribution of a continuous variable is looked at, ascending, shape (13,)."""
+        with np.errstate(over="ignore"):
+            steps = np.ldexp(np.array(MARKS), int(self.exponents()[variable]))
+            found: FloatVector = self.origin_array()[variable] + steps
+        return found
+
+    def origin_array(self) -> FloatVector:
+        """About where each continuous column lies, shape (p,)."""
+        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+
+    def exponents(self) -> IndexArray:
+        """The power of two about as large as its spread, shape (p,)."""
+        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        given = len(self.counts) > 1
+        return f"differences between sites, {sum(self.counts)} variables" + " given others" * given
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """All w t; all w t**2; of every stratum the comparison, 1, and w. t is at most pi / 2."""
+        widths = self.widths()
+        most = 16.0 * (self.max_rows + 1)
+        bits = WORD_BITS - math.ceil(math.log2(most))
+        share = Encoding(length=int(widths.sum()), bound=most, resolution_bits=bits)
+        return (
+            share,
+            share,
+            Encoding(length=len(widths), bound=1.0, comparison=True),
+            Encoding(length=len(widths), bound=1.0),
+            Encoding(length=len(widths), bound=most),
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are those of some strata, shape (number of values,)."""
+        shares = np.repeat(chosen, self.widths())
+        return np.concatenate([shares, shares, chosen, chosen, chosen])
+
+
+def shares_of(categories: IndexArray) -> IndexArray:
+    """How many shares a variable of so many categories has; 0 for a continuous one."""
+    of_categories = np.where(categories == 2, 1, categories)  # noqa: PLR2004
+    return np.where(categories == 0, len(MARKS), of_categories)

@@ -1,0 +1,111 @@
+"""A site's half of differences between sites: shares of its own rows, as rounded angles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.site_differences import ROUNDING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cipherdag.questions.encodings import FloatVector, IndexArray
+    from cipherdag.questions.site_differences import SiteDifferences
+
+FENCE = 5.0
+FEWEST_ALIKE = 3
+FEWEST_DISTINCT = 10
+"""A column of fewer values is a list of codes."""
+
+
+def share_summands(
+    question: SiteDifferences, column: Callable[[int], FloatVector], *, least: int
+) -> FloatVector:
+    """The answer to `SiteDifferences`.
+
+    Args:
+        question: What is compared.
+        column: Codes or values of a variable, shape (n,), NaN where missing.
+        least: Rows below which a stratum adds nothing, at least 2.
+    """
+    parts: list[list[FloatVector]] = [[], [], [], [], []]
+    for rows in question.sets():
+        for own in rows.tolist():
+            counts, n = share_counts(question, own, column)
+            first, second, told, weight = _summands(counts, n, least)
+            alone = len(own) == 1 and question.categories[own[0]] == 0
+            coded = told * float(alone and code_in(column(own[0])) is not None)
+            for part, values in zip(parts, (first, second, coded, told, weight), strict=True):
+                part.append(values.ravel())
+    return np.concatenate([np.zeros(0), *(values for part in parts for values in part)])
+
+
+def share_counts(
+    question: SiteDifferences, own: list[int], column: Callable[[int], FloatVector]
+) -> tuple[IndexArray, IndexArray]:
+    """Rows of every share in every stratum, shape (strata, shares), and in each, (strata,).
+
+    Args:
+        question: What is compared.
+        own: The variable, and those given.
+        column: Codes or values of a variable, shape (n,), NaN where missing.
+    """
+    variable, *given = own
+    sides = question.categories
+    values = column(variable)
+    others = [column(position) for position in given]
+    complete = ~np.isnan([values, *others]).any(axis=0)
+    stratum, strata = np.zeros(int(complete.sum()), dtype=np.int64), 1
+    for position, other in zip(given, others, strict=True):
+        stratum = stratum * sides[position] + other[complete].astype(np.int64)
+        strata *= sides[position]
+    if sides[variable]:
+        kinds, code = sides[variable], values[complete].astype(np.int64)
+    else:
+        marks = question.marks(variable)
+        kinds, code = len(marks) + 1, np.searchsorted(marks, values[complete])
+    table = np.bincount(stratum * kinds + code, minlength=strata * kinds).reshape(strata, kinds)
+    n = table.sum(axis=1)
+    if sides[variable]:
+        return (table[:, :1] if kinds == 2 else table), n  # noqa: PLR2004
+    return table[:, :-1].cumsum(axis=1), n
+
+
+def code_in(values: FloatVector) -> tuple[float, int] | None:
+    """A value that seems to stand for no measurement, as -999 does, and how often it occurs.
+
+    It is the only one beyond a fence, on its side, of `FENCE` ranges between the quartiles of the
+    other values, and occurs `FEWEST_ALIKE` times at least. None where there is none.
+
+    Args:
+        values: Of one column, shape (n,), NaN where missing.
+    """
+    present = values[~np.isnan(values)]
+    ends = (present.min(initial=np.inf), present.max(initial=-np.inf))
+    if max(int((present == own).sum()) for own in ends) < FEWEST_ALIKE:
+        return None  # without sorting all of a large column
+    distinct, counts = np.unique(present, return_counts=True)
+    for end, nearest in ((0, 1), (-1, -2)):
+        if len(distinct) < FEWEST_DISTINCT or counts[end] < FEWEST_ALIKE:
+            continue
+        others = np.repeat(np.delete(distinct, end), np.delete(counts, end))
+        low, high = np.quantile(others, (0.25, 0.75))
+        fence = low - FENCE * (high - low) if end == 0 else high + FENCE * (high - low)
+        beyond = (distinct[end] - fence) * (fence - distinct[nearest]) > 0.0
+        if high > low and beyond:
+            return float(distinct[end]), int(counts[end])
+    return None
+
+
+def _summands(
+    counts: IndexArray, n: IndexArray, least: int
+) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector]:
+    told: FloatVector = np.where(n >= least, 1.0, 0.0)
+    weight = 4.0 * n + 2.0
+    angle = np.arcsin(np.sqrt((counts + 0.375) / (n + 0.75)[:, None]))
+    scaled = np.rint(np.sqrt(weight)[:, None] * angle / ROUNDING) * ROUNDING
+    first: FloatVector = np.sqrt(weight)[:, None] * scaled * told[:, None]
+    second: FloatVector = scaled**2 * told[:, None]
+    return first, second, told, weight * told

@@ -1,0 +1,430 @@
+"""Differences between sites: the statistic, its level and power, and what is never opened."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive, plain_sum
+from evidence_sites import discrete_site, gaussian_site
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cipherdag import Federation, FedPC
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.site_differences import (
+    LEVEL,
+    SiteDifference,
+    differences_given_neighbours,
+    differing,
+    marginal_differences,
+    p_values_of,
+)
+from cipherdag.errors import AggregateRangeError
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.encodings import pack_blocks, pack_integers
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.site_differences import MARKS, SiteDifferences
+from cipherdag.sites.compute.pooled.shares import code_in
+
+SETTINGS = EvidenceSettings(spec=CITestSpec(alpha=0.01), n_variables=1)
+
+
+def about(categories, *blocks, origins=None, units=None):
+    """A question about the first block's variables, the second's given one other, and so on."""
+    p = len(categories)
+    counts, members = pack_blocks([np.array(block) for block in blocks])
+    return SiteDifferences(
+        categories=tuple(categories),
+        origins=np.zeros(p).tobytes() if origins is None else np.array(origins).tobytes(),
+        units=pack_integers(np.zeros(p, dtype=int) if units is None else np.array(units)),
+        counts=counts,
+        members=members,
+        max_rows=1 << 14,
+    )
+
+
+def compared(sites, *, fewest=1, n_variables=None):
+    """What is found of all variables, and the questions it takes."""
+    n_variables = n_variables or sites[0].n_variables
+    own = replace(SETTINGS, n_variables=n_variables, fewest=fewest)
+
+    def asking():
+        columns = Columns(n_variables=n_variables, max_rows=own.max_rows)
+        kinds = columns.read((yield columns))
+        return (yield from marginal_differences(kinds, own))
+
+    found, asked = drive(asking(), sites)
+    return found, asked[1:]
+
+
+def p_values(sites, **options):
+    return np.array([own.p_value for own in compared(sites, **options)[0]])
+
+
+def codes_sites(rng, rows, shares):
+    """Sites of one discrete column each; ``shares`` by site."""
+    return [
+        discrete_site(rng.choice(len(own), size=(rows, 1), p=own), (len(own),)) for own in shares
+    ]
+
+
+def by_hand(counts, rows):
+    """Cochran's Q of rounded angles of one share, in plain Python."""
+    weights, angles = [], []
+    for x, n in zip(counts, rows, strict=True):
+        w = 4 * n + 2
+        z = round(math.sqrt(w) * math.asin(math.sqrt((x + 3 / 8) / (n + 3 / 4))) * 4) / 4
+        weights.append(w)
+        angles.append(z / math.sqrt(w))
+    mean = sum(w * t for w, t in zip(weights, angles, strict=True)) / sum(weights)
+    scatter = sum(w * (t - mean) ** 2 for w, t in zip(weights, angles, strict=True))
+    return stats.chi2.sf(scatter / (1 + 1 / 64), len(rows) - 1)
+
+
+@given(seed=st.integers(0, 2**32), n_sites=st.integers(2, 6))
+@settings(max_examples=40, deadline=None)
+def test_of_two_categories_it_is_cochran_s_q_of_angles(seed, n_sites):
+    rng = np.random.default_rng(seed)
+    sites, counts, rows = [], [], []
+    for _ in range(n_sites):
+        own = (rng.random((int(rng.integers(20, 300)), 1)) > rng.uniform(0.3, 0.7)).astype(int)
+        sites.append(discrete_site(own, (2,)))
+        counts.append(int((own == 0).sum()))
+        rows.append(len(own))
+    assert np.isclose(p_values(sites)[0], by_hand(counts, rows), rtol=1e-6)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_neither_the_order_of_sites_nor_that_of_categories_matters(seed):
+    rng = np.random.default_rng(seed)
+    codes = [rng.choice(4, size=(120, 2), p=[0.1, 0.2, 0.3, 0.4]) for _ in range(4)]
+    turn = rng.permutation(4)
+    found = p_values([discrete_site(own, (4, 4)) for own in codes])
+    turned = p_values([discrete_site(turn[own], (4, 4)) for own in codes[::-1]])
+    assert np.allclose(found, turned, rtol=1e-9)
+
+
+def test_it_agrees_with_the_chi_square_of_site_by_category_on_many_rows():
+    rng = np.random.default_rng(3)
+    for _ in range(60):
+        shares = [rng.uniform(0.45, 0.55) for _ in range(4)]
+        own = [rng.binomial(2000, share) for share in shares]
+        sites = [discrete_site(np.repeat([[0], [1]], [x, 2000 - x], axis=0), (2,)) for x in own]
+        table = [[x, 2000 - x] for x in own]
+        expected = stats.chi2_contingency(table, correction=False).pvalue
+        found = p_values(sites)[0]
+        assert abs(stats.norm.isf(found) - stats.norm.isf(expected)) < 0.25
+
+
+def test_a_number_s_shares_are_those_up_to_common_marks():
+    values = np.array([[-3.0], [0.1], [0.1], [0.6], [np.nan], [900.0]])
+    question = about((0,), [[0]], origins=[0.5], units=[-1])
+    marks = question.marks(0)
+    assert np.allclose(marks, 0.5 + 0.5 * np.array(MARKS))
+    answer = gaussian_site(values).answer(question)
+    first, second, coded, told, weight = np.split(answer, [13, 26, 27, 28])
+    assert (coded, told, weight) == ([0.0], [1.0], [22.0])
+    counts = [(values[:, 0] <= mark).sum() for mark in marks]
+    assert counts[0] == 0
+    assert counts[-1] == 4
+    angles = [math.asin(math.sqrt((x + 0.375) / 5.75)) for x in counts]
+    scaled = [round(4 * math.sqrt(22) * angle) / 4 for angle in angles]
+    assert np.allclose(first, math.sqrt(22) * np.array(scaled))
+    assert np.allclose(second, np.square(scaled))
+
+
+WORLDS = {
+    "normal": lambda rng, size: (rng.standard_normal(size), 0),
+    "heavy tails": lambda rng, size: (rng.standard_cauchy(size), 0),
+    "skewed": lambda rng, size: (np.exp(2.0 * rng.standard_normal(size)), 0),
+    "rounded": lambda rng, size: (np.rint(1.5 * rng.standard_normal(size)), 0),
+    "two categories": lambda rng, size: ((rng.random(size) < 0.3) * 1, 2),
+    "rare category": lambda rng, size: ((rng.random(size) < 0.02) * 1, 2),
+    "many categories": lambda rng, size: (rng.choice(8, size, p=SKEWED), 8),
+}
+SKEWED = [0.6, 0.2, 0.1, 0.05, 0.02, 0.015, 0.01, 0.005]
+
+
+@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("n_sites", [3, 12])
+def test_sites_that_are_alike_are_not_told_apart_more_often_than_the_level(world, n_sites):
+    rng = np.random.default_rng(n_sites)
+    found = []
+    for _ in range(4):
+        sites = []
+        for _ in range(n_sites):
+            own, categories = WORLDS[world](rng, (int(rng.integers(40, 400)), 150))
+            lost = rng.random(own.shape) < 0.05
+            if categories:
+                sites.append(discrete_site(np.where(lost, -1, own), (categories,) * 150))
+            else:
+                sites.append(gaussian_site(np.where(lost, np.nan, own)))
+        found.append(p_values(sites))
+    told = np.concatenate(found)
+    told = told[~np.isnan(told)]
+    assert len(told) > 300
+    for level in (0.05, 0.01):
+        limit = stats.binom.isf(1e-4, len(told), 1.25 * level)
+        assert (told <= level).sum() <= limit, (level, (told <= level).mean())
+
+
+@pytest.mark.parametrize("draw", WORLDS)
+def test_no_code_for_missing_values_is_seen_where_there_is_none(draw):
+    rng = np.random.default_rng(13)
+    drawn = [WORLDS[draw](rng, 500)[0].astype(float) for _ in range(200)]
+    assert [own for own in drawn if code_in(own) is not None] == []
+    assert code_in(np.rint(rng.pareto(1.0, 5000))) is None
+    assert code_in(np.full(100, 5.0)) is None
+    assert code_in(np.zeros(0)) is None
+
+
+@pytest.mark.parametrize("code", [-999.0, -9.0, 999.0])
+def test_a_code_for_missing_values_is_seen_at_either_end(code):
+    values = np.concatenate([np.linspace(20.0, 30.0, 300), np.full(6, code), [np.nan]])
+    assert code_in(values) == (code, 6)
+    assert code_in(values[:-5]) is None
+    assert code_in(np.append(values, code - 1.0 if code < 20 else code + 1.0)) is None
+
+
+def unit(values, _rng):
+    return 10.0 * values
+
+
+def missing_code(values, rng):
+    """-999 in one of fifty rows."""
+    return np.where(rng.permutation(len(values)) < len(values) // 50, -999.0, values)
+
+
+@pytest.mark.parametrize(
+    ("fault", "draw"),
+    [(unit, "normal"), (unit, "heavy tails"), (missing_code, "normal"), (missing_code, "skewed")],
+)
+def test_a_unit_and_a_code_for_missing_values_are_found(fault, draw):
+    rng = np.random.default_rng(7)
+    missed = 0
+    for _ in range(30):
+        values = [24.0 + 4.0 * WORLDS[draw](rng, (500, 2))[0] for _ in range(4)]
+        values[1][:, 0] = fault(values[1][:, 0], rng)
+        found = compared([gaussian_site(own) for own in values])[0]
+        named = {own.variable for own in differing(found)}
+        missed += 0 not in named and not found[0].coded
+        assert found[1].p_value > 1e-6
+        assert not found[1].coded
+    assert missed == 0
+
+
+def test_marginals_of_one_site_s_own_are_found():
+    rng = np.random.default_rng(8)
+    for _ in range(30):
+        usual, other = [0.5, 0.3, 0.2], [0.35, 0.3, 0.35]
+        (found,) = p_values(codes_sites(rng, 500, [usual, usual, other, usual]))
+        assert found < LEVEL
+
+
+def test_names_hold_over_all_variables_together():
+    found = [SiteDifference(v, (), p) for v, p in enumerate([0.2, 0.004, 0.0004, np.nan])]
+    assert [own.variable for own in differing(found)] == [2, 1]
+    assert differing([replace(own, p_value=own.p_value * 4) for own in found]) == (
+        SiteDifference(2, (), 0.0016),
+    )
+    assert differing([]) == ()
+    assert [own.variable for own in differing(found, among=20)] == [2]
+    assert differing(found, among=26) == ()
+
+
+def test_what_too_few_sites_have_is_never_opened():
+    rng = np.random.default_rng(9)
+    values = [rng.standard_normal((60, 3)) for _ in range(4)]
+    for own in values[:2]:
+        own[:, 1] = np.nan
+    values[3][8:, 2] = np.nan
+    for own in values[:2]:
+        own[8:, 2] = np.nan
+    sites = [gaussian_site(own, min_cell_size=11) for own in values]
+    found, (counting, opening) = compared(sites, fewest=3)
+    assert isinstance(counting, Contributors)
+    assert isinstance(opening, Covered)
+    assert plain_sum(counting, sites).tolist() == [4.0, 2.0, 1.0]
+    sums = plain_sum(opening, sites)
+    named = opening.question.where(np.array([False, True, True]))
+    assert not sums[named].any()
+    assert (sums[~named] > 0).sum() == len(sums) // 3 - 1
+    assert np.isnan([own.p_value for own in found]).tolist() == [False, True, True]
+
+
+def test_a_site_that_left_takes_what_may_then_be_of_too_few_with_it():
+    rng = np.random.default_rng(10)
+    question = about((2, 3), [[0], [1]])
+    site = discrete_site(rng.integers(0, 2, (50, 2)), (2, 3))
+    bits = np.packbits([True, True]).tobytes()
+    covered = Covered(question=question, enough=bits)
+    whole = covered.keep(site.answer(question))
+    assert (whole > 0).sum() == len(whole) - 2
+    left = covered.without(whole, np.array([False, True]))
+    kept = question.where(np.array([True, False]))
+    assert (left[kept] == whole[kept]).all()
+    assert not left[question.where(np.array([False, True]))].any()
+
+
+def test_shares_of_strata_given_others_are_those_of_their_rows():
+    rng = np.random.default_rng(11)
+    codes = rng.integers(0, 3, (200, 3))
+    codes[rng.random(codes.shape) < 0.1] = -1
+    question = about((3, 3, 3), np.zeros((0, 1), int), np.zeros((0, 2), int), [[2, 0, 1]])
+    answer = discrete_site(codes, (3, 3, 3)).answer(question)
+    whole = codes[(codes >= 0).all(axis=1)]
+    told, weight = answer[-18:-9], answer[-9:]
+    for stratum, (a, b) in enumerate(np.ndindex(3, 3)):
+        own = whole[(whole[:, 0] == a) & (whole[:, 1] == b)]
+        assert weight[stratum] == 4 * len(own) + 2
+        for share in range(3):
+            x = (own[:, 2] == share).sum()
+            angle = math.asin(math.sqrt((x + 3 / 8) / (len(own) + 3 / 4)))
+            scaled = round(4 * math.sqrt(weight[stratum]) * angle) / 4
+            assert np.isclose(answer[3 * stratum + share], math.sqrt(weight[stratum]) * scaled)
+    assert told.all()
+
+
+def test_what_a_neighbour_explains_no_longer_differs_given_it():
+    rng = np.random.default_rng(12)
+    kept = 0
+    for _ in range(40):
+        sites = []
+        for prevalence in (0.2, 0.3, 0.3, 0.6):
+            cause = (rng.random(800) < prevalence).astype(int)
+            effect = (rng.random(800) < 0.15 + 0.6 * cause).astype(int)
+            sites.append(discrete_site(np.column_stack([cause, effect]), (2, 2)))
+        own = replace(SETTINGS, n_variables=2, fewest=3)
+        joined = np.array([[False, True], [True, False]])
+
+        def asking(own=own, joined=joined):
+            columns = Columns(n_variables=2, max_rows=own.max_rows)
+            kinds = columns.read((yield columns))
+            marginal = yield from marginal_differences(kinds, own)
+            given = yield from differences_given_neighbours(kinds, own, marginal, joined)
+            return marginal, given
+
+        (marginal, given_others), _ = drive(asking(), sites)
+        assert len(differing(marginal)) == 2
+        cause, effect = given_others
+        assert (cause.given, effect.given) == ((1,), (0,))
+        assert cause.p_value < LEVEL
+        kept += effect.p_value > LEVEL
+    assert kept >= 37
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"categories": (1, 3)},
+        {"categories": (-1, 3)},
+        {"origins": b""},
+        {"origins": np.array([0.0, np.inf]).tobytes()},
+        {"units": pack_integers(np.array([0, 2000]))},
+        {"members": b"\x00\x00"},
+        {"members": b"\x00\x00\x05\x00"},
+        {"counts": (2, 0, 0)},
+        {"counts": (0, 1), "members": b"\x00\x00\x00\x00"},
+        {"counts": (0, 1), "categories": (2, 0)},
+        {"max_rows": 1},
+    ],
+)
+def test_questions_about_nothing_cannot_be_made(changes):
+    asked = {
+        own: getattr(about((2, 3), [[0], [1]]), own) for own in SiteDifferences.__struct_fields__
+    }
+    SiteDifferences(**asked)
+    with pytest.raises(ValueError, match=r"\w"):
+        SiteDifferences(**(asked | changes))
+
+
+def test_sums_that_no_answers_add_up_to_are_refused():
+    question = about((2,), [[0]])
+    with pytest.raises(AggregateRangeError, match="less scatter than none"):
+        p_values_of(question, np.array([500.0, 100.0, 0.0, 3.0, 500.0]))
+
+
+def frames(n_sites=4, rows=400, seed=0):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for number in range(n_sites):
+        age = rng.normal(60.0, 10.0, rows)
+        pressure = 1.2 * age + rng.normal(0.0, 10.0, rows)
+        weight = rng.normal(80.0, 12.0, rows)
+        found[f"s{number}"] = pd.DataFrame({"age": age, "pressure": pressure, "weight": weight})
+    return found
+
+
+def test_the_graph_is_the_same_and_no_round_is_added():
+    found = {
+        compare: Federation.simulate(frames()).run(FedPC(compare_sites=compare))
+        for compare in (True, False)
+    }
+    assert found[True].graph == found[False].graph
+    assert len(found[True].rounds) == len(found[False].rounds)
+    table = found[True].site_differences
+    assert table["variable"].tolist() == ["age", "pressure", "weight"]
+    assert not table["differs"].any()
+    assert found[False].site_differences.empty
+    assert found[True].report.warnings == ()
+
+
+@pytest.mark.parametrize("kind", ["vote", "statistic", "fisher", "stouffer", "weighted_p"])
+def test_evidence_that_asks_for_no_columns_compares_none(kind):
+    facts = Facts(3, 3, fewest=2)
+    rng = np.random.default_rng(0)
+    sites = [gaussian_site(rng.standard_normal((80, 3))) for _ in range(3)]
+    outcome, asked = drive(FedPC(evidence=kind).ask(facts), sites)
+    assert outcome.differences == ()
+    assert not any("site" in str(type(own)) and "Differences" in str(own) for own in asked)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "warned"),
+    [
+        (FedPC(evidence="pooled"), True),
+        (FedPC(evidence="glm"), True),
+        (FedPC(evidence="glm", site_effect=True), False),
+        (FedPC(), False),
+    ],
+)
+def test_evidence_that_takes_differences_for_edges_warns_by_name(algorithm, warned, caplog):
+    tables = frames()
+    tables["s2"]["weight"] *= 10.0
+    result = Federation.simulate(tables).run(algorithm)
+    differs = result.site_differences
+    assert differs[differs["differs"]]["variable"].tolist() == ["weight"]
+    said = "weight is distributed differently at the sites"
+    terminal = "\n".join(result.lines())
+    assert said in terminal
+    assert (f"WARNING: {said}" in terminal) is warned
+    assert result.to_dict()["warnings"] == list(result.report.warnings)
+    assert any(said in own for own in result.report.warnings) is warned
+    assert any(said in own.getMessage() for own in caplog.records) is warned
+    page = result.page()
+    assert "Differences between sites" in page
+    assert (said in page) is warned
+
+
+def test_a_saved_result_warns_again(tmp_path):
+    tables = frames()
+    tables["s2"]["weight"] *= 10.0
+    result = Federation.simulate(tables).run(FedPC(evidence="pooled"))
+    loaded = type(result).load(result.save(tmp_path / "result"))
+    assert loaded.report.warnings == result.report.warnings
+    assert loaded.site_differences.equals(result.site_differences)
+
+
+def test_replicates_compare_nothing_more():
+    result = Federation.simulate(frames(rows=120)).run(FedPC(bootstrap=3, max_cond_size=0))
+    asked = [own for own in result.rounds if "site-differences" in own.kind]
+    assert len(asked) == 2
+    assert "3 replicates" not in "".join(own.label for own in asked if "sites, 3" in own.label)
