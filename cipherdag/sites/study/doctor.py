@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import CipherdagError, DatabaseError, DataError
+from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
 from cipherdag.privacy.protections import PROTECTING
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
@@ -190,9 +190,11 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         return
     yield Finding("schema", "ok", f"{len(schema.names)} variables")
     try:
-        table = load_table(site.data_path(settings), schema, site=settings.name)
+        table = load_table(site.data_source(settings), schema, site=settings.name)
     except DataError as error:
-        yield Finding("data", "fail", without_values(error), error.remedy)
+        # what to do about a cell may quote it
+        fix = type(error).default_remedy if error.place else error.remedy
+        yield Finding("data", "fail", without_values(error), fix)
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
     if policy is not None:
@@ -202,10 +204,12 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
 
 
 def without_values(error: DataError) -> str:
-    """What is wrong with the data; most messages may quote a cell, those of a database never."""
-    if isinstance(error, DatabaseError):
+    """What is wrong with the data and where; messages on a cell may quote it, others do not."""
+    if isinstance(error, UnreadableDataError):
         return error.message
-    return f"{error.summary} (column '{error.column}')" if error.column else error.summary
+    column = f"column '{error.column}'" if error.column else ""
+    where = ", ".join(filter(None, (column, error.place)))
+    return f"{error.summary} ({where})" if where else error.summary
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
@@ -242,7 +246,7 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
     """Whether a column that no run reads looks like identifiers that are not hashed."""
     ignored = {column.name for column in schema.columns if column.kind == "ignore"}
     plain = []
-    with open_table(site.data_path(settings)) as table:
+    with open_table(site.data_source(settings)) as table:
         chunk = next(table.chunks, None)
         if chunk is not None:
             for name, cells in zip(table.names, chunk, strict=True):

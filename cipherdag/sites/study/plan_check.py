@@ -67,7 +67,7 @@ def _table(site: SiteFolder) -> SiteTable:
     settings = site.settings()
     try:
         schema = Schema.load(site.schema_path(settings))
-        return load_table(site.data_path(settings), schema, site=settings.name)
+        return load_table(site.data_source(settings), schema, site=settings.name)
     except DataError as error:
         raise SiteNotReadyError(without_values(error), remedy=error.remedy) from None
 

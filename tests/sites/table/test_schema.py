@@ -148,7 +148,7 @@ BAD = {
     "kind missing": ("[columns.a]\n", "a", "kind is missing"),
     "kind unknown": ('[columns.a]\nkind = "ordinal"', "a", "none of continuous, discrete"),
     "key unknown": ('[columns.a]\nkind = "continuous"\nmising = []', "a", "did you mean 'missing'"),
-    "key foreign": ('[columns.a]\nkind = "continuous"\nunit = 1', "a", "known are kind"),
+    "key foreign": ('[columns.a]\nkind = "continuous"\ncolour = 1', "a", "known are kind"),
     "top key": ('[colums.a]\nkind = "continuous"', None, "did you mean 'columns'"),
     "no columns": ("", None, "no table of columns"),
     "columns a list": ("columns = []", None, "no table of columns"),
