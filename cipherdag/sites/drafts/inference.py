@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError
+from cipherdag.sites.drafts.suspicions import (
+    Suspicion,
+    suspicious_categories,
+    suspicious_dates,
+    suspicious_numbers,
+)
 from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
 from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
 from cipherdag.sites.table.reading import check_row_count, open_table
 
@@ -22,10 +30,20 @@ _FEW_VALUES = 12
 _MOST_TEXTS = 100
 _FEWEST_ROWS_PER_TEXT = 10
 _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
+_FEWEST_ROWS_TO_SHOW = 5
+_MOSTLY = 0.8
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 
 
-def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Guessed columns, and which of them hold one value only or none."""
+
+    columns: tuple[Column, ...]
+    constant: frozenset[str]
+
+
+def infer_columns(sources: Sequence[TableSource]) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
     The rules, for the values of all tables together:
@@ -34,6 +52,8 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
     - numbers, apart from "NA", "N/A", "#N/A", "NaN", "null", "none", "?" and "." in any case,
       which are then declared as missing: discrete where they are at most 12 different whole
       numbers, otherwise continuous; "007" is a code, hence text;
+    - numbers with a few words among them, or written in another notation: continuous, so that
+      reading them names the first such cell;
     - text: discrete, unless it has more than 100 different values, or more than 12 that hold fewer
       than 10 rows each on average: that looks like an identifier or free text, is ignored, and
       none of its values is written.
@@ -44,6 +64,8 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
     values and enumerations discrete with all their values, text as above; dates, bytes and
     documents are ignored. An ordered categorical column of a DataFrame or Parquet file is discrete
     and ordered, with all its categories; nothing else is taken as ordered.
+
+    What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
 
     Args:
         sources: At least one path or DataFrame.
@@ -62,7 +84,62 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
-    return tuple(_guess(name, own, rows, declared.get(name)) for name, own in counts.items())
+    normal = {name: _normal(own) for name, own in counts.items()}
+    return Draft(
+        tuple(_looked_at(name, own, rows, declared.get(name)) for name, own in normal.items()),
+        frozenset(name for name, own in normal.items() if len(own.keys() - {""}) <= 1),
+    )
+
+
+def _normal(counter: Counter[str]) -> Counter[str]:
+    values: Counter[str] = Counter()
+    for text, times in counter.items():
+        values[normalise_value(text)] += times
+    return values
+
+
+def _looked_at(name: str, values: Counter[str], rows: int, declared: ColumnType | None) -> Column:
+    """The guess, with what looks like a mistake in its comment."""
+    column = _guess(name, values, rows, declared)
+    seen = [str(own) for own in _suspicions(column, values)]
+    if column.kind == "discrete" and min(values[own] for own in column.categories) < (
+        _FEWEST_ROWS_TO_SHOW
+    ):
+        seen.append("Few rows hold some category: see that it names nobody before this leaves.")
+    said = "".join(f" LOOK: {own}" for own in seen)
+    return replace(column, comment=f"{column.comment}{said}".strip())
+
+
+def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
+    texts = [value for value in values if value and value not in column.missing]
+    if column.kind == "ignore":
+        return suspicious_dates(texts) if len(texts) > 1 else []
+    numbers = {float(text): values[text] for text in texts if is_plain_number(text)}
+    distinct = np.array(sorted(numbers))
+    counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
+    odd = [text for text in texts if not is_plain_number(text)]
+    found = suspicious_numbers(distinct, counts)
+    if column.kind == "continuous" and odd:
+        found.append(_odd_cells(odd, sum(values[text] for text in odd)))
+    if column.kind == "discrete":
+        found += suspicious_categories(column.categories) + suspicious_dates(texts)
+        found += [_odd_cells(odd, sum(values[t] for t in odd))] * (0 < len(odd) < len(numbers))
+    return found
+
+
+def _odd_cells(odd: Sequence[str], rows: int) -> Suspicion:
+    """Cells that are no numbers, among numbers; a word that may name somebody is not written."""
+    known = sorted(text for text in odd if stands_for_missing(text))
+    named = f", such as '{known[0]}'" if known else ""
+    marks = ", ".join(f'"{own}"' for own in known)
+    notation = all(map(is_other_number, odd))
+    what = "numbers in another notation" if notation else "words"
+    remedy = f"If they mean a missing value, write missing = [{marks or '...'}]; or correct them."
+    return Suspicion(
+        f"{what} among numbers",
+        f"{rows} rows hold {what} among numbers{named}.",
+        "Declare decimal and thousands under [source]." if notation else remedy,
+    )
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
@@ -106,19 +183,18 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
 
 
 def _count(cells: Cells, counter: Counter[str]) -> None:
-    texts = cells.as_text()
-    if texts.index is None:
-        counter.update(texts.texts)
+    cells = cells.as_text()
+    texts = cells.notation.categories(cells.texts)
+    if cells.index is None:
+        counter.update(texts)
         return
-    repeats = np.bincount(texts.index, minlength=len(texts.texts))
-    for text, times in zip(texts.texts, repeats.tolist(), strict=True):
+    repeats = np.bincount(cells.index, minlength=len(texts))
+    for text, times in zip(texts, repeats.tolist(), strict=True):
         counter[text] += times
 
 
 def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
-    values: Counter[str] = Counter()
-    for text, times in counter.items():
-        values[normalise_value(text)] += times
+    values = counter.copy()
     gap = "Some values are missing. " if values.pop("", 0) else ""
     words = sorted(value for value in values if value.lower() in _MISSING_WORDS)
     others = [value for value in values if value not in words]
@@ -131,9 +207,19 @@ def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | N
     if others and all(map(is_plain_number, others)):
         marked = f"{_listed(words)} is taken as missing. " if words else ""
         return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
+    if _mostly_numbers(values, others):
+        return Column(name, "continuous", missing=tuple(words), comment=f"{gap}Numbers.")
     if words:
         gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
     return _guess_texts(name, sorted(values), gap, rows)
+
+
+def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:
+    """Whether many different numbers, of whatever notation, leave little room for other cells."""
+    numbers = [own for own in others if is_plain_number(own) or is_other_number(own)]
+    rows = sum(values[own] for own in others)
+    told = sum(values[own] for own in numbers)
+    return len(numbers) > _FEW_VALUES and told >= _MOSTLY * rows
 
 
 def _guess_declared(

@@ -18,6 +18,7 @@ import numpy as np
 
 from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
 from cipherdag.privacy.protections import PROTECTING
+from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
     certificate_findings,
@@ -46,6 +47,7 @@ WORKING_COPIES = 6  # of the table: an allowance for what the tests keep, not a 
 MEMORY = Path("/proc/meminfo")
 LOOKED_AT = 1000
 MOSTLY_DISTINCT = 0.9
+_MOST_SHOWN = 5
 _HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECASE)
 
 
@@ -197,6 +199,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         yield Finding("data", "fail", without_values(error), fix)
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
+    yield _suspicions(table)
     if policy is not None:
         yield from _limits(table, policy)
     yield from _identifiers(site, settings, schema)
@@ -210,6 +213,19 @@ def without_values(error: DataError) -> str:
     column = f"column '{error.column}'" if error.column else ""
     where = ", ".join(filter(None, (column, error.place)))
     return f"{error.summary} ({where})" if where else error.summary
+
+
+def _suspicions(table: SiteTable) -> Finding:
+    """What looks like a mistake, by column and without a value."""
+    odd = dict.fromkeys(f"'{column}': {own.kind}" for column, own in table_suspicions(table))
+    if not odd:
+        return Finding("odd values", "ok", "nothing looks like a mistake")
+    said = "; ".join([*odd][:_MOST_SHOWN]) + ("; ..." if len(odd) > _MOST_SHOWN else "")
+    fix = (
+        "Read the lines with LOOK that `cipherdag schema infer` writes for the data; then correct "
+        "the cells, or declare missing, synonyms, unit or plausible in schema.toml."
+    )
+    return Finding("odd values", "warn", said, fix)
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ _MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "nd", "n.d.", "unknown", "missing")
 ) | frozenset(("unbekannt", "?", ".", "-", "--", "*"))
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
+_LOOKS_OF_NUMBERS = 4  # of the hints below
 _HINTS = (
     (
         r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?",
@@ -62,6 +63,19 @@ _HINTS = (
     ),
     (rf"{_NUMERAL} ?[A-Za-zµμ°].*", "Write the number alone; its unit stands in schema.toml."),
 )
+
+
+_NOTATIONS = re.compile("|".join(look for look, _ in _HINTS[:_LOOKS_OF_NUMBERS]))
+
+
+def is_other_number(text: str) -> bool:
+    """Whether a trimmed cell looks like a number in another notation: "1.234,5" or "12 %"."""
+    return _NOTATIONS.fullmatch(text) is not None
+
+
+def stands_for_missing(word: str) -> bool:
+    """Whether a word often stands for a missing value."""
+    return word.casefold() in _MISSING_WORDS
 
 
 class _CategoryCodes(dict[str, int]):
@@ -154,10 +168,8 @@ class ColumnReader:
         if self._date_rule:
             return 'Write 2024-05-31, or declare date_format = "%d.%m.%Y" under [source].'
         trimmed = normalise_name(text)
-        for pattern, hint in _HINTS:
-            if re.fullmatch(pattern, trimmed, re.IGNORECASE):
-                return hint
-        return _if_missing(text)
+        hints = (hint for look, hint in _HINTS if re.fullmatch(look, trimmed, re.IGNORECASE))
+        return next(hints, _if_missing(text))
 
     def _read_categories(self, cells: Cells, first: int) -> CodeArray:
         cells = cells.as_text()
@@ -303,7 +315,7 @@ def _by_row(cells: TextCells, values: ValueArray, bad: int) -> tuple[ValueArray,
 def _if_missing(text: str) -> str:
     """The remedy for a word that often stands for a missing value, or ""."""
     word = normalise_name(text)
-    if word.casefold() not in _MISSING_WORDS:
+    if not stands_for_missing(word):
         return ""
     return f'If it stands for a missing value, write missing = ["{word}"] in schema.toml.'
 

@@ -34,7 +34,7 @@ _TRUTH = (
     frozenset(("1", "true", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "si", "sim")),
     frozenset(("0", "false", "no", "n", "nein", "falsch", "non", "faux", "nao")),
 )
-_CLOSE = 0.8
+_CLOSE = 0.85
 
 
 def normalise_name(text: str) -> str:

@@ -198,8 +198,8 @@ class Schema:
         from cipherdag.sites.drafts.inference import infer_columns
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return cls(infer_columns(sources))
-        return cls(infer_columns([sources]))
+            return cls(infer_columns(sources).columns)
+        return cls(infer_columns([sources]).columns)
 
 
 _Texts = tuple[str | int | float, ...]

@@ -104,6 +104,20 @@ class SiteTable:
             interventions=None if self.interventions is None else self.interventions[rows],
         )
 
+    def narrowed(self, schema: Schema) -> SiteTable:
+        """The table of fewer variables, by a schema that ignores the others."""
+        kept = [place for place, name in enumerate(self.names) if name in set(schema.names)]
+        discrete = any(column.cardinality for column in schema.variables)
+        continuous = not all(column.cardinality for column in schema.variables)
+        return replace(
+            self,
+            names=schema.names,
+            schema=schema,
+            codes=self.codes[:, kept] if discrete and self.codes is not None else None,
+            values=self.values[:, kept] if continuous and self.values is not None else None,
+            interventions=None if self.interventions is None else self.interventions[:, kept],
+        )
+
     def observational(self) -> SiteTable:
         """The rows without an intervention; what conditional-independence tests look at."""
         if self.interventions is None:
