@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError
+from cipherdag.errors import ExtraColumnError, MissingColumnError, SchemaError, UnreadableDataError
 from cipherdag.sites.drafts.suspicions import (
     Suspicion,
     suspicious_categories,
@@ -17,13 +17,18 @@ from cipherdag.sites.drafts.suspicions import (
 )
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
-from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
+from cipherdag.sites.table.names import (
+    hidden_character,
+    is_integer_text,
+    is_plain_number,
+    normalise_value,
+)
 from cipherdag.sites.table.reading import check_row_count, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from cipherdag.sites.table.cells import Cells, ColumnType, RawTable
+    from cipherdag.sites.table.cells import Cells, ColumnType, RawTable, TextCells
     from cipherdag.sites.table.reading import TableSource
 
 _FEW_VALUES = 12
@@ -77,14 +82,18 @@ def infer_columns(sources: Sequence[TableSource]) -> Draft:
     """
     counts: dict[str, Counter[str]] = {}
     declared: dict[str, ColumnType] = {}
+    hidden: dict[str, UnreadableDataError] = {}
     rows = 0
     for source in sources:
         with open_table(source) as table:
-            rows += _count_table(table, counts)
+            rows += _count_table(table, counts, hidden)
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
     normal = {name: _normal(own) for name, own in counts.items()}
+    for name, error in hidden.items():
+        if any(map(hidden_character, normal[name])) and not _is_free_text(normal[name], rows):
+            raise error
     return Draft(
         tuple(_looked_at(name, own, rows, declared.get(name)) for name, own in normal.items()),
         frozenset(name for name, own in normal.items() if len(own.keys() - {""}) <= 1),
@@ -153,20 +162,53 @@ def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
     return second if second.ordered else first
 
 
-def _count_table(table: RawTable, counts: dict[str, Counter[str]]) -> int:
-    """Add a table's values to ``counts`` by column, and return its number of rows."""
+def _count_table(
+    table: RawTable, counts: dict[str, Counter[str]], hidden: dict[str, UnreadableDataError]
+) -> int:
+    """Add a table's values to ``counts`` by column, and return its number of rows.
+
+    The first cell of a column with an invisible character makes an error, to be raised only where
+    the cell would be a category.
+    """
     counters = [Counter[str]() for _ in table.names]
     rows = 0
     for chunk in table.chunks:
-        rows += len(chunk[0])
-        for counter, cells in zip(counters, chunk, strict=True):
+        for name, counter, cells in zip(table.names, counters, chunk, strict=True):
             _count(cells, counter)
+            _note_hidden(table, name, cells.as_text(), rows, hidden)
+        rows += len(chunk[0])
     check_row_count(rows, file=table.file, site=None)
     if counts:
         _check_same_columns(table, tuple(counts), rows)
     for name, counter in zip(table.names, counters, strict=True):
         counts.setdefault(name, Counter()).update(counter)
     return rows
+
+
+def _note_hidden(
+    table: RawTable,
+    name: str,
+    cells: TextCells,
+    first: int,
+    hidden: dict[str, UnreadableDataError],
+) -> None:
+    """Remember the first cell with an invisible character, and where it is."""
+    if name in hidden:
+        return
+    for position, text in enumerate(cells.texts):
+        mark = None if text.isprintable() else hidden_character(normalise_value(text))
+        if mark is None:
+            continue
+        row = position if cells.index is None else int((cells.index == position).argmax())
+        place = table.place(first + row)
+        hidden[name] = UnreadableDataError(
+            f"the cell in {place} has the invisible character {mark}",
+            file=table.file,
+            column=name,
+            place=place,
+            remedy="Find and remove it in the file, or correct the export.",
+        )
+        return
 
 
 def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> None:
@@ -280,9 +322,14 @@ def _guess_numbers(
     return Column(name, "discrete", categories=categories, missing=missing, comment=note)
 
 
-def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
+def _is_free_text(texts: Collection[str], rows: int) -> bool:
+    """Whether texts look like identifiers or free text: too many, or few rows for each."""
     rare = len(texts) > _FEW_VALUES and rows < _FEWEST_ROWS_PER_TEXT * len(texts)
-    if rare or len(texts) > _MOST_TEXTS:
+    return rare or len(texts) > _MOST_TEXTS
+
+
+def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
+    if _is_free_text(texts, rows):
         note += "Ignored: this looks like an identifier or free text; no value of it is written."
         return Column(name, "ignore", comment=note)
     return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")

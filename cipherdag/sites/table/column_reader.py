@@ -61,6 +61,7 @@ _HINTS = (
         r"[+-]?inf(inity)?",
         "Correct the cell: it is often a division by zero; or declare it under missing.",
     ),
+    (rf"{_NUMERAL}e[+-]?[0-9]+", "Correct the cell, or declare it under missing: it is too large."),
     (rf"{_NUMERAL} ?[A-Za-zµμ°].*", "Write the number alone; its unit stands in schema.toml."),
 )
 

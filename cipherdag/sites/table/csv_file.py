@@ -65,6 +65,8 @@ def _check_encoding(head: bytes, description: FileDescription) -> None:
                 "this is UTF-16, not UTF-8 text",
                 remedy='Declare encoding = "utf-16" under [source], or save it as UTF-8.',
             )
+        if head.count(0) > len(head) // 4:
+            raise _no_text_at_all()
         return
     if codec.startswith("utf"):
         return
@@ -84,13 +86,17 @@ def _names(header: list[str] | None, description: FileDescription, path: Path) -
     if header is None:
         raise EmptyDataError("the file is empty", rows=0)
     if any("\0" in name for name in header):
-        raise UnreadableDataError(
-            "this is a binary file or UTF-16, not UTF-8 text",
-            remedy='Export it as CSV; if it is UTF-16, declare encoding = "utf-16-le".',
-        )
+        raise _no_text_at_all()
     _check_delimiter(header, description, path)
     header[0] = header[0].removeprefix("\ufeff")  # where the encoding names a byte order itself
     return tuple(map(normalise_name, header))
+
+
+def _no_text_at_all() -> UnreadableDataError:
+    return UnreadableDataError(
+        "this is a binary file or UTF-16, not UTF-8 text",
+        remedy='Export it as CSV; if it is UTF-16, declare encoding = "utf-16-le" under [source].',
+    )
 
 
 def _check_delimiter(header: list[str], description: FileDescription, path: Path) -> None:

@@ -34,6 +34,7 @@ class Source:
         suffix: The end of its name, in any case, where that tells the kind.
         magic: The bytes that tell the kind otherwise.
         place: Where they stand.
+        endings: Of names that promise this kind.
     """
 
     words: str
@@ -42,6 +43,7 @@ class Source:
     suffix: str = ""
     magic: bytes = b""
     place: int = 0
+    endings: tuple[str, ...] = ()
 
 
 def _csv(path: Path, description: FileDescription) -> Opened:
@@ -88,14 +90,18 @@ def _described(path: Path, _description: FileDescription) -> Opened:
 
 
 _CSV = Source("CSV", _csv, reads=("delimiter", "encoding", "skip_rows"))
-_EXCEL = Source("Excel (.xlsx)", _excel, reads=("sheet", "skip_rows"), magic=b"PK\x03\x04")
-_STATA = Source("Stata (.dta)", _stata, suffix=".dta")
 SOURCES = (
     _CSV,
-    _EXCEL,
-    _STATA,
-    Source("Parquet", _parquet, magic=b"PAR1"),
-    Source("DuckDB", _duckdb, magic=b"DUCK", place=8),
+    Source(
+        "Excel (.xlsx)",
+        _excel,
+        reads=("sheet", "skip_rows"),
+        magic=b"PK\x03\x04",
+        endings=(".xlsx", ".xlsm"),
+    ),
+    Source("Stata (.dta)", _stata, suffix=".dta"),
+    Source("Parquet", _parquet, magic=b"PAR1", endings=(".parquet",)),
+    Source("DuckDB", _duckdb, magic=b"DUCK", place=8, endings=(".duckdb",)),
     Source("a .toml that names a database or describes a file", _described, suffix=".toml"),
 )
 READABLE = ", ".join(own.words for own in SOURCES[:-1]) + f", or {SOURCES[-1].words}"
@@ -140,7 +146,7 @@ def source_of(path: Path) -> Source:
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
     source = next(told, _CSV)
     ending = path.suffix.lower()
-    claimed = next((own for own in SOURCES if ending and ending in own.words), source)
+    claimed = next((own for own in SOURCES if ending in own.endings), source)
     if claimed is not source and path.is_file():
         raise UnreadableDataError(
             f"the name ends in {path.suffix}, but this is no file of {claimed.words}",
