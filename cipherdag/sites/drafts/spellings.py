@@ -66,12 +66,13 @@ def shared_categories(
     spelled: dict[str, str] = {}
     remarks = []
     for group in groups:
-        chosen = min((text for text in group if text in used), key=lambda text: _rank(text, used))
+        own = [text for text in group if text in used]
+        chosen = min(own, key=lambda text: _rank(text, own, used))
         spelled |= dict.fromkeys(group, chosen)
-        others = sorted(text for text in group if text != chosen and text in used)
+        others = sorted(text for text in own if text != chosen)
         if others:
             listed = ", ".join(
-                f"'{text}' in {_listed(s for s, own in given.items() if text in own)}"
+                f"'{text}' in {_listed(s for s, texts in given.items() if text in texts)}"
                 for text in others
             )
             remarks.append((f"{listed} read as '{chosen}'.", "See `synonyms`; undo what is wrong."))
@@ -99,9 +100,13 @@ def _two_truths(categories: Sequence[str]) -> bool:
     return len(truths) <= 2 and None not in truths  # noqa: PLR2004 - true and false
 
 
-def _rank(text: str, used: Mapping[str, int]) -> tuple[int, bool, bool, str]:
-    """Most used first; words before numbers, small letters before capitals."""
-    return -used[text], is_plain_number(text), text != text.lower(), text
+def _rank(
+    text: str, group: Sequence[str], used: Mapping[str, int]
+) -> tuple[int, int, bool, bool, str]:
+    """Smaller for the word, then the spelling, that more drafts use; words before numbers."""
+    forms = loose_forms(text)
+    word = sum(used[other] for other in group if forms & loose_forms(other))
+    return -word, -used[text], is_plain_number(text), text != text.lower(), text
 
 
 def _lonely(
