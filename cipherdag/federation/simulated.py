@@ -16,6 +16,7 @@ from cipherdag.errors import (
     ParameterError,
     SchemaError,
 )
+from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
 from cipherdag.federation.site import Site
@@ -43,10 +44,11 @@ if TYPE_CHECKING:
     Data = pd.DataFrame | str | Path
 
 
+_MOST_NAMED = 6
 Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Federation:
     """Sites that learn together under one protection; make one with `simulate` or `split`.
 
@@ -69,6 +71,15 @@ class Federation:
             raise CohortError("two sites have the same name")
         if not names:
             raise CohortError("a federation needs at least one site")
+
+    def __repr__(self) -> str:
+        named = [site.name for site in self.sites[:_MOST_NAMED]]
+        more = ", ..." if len(self.sites) > len(named) else ""
+        variables = len(self.sites[0].table.names)
+        return (
+            f"Federation({len(self.sites)} sites: {', '.join(named)}{more}; "
+            f"{variables} variables, {self.protection})"
+        )
 
     @classmethod
     def simulate(
@@ -220,9 +231,19 @@ class Federation:
         source: Mapping[str, Any] | None = None,
     ) -> FeatureResult: ...
 
+    @overload
     def run(
         self,
-        algorithm: Algorithm[Any, Any],
+        algorithm: str,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Any: ...
+
+    def run(
+        self,
+        algorithm: Algorithm[Any, Any] | str,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -231,13 +252,15 @@ class Federation:
         """Run one algorithm over all sites.
 
         Args:
-            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
+            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``, or its name, such as "fedpc",
+                for the parameters that it has by default.
             seed: Seed of everything that draws at random in the algorithm: Fed-CD's training and
                 the rows of FedPC's bootstrap; the others draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
         Raises:
+            ParameterError: There is no algorithm of this name.
             SchemaError: The algorithm reads labels, and no column is marked as one.
             ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
                 every site, unless the schema allows it.
@@ -245,6 +268,7 @@ class Federation:
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
+        algorithm = chosen_algorithm(algorithm)
         schema = self.sites[0].table.schema
         if "labels" in algorithm.reads:
             _check_labels(self.sites)
