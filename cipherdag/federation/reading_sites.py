@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import ConstantColumnError, SchemaError
+from cipherdag.errors import ConstantColumnError, ParameterError, SchemaError
 from cipherdag.sites.drafts.inference import infer_columns
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
@@ -32,9 +32,18 @@ log = logging.getLogger("cipherdag.data")
 
 
 def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Data]:
-    """Sources by site; those of a list are called site-1, site-2 and so on."""
+    """Sources by site; those of a list are called site-1, site-2 and so on.
+
+    Raises:
+        ParameterError: It is one source, not several.
+    """
     if isinstance(data, Mapping):
         return data
+    if not isinstance(data, list | tuple):
+        raise ParameterError(
+            f"{type(data).__name__} is neither sources by site nor a list of them",
+            remedy="Divide one source over sites with Federation.split, or give one for each site.",
+        )
     width = len(str(len(data)))
     return {f"site-{number:0{width}d}": own for number, own in enumerate(data, start=1)}
 

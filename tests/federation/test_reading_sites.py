@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.errors import ConstantColumnError, SchemaError
+from cipherdag.errors import ConstantColumnError, ParameterError, SchemaError
 from cipherdag.federation.simulated import Federation
 from cipherdag.graphs.networks import asia
 
@@ -104,6 +104,13 @@ def test_a_code_for_missing_values_is_pointed_out_with_its_site(caplog):
     Federation.simulate(data, device="cpu")
     assert "site 'c', column 'age': -999 lies apart" in caplog.text
     assert "missing = [-999]" in caplog.text
+
+
+@pytest.mark.parametrize("one", [WHOLE, "site.csv"])
+def test_one_source_is_no_list_of_sources(one):
+    with pytest.raises(ParameterError) as caught:
+        Federation.simulate(one)
+    assert "Federation.split" in caught.value.remedy
 
 
 def test_sites_of_a_list_are_numbered():

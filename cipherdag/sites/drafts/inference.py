@@ -111,9 +111,8 @@ def _looked_at(name: str, values: Counter[str], rows: int, declared: ColumnType 
     """The guess, with what looks like a mistake in its comment."""
     column = _guess(name, values, rows, declared)
     seen = [str(own) for own in _suspicions(column, values)]
-    if column.kind == "discrete" and min(values[own] for own in column.categories) < (
-        _FEWEST_ROWS_TO_SHOW
-    ):
+    held = [values[own] for own in column.categories if values[own]]
+    if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
         seen.append("Few rows hold some category: see that it names nobody before this leaves.")
     said = "".join(f" LOOK: {own}" for own in seen)
     return replace(column, comment=f"{column.comment}{said}".strip())

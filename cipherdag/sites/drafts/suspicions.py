@@ -25,6 +25,7 @@ _SENTINELS = frozenset(
     (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))
 ) - {7.0, 8.0}
 _POSITIVE = _SENTINELS - {1.0}
+_FEWEST_CODES = 30  # rows
 _FAR = 12.0  # robust standard deviations
 _NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
 _DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{2,4})([ T].*)?")
@@ -70,7 +71,7 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
             )
         )
     found += _far(distinct[kept], counts[kept])
-    return found + _codes(distinct[kept])
+    return found + (_codes(distinct[kept]) if counts.sum() >= _FEWEST_CODES else [])
 
 
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:

@@ -194,9 +194,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
     try:
         table = load_table(site.data_source(settings), schema, site=settings.name)
     except DataError as error:
-        # what to do about a cell may quote it
-        fix = type(error).default_remedy if error.place else error.remedy
-        yield Finding("data", "fail", without_values(error), fix)
+        yield Finding("data", "fail", *without_values(error))
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
     yield _suspicions(table)
@@ -206,13 +204,14 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
     yield _memory(table)
 
 
-def without_values(error: DataError) -> str:
-    """What is wrong with the data and where; messages on a cell may quote it, others do not."""
+def without_values(error: DataError) -> tuple[str, str]:
+    """What is wrong with the data, where, and what to do; what is said of a cell may quote it."""
     if isinstance(error, UnreadableDataError):
-        return error.message
+        return error.message, error.remedy
+    fix = type(error).default_remedy if error.place else error.remedy
     column = f"column '{error.column}'" if error.column else ""
     where = ", ".join(filter(None, (column, error.place)))
-    return f"{error.summary} ({where})" if where else error.summary
+    return f"{error.summary} ({where})" if where else error.summary, fix
 
 
 def _suspicions(table: SiteTable) -> Finding:
