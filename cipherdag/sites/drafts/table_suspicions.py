@@ -23,21 +23,28 @@ def table_suspicions(table: SiteTable) -> list[tuple[str, Suspicion]]:
     for position, column in enumerate(table.schema.variables):
         if column.kind == "discrete":
             found += [(column.name, own) for own in suspicious_categories(column.categories)]
-        numbers = _numbers(table, position, column)
-        if numbers is not None and not column.date:
-            distinct, counts = np.unique(numbers, return_counts=True)
-            odd = suspicious_numbers(distinct, counts.astype(np.int64))
-            found += [(column.name, own) for own in odd]
+        counted = None if column.date else _counted(table, position, column)
+        if counted is not None:
+            found += [(column.name, own) for own in suspicious_numbers(*counted)]
     return found
 
 
-def _numbers(table: SiteTable, position: int, column: Column) -> NDArray[np.float64] | None:
-    """The numbers of a continuous column, or of one whose categories are numbers."""
+def _counted(
+    table: SiteTable, position: int, column: Column
+) -> tuple[NDArray[np.float64], NDArray[np.int64]] | None:
+    """The different numbers of a column, ascending, and how often each occurs.
+
+    Columns of numbers have them, and those whose categories are all numbers.
+    """
     if column.kind == "continuous" and table.values is not None:
         values = table.values[:, position]
-        return np.extract(~np.isnan(values), values)
+        distinct, counts = np.unique(np.extract(~np.isnan(values), values), return_counts=True)
+        return distinct, counts.astype(np.int64)
     known = [parse_number(own) for own in column.categories]
     if table.codes is None or not known or None in known:
         return None
     codes = table.codes[:, position]
-    return np.array(known, dtype=np.float64)[np.extract(codes >= 0, codes)]
+    counts = np.bincount(np.extract(codes >= 0, codes), minlength=len(known)).astype(np.int64)
+    numbers = np.array(known, dtype=np.float64)
+    order = [place for place in np.argsort(numbers).tolist() if counts[place]]
+    return numbers[order], counts[order]

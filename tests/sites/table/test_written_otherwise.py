@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cipherdag import errors
+from cipherdag.sites.study.site_folder import SiteSettings
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.notations import DateRule, Notation
@@ -173,6 +174,16 @@ def test_a_description_dumps_what_is_not_as_usual():
     assert own.dumps() == (
         '\n[source]\ndelimiter = "\\t"\nskip_unnamed = true\nrename = { "A b" = "größe" }\n'
     )
+
+
+def test_site_toml_keeps_what_it_says_of_the_file(tmp_path):
+    for own in (AS_USUAL, FileDescription(encoding="cp1252", rename={"A": "b"}, skip_rows=2)):
+        settings = SiteSettings(name="north", source=own)
+        (tmp_path / "site.toml").write_text(settings.dumps(), "utf-8")
+        assert SiteSettings.load(tmp_path / "site.toml") == settings
+    (tmp_path / "site.toml").write_text('name = "north"\n[source]\ndecimal = ";"\n', "utf-8")
+    with pytest.raises(errors.SiteNotReadyError, match="decimal is"):
+        SiteSettings.load(tmp_path / "site.toml")
 
 
 # dates, synonyms, plausible numbers
