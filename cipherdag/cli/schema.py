@@ -28,7 +28,7 @@ def schema() -> None:
     """Describe the columns of a study, and agree on them without showing data."""
 
 
-@schema.command("infer")
+@schema.command("infer", short_help="Draft a commented schema.toml from files.")
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @OUT
 def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:

@@ -79,8 +79,13 @@ def read_sites(
     tables = _load(data, known)
     if drafted and constants:
         tables = without_constants(tables)
-    for said in _odd(tables):
+    odd = _odd(tables)
+    for said in odd:
         log.warning("%s", said)
+    if odd and drafted:
+        log.warning(
+            "to declare what is meant, edit what `cipherdag schema infer` drafts; give it as schema"
+        )
     return tables
 
 

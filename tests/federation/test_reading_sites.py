@@ -92,7 +92,8 @@ def test_another_unit_at_one_site_is_pointed_out(caplog):
     assert not caplog.records
     data["b"]["pressure"] *= 10
     Federation.simulate(data, device="cpu")
-    (record,) = caplog.records
+    record, then = caplog.records
+    assert "schema infer" in then.message
     assert record.levelno == logging.WARNING
     assert "column 'pressure': The numbers of 'b' are about 10 times" in record.message
 

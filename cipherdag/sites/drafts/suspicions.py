@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.sites.table.names import loose_forms, truth_value
+from cipherdag.sites.table.names import is_plain_number, loose_forms, truth_value
 from cipherdag.sites.table.notations import PLAIN, Notation
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one."""
     found = []
     for group in _alike(categories):
-        first, *others = group
+        # words before numbers, small letters before capitals
+        first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
         listed = ", ".join(f'"{own}"' for own in others)
         found.append(
             Suspicion(

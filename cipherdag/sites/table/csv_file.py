@@ -125,7 +125,7 @@ def _declare(path: Path, **keys: str | int) -> str:
         for key, value in keys.items()
     )
     return (
-        f"Declare {said}: under [source] in site.toml, or for a command in a .toml beside "
+        f"Declare {said} under [source] of site.toml; for a command, in a .toml beside "
         f'file = "{path.name}".'
     )
 
