@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 
+import hospital_folders
 import numpy as np
 import openpyxl
 import pandas as pd
@@ -184,6 +185,21 @@ def test_a_million_categories_are_taken_for_free_text(tmp_path):
         Federation.simulate([path], device="cpu")
     assert "schema infer" in caught.value.remedy
     assert "word" not in str(caught.value)
+
+
+def test_a_site_of_a_real_study_opens_its_described_file(tmp_path):
+    hospitals = hospital_folders.hospitals(tmp_path)
+    folder = hospitals.folders["hospital-0"]
+    before = hospitals.open("hospital-0")._profile
+    hospitals.close()
+    text = (folder.path / "data.csv").read_text("utf-8").replace(",", "\t")
+    (folder.path / "data.csv").write_text(text, "utf-16")
+    settings = folder.settings_path.read_text("utf-8")
+    described = '[source]\ndelimiter = "\\t"\nencoding = "utf-16"\n'
+    folder.settings_path.write_text(f"{settings}\n{described}", "utf-8")
+    after = hospitals.open("hospital-0")._profile
+    assert (after.rows, after.schema) == (before.rows, before.schema)
+    hospitals.close()
 
 
 def test_what_a_site_s_own_settings_describe_is_read_and_checked(call, tmp_path):

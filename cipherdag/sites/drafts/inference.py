@@ -192,7 +192,7 @@ def _note_hidden(
     hidden: dict[str, UnreadableDataError],
 ) -> None:
     """Remember the first cell with an invisible character, and where it is."""
-    if name in hidden:
+    if name in hidden or "".join(cells.texts).isprintable():
         return
     for position, text in enumerate(cells.texts):
         mark = None if text.isprintable() else hidden_character(normalise_value(text))

@@ -100,7 +100,7 @@ def _no_text_at_all() -> UnreadableDataError:
 
 
 def _check_delimiter(header: list[str], description: FileDescription, path: Path) -> None:
-    """Refuse a header that another delimiter divides into more names."""
+    """Refuse a header of one name that another delimiter divides into several."""
     own = description.delimiter
     whole = own.join(header)
     if whole.lower().startswith("sep="):
@@ -109,7 +109,7 @@ def _check_delimiter(header: list[str], description: FileDescription, path: Path
             remedy=_declare(path, delimiter=whole[4:5] or own, skip_rows=1),
         )
     other = max((mark for mark in _DELIMITERS if mark != own), key=whole.count)
-    if whole.count(other) < len(header):
+    if len(header) > 1 or other not in whole:
         return
     used = _DELIMITERS.get(own, repr(own))
     raise UnreadableDataError(

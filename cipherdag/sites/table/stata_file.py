@@ -1,7 +1,7 @@
 """Stata files, which pandas reads.
 
-SAS files are not read: pandas takes empty texts at the end of a transport file for padding and
-leaves their rows out without a word (3.1.1, `XportReader._record_count`).
+SAS files are not read: in a transport file pandas takes every empty text of the last 80 bytes for
+padding, and leaves out as many rows without a word (3.1.1, `XportReader._record_count`).
 """
 
 from __future__ import annotations

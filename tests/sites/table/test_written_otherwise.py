@@ -77,6 +77,11 @@ def test_tabs_skipped_rows_unnamed_and_renamed_columns(tmp_path):
     same(found, read(tmp_path, PLAIN.encode()))
 
 
+def test_names_may_hold_marks_that_separate_columns_elsewhere(tmp_path):
+    schema = Schema(tuple(Column(f"lab|{name}", "continuous") for name in "abc"))
+    assert read(tmp_path, b"lab|a,lab|b,lab|c\n1,2,3\n2,3,4\n", schema).rows == 2
+
+
 def test_a_toml_describes_a_file_where_a_data_file_can_stand(tmp_path):
     (tmp_path / "europe.csv").write_bytes(GERMAN.encode("cp1252"))
     path = tmp_path / "europe.toml"
