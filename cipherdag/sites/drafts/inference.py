@@ -128,14 +128,14 @@ def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
     odd = [text for text in texts if not is_plain_number(text)]
     found = suspicious_numbers(distinct, counts)
     if column.kind == "continuous" and odd:
-        found.append(_odd_cells(odd, sum(values[text] for text in odd)))
+        found.append(_odd_cells(odd))
     if column.kind == "discrete":
         found += suspicious_categories(column.categories) + suspicious_dates(texts)
-        found += [_odd_cells(odd, sum(values[t] for t in odd))] * (0 < len(odd) < len(numbers))
+        found += [_odd_cells(odd)] * (0 < len(odd) < len(numbers))
     return found
 
 
-def _odd_cells(odd: Sequence[str], rows: int) -> Suspicion:
+def _odd_cells(odd: Sequence[str]) -> Suspicion:
     """Cells that are no numbers, among numbers; a word that may name somebody is not written."""
     known = sorted(text for text in odd if stands_for_missing(text))
     named = f", such as '{known[0]}'" if known else ""
@@ -145,7 +145,7 @@ def _odd_cells(odd: Sequence[str], rows: int) -> Suspicion:
     remedy = f"If they mean a missing value, write missing = [{marks or '...'}]; or correct them."
     return Suspicion(
         f"{what} among numbers",
-        f"{rows} rows hold {what} among numbers{named}.",
+        f"Some rows hold {what} among numbers{named}.",
         "Declare decimal and thousands under [source]." if notation else remedy,
     )
 

@@ -37,7 +37,8 @@ class Suspicion:
 
     Attributes:
         kind: What it may be, without a value of the data.
-        detail: The same with the values concerned, for the eyes of whoever holds the data.
+        detail: The same with marks and categories concerned, and no other value and no number of
+            rows, since a draft may leave.
         remedy: What to do if it is so.
     """
 
@@ -185,11 +186,10 @@ def _far(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspi
     gaps = np.maximum(rest[0] - distinct[far], distinct[far] - rest[-1])
     if gaps.min() <= rest[-1] - rest[0]:
         return []
-    rows = int(counts[far].sum())
     return [
         Suspicion(
             "numbers far from all others",
-            f"{rows} of {counts.sum()} numbers lie far from all others.",
+            "Few numbers lie far from all others.",
             "Is it another unit, or a decimal point? Correct them, or declare plausible.",
         )
     ]

@@ -101,7 +101,7 @@ def loose_forms(text: str) -> frozenset[str]:
     folded = unicodedata.normalize("NFKC", text).casefold()
     both = (unicodedata.normalize("NFKD", form) for form in (folded, folded.translate(_UMLAUTS)))
     forms = frozenset("".join(filter(str.isalnum, form)) for form in both) - {""}
-    return forms or frozenset({text})
+    return forms or frozenset({folded.strip()})
 
 
 def truth_value(text: str) -> bool | None:

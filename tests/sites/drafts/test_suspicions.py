@@ -146,7 +146,7 @@ def test_a_draft_points_out_a_word_among_numbers_and_quotes_none_that_may_be_a_n
     values = [str(age) for age in AGES[:80]]
     column, said = comment([*values, "unknown"])
     assert column.kind == "continuous"
-    assert "LOOK: 1 rows hold words among numbers, such as 'unknown'." in said
+    assert "LOOK: Some rows hold words among numbers, such as 'unknown'." in said
     column, said = comment([*values, "Smith"])
     assert column.kind == "continuous"
     assert "words among numbers" in said
@@ -166,3 +166,14 @@ def test_a_draft_takes_numbers_of_another_notation_for_numbers():
 def test_a_draft_warns_of_categories_of_few_rows():
     assert "names nobody" in comment(["a"] * 50 + ["b"] * 4)[1]
     assert "names nobody" not in comment(["a"] * 50 + ["b"] * 5)[1]
+
+
+def test_a_draft_holds_no_value_of_a_column_of_numbers_and_no_number_of_rows():
+    frame = pd.DataFrame({"x": [*(AGES + 0.25), -999.0, 5000.25], "w": ["a", "b"] * 201})
+    frame["id"] = [f"person {k}" for k in range(402)]
+    frame["mixed"] = [*map(str, AGES + 0.5), "Smith", "unknown"]
+    text = Schema.infer(frame).dumps().partition("case counts.")[2]
+    assert "-999" in text
+    assert "far from all others" in text
+    for secret in ("402", "401", "400", "5000", "person", "Smith", ".25", ".5"):
+        assert secret not in text
