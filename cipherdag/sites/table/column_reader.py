@@ -223,7 +223,7 @@ class ColumnReader:
         texts = cells.texts
         if cells.boolean:
             texts = [_TRUTH_VALUES.get(text, text) for text in texts]
-        values, bad = parse_numbers(cells.notation.numerals(texts), self._missing)
+        values, bad = parse_numbers(cells.notation.numerals(texts, self._missing), self._missing)
         return _by_row(cells, values, bad)
 
     def _parse_dates(self, cells: TextCells) -> tuple[ValueArray, int]:

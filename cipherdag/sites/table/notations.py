@@ -15,6 +15,7 @@ from cipherdag.sites.table.names import normalise_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
 _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?Z?"
@@ -52,15 +53,18 @@ class Notation:
             return texts
         return [self._numeral(text) or text for text in texts]
 
-    def numerals(self, texts: Sequence[str]) -> Sequence[str]:
-        """The cells of a column of numbers: ``NO_NUMBER`` for one of another notation."""
+    def numerals(self, texts: Sequence[str], missing: AbstractSet[str]) -> Sequence[str]:
+        """The cells of a column of numbers: ``NO_NUMBER`` for one of another notation.
+
+        What is declared as ``missing``, trimmed, stays as it is.
+        """
         if self.plain:
             return texts
         other = re.compile(r"[0-9.,\s'+-]*[.,][0-9.,\s'+-]*")
         found = []
         for text in texts:
             numeral = self._numeral(text)
-            odd = numeral is None and other.fullmatch(text) is not None
+            odd = numeral is None and other.fullmatch(text) and normalise_name(text) not in missing
             found.append(NO_NUMBER if odd else numeral or text)
         return found
 

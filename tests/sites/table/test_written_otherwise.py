@@ -116,6 +116,13 @@ def test_a_number_of_another_notation_is_refused_and_not_read_wrongly(tmp_path, 
         read(tmp_path, content.encode(), delimiter=";", decimal=",")
 
 
+def test_a_mark_for_missing_values_may_look_like_another_notation(tmp_path):
+    schema = Schema((Column("u", "continuous", missing=(".", "9.9", "-9")),))
+    content = b"u;v\n1,5;a\n.;b\n 9.9 ;c\n-9,0;d\n2;e\n"
+    found = read(tmp_path, content, Schema((*schema.columns, Column("v", "ignore"))), **EUROPE)
+    np.testing.assert_array_equal(found.values[:, 0], [1.5, np.nan, np.nan, np.nan, 2])
+
+
 def test_a_category_of_numbers_is_read_in_the_file_s_notation():
     notation = Notation(decimal=",")
     assert notation.categories(["1,0", "A,B", "2", "1.5"]) == ["1.0", "A,B", "2", "1.5"]
