@@ -38,7 +38,7 @@ links: $(READY)
 # what users get with every extra, and what makes a release; neither is the environment of the tests
 $(RUNTIME)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIME)
-	$(RUNTIME)/bin/python -m pip install --quiet --constraint constraints.txt '.[bfv,flare,plot,parquet,duckdb,sql]'
+	$(RUNTIME)/bin/python -m pip install --quiet --constraint constraints.txt '.[bfv,flare,plot,parquet,excel,duckdb,sql]'
 	$(RUNTIME)/bin/python -m pip uninstall --quiet --yes setuptools pip
 	touch $@
 

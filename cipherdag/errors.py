@@ -260,6 +260,7 @@ class DataError(CipherdagError):
         file: The file or frame concerned.
         column: The column concerned.
         rows: Number of rows read.
+        place: What the file's user calls the row concerned, such as "row 5 of the file".
         site: Name of the site, if known.
         remedy: What to do.
     """
@@ -276,11 +277,12 @@ class DataError(CipherdagError):
         file: str = "",
         column: str | None = None,
         rows: int | None = None,
+        place: str = "",
         site: str | None = None,
         remedy: str = "",
     ) -> None:
         super().__init__(message, site=site, remedy=remedy)
-        self.file = file
+        self.file, self.place = file, place
         self.column = column
         self.rows = rows
 
@@ -293,7 +295,7 @@ class DataError(CipherdagError):
 
 class UnreadableDataError(DataError):
     __doc__ = summary = "The file does not exist, is not a table, or has another encoding"
-    default_remedy = "Give a UTF-8 CSV with one header row, a Parquet file, or a database."
+    default_remedy = "Give a UTF-8 CSV with one header row, another table, or a database."
 
 
 class DatabaseError(UnreadableDataError):
@@ -368,7 +370,7 @@ class UnknownCategoryError(DataError):
 
 
 class NotNumericError(DataError):
-    __doc__ = summary = "Text or an infinite number in a numeric column"
+    __doc__ = summary = "Text, or an infinite or implausible number, in a numeric column"
     default_remedy = "Correct the cells, or declare their marker under missing in schema.toml."
 
 

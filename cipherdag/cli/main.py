@@ -17,6 +17,7 @@ from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.in_process import edges, execute, learn, run_command, simulate_command
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, show
 from cipherdag.cli.parameters import AlgorithmGroup
+from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
 
@@ -38,6 +39,7 @@ for command in (
         simulate_command,
         help="Split one file over several sites and run an algorithm.",
     ),
+    schema,
     site,
     coordinator,
 ):
@@ -106,29 +108,6 @@ def demo(rows: int, seed: int, out: Path | None) -> None:
     click.echo("\nNow the coordinator asks for alpha 0.5, where the plan that it signed says 0.01:")
     for name, said in refusals_off_plan(federation, FedPC(alpha=0.01), FedPC(alpha=0.5)).items():
         click.echo(f"  {name} refuses: {said or 'NOTHING: IT ANSWERED'}")
-
-
-@cli.group()
-def schema() -> None:
-    """Describe the columns of a study."""
-
-
-@schema.command("infer")
-@click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--out", type=click.Path(path_type=Path), help="File to write instead of printing.")
-def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
-    """Write a commented schema.toml from one or several files, for you to read and edit."""
-    from cipherdag.sites.table.schema import Schema
-
-    text = Schema.infer(list(files)).dumps()
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    if out.exists():
-        raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    with errors.writing(out):
-        out.write_text(text, encoding="utf-8")
-    click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
 
 
 @cli.group()
@@ -243,6 +222,7 @@ def main() -> None:
     """Entry point: prints failures in four lines and exits with the error's code."""
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("cipherdag.reading").setLevel(logging.INFO)  # long readings say how far
+    logging.getLogger("cipherdag.data").setLevel(logging.WARNING)  # what looks like a mistake
     try:
         cli(standalone_mode=False)
     except click.exceptions.Abort:

@@ -25,6 +25,7 @@ from cipherdag.errors import (
     ProtectionError,
     writing,
 )
+from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.protocol.journal import Journal
@@ -81,11 +82,11 @@ class ConnectedFederation:
         """The study as it stands."""
         return self.folder.study()
 
-    def plan(self, algorithm: Algorithm[Any, Any], *, seed: int = 0) -> Plan:
+    def plan(self, algorithm: Algorithm[Any, Any] | str, *, seed: int = 0) -> Plan:
         """What the sites would be asked to carry out; nothing is sent.
 
         Args:
-            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
+            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``, or its name.
             seed: Seed of everything that draws at random in the algorithm.
 
         Raises:
@@ -93,6 +94,7 @@ class ConnectedFederation:
             CohortError: The study has fewer sites than it asks for.
             ProtectionError: The study does not allow the protection.
         """
+        algorithm = chosen_algorithm(algorithm)
         require(bool(self.purpose.strip()), "a plan over real sites says what its result is for")
         study = self.study
         self._check(study, self.protection)
@@ -112,7 +114,7 @@ class ConnectedFederation:
 
     def run(
         self,
-        algorithm: Algorithm[Any, Any],
+        algorithm: Algorithm[Any, Any] | str,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,

@@ -16,13 +16,13 @@ from cipherdag.errors import (
     ParameterError,
     SchemaError,
 )
+from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.in_process import run_in_process
+from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
-from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,14 +39,16 @@ if TYPE_CHECKING:
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
     from cipherdag.results.run import Run
+    from cipherdag.sites.table.schema import Schema
 
     Data = pd.DataFrame | str | Path
 
 
+_MOST_NAMED = 6
 Wire = Callable[[Mapping[str, "Handler"]], "Engine"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Federation:
     """Sites that learn together under one protection; make one with `simulate` or `split`.
 
@@ -70,10 +72,19 @@ class Federation:
         if not names:
             raise CohortError("a federation needs at least one site")
 
+    def __repr__(self) -> str:
+        named = [site.name for site in self.sites[:_MOST_NAMED]]
+        more = ", ..." if len(self.sites) > len(named) else ""
+        variables = len(self.sites[0].table.names)
+        return (
+            f"Federation({len(self.sites)} sites: {', '.join(named)}{more}; "
+            f"{variables} variables, {self.protection})"
+        )
+
     @classmethod
     def simulate(
         cls,
-        data: Mapping[str, Data],
+        data: Mapping[str, Data] | Sequence[Data],
         *,
         schema: Schema | str | Path | None = None,
         labels: Sequence[str] = (),
@@ -85,10 +96,12 @@ class Federation:
         """Sites in this process from their data; privacy code and messages are the real ones.
 
         Args:
-            data: For each site's name a DataFrame or a file: CSV, Parquet, DuckDB, or a .toml that
-                names a database.
+            data: For each site's name a DataFrame or a file that `sources.SOURCES` lists; of a
+                list, sites are called site-1, site-2 and so on.
             schema: A schema or its file; inferred from all data together when None, which only
-                a run in one process can do.
+                a run in one process can do. A column that is constant at every site is then left
+                out, one that is constant at some is kept, and the log ``cipherdag.data`` says so.
+                It says too what looks like a mistake.
             labels: The labels of a multi-label study, in place of those the schema marks.
             interventions: Column that names what was intervened on, in place of the schema's.
             protection: ``masking``, ``bfv`` or ``none``.
@@ -100,11 +113,9 @@ class Federation:
             ProtectionError: There is no such protection.
             CohortError: Two sites have the same name, or there is none.
         """
-        known = _schema(schema, list(data.values()), labels, interventions)
+        tables = read_sites(named_sources(data), schema, labels, interventions)
         own = policy or _default_policy(protection)
-        sites = tuple(
-            Site(name, load_table(source, known, site=name), own) for name, source in data.items()
-        )
+        sites = tuple(Site(name, table, own) for name, table in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 
     @classmethod
@@ -145,7 +156,7 @@ class Federation:
 
         if seed < 0:
             raise ParameterError("the seed of a split must not be negative")
-        table = load_table(data, _schema(schema, [data], labels, interventions), site=None)
+        (table,) = read_sites({"": data}, schema, labels, interventions, constants=False).values()
         rng = np.random.default_rng(seed)
         if deal == "uneven":
             rows = split_rows(table.rows, n_sites, rng=rng)
@@ -159,10 +170,11 @@ class Federation:
             rows = split_regimes(table.interventions, n_sites, vertical=whole, rng=rng)
         width = len(str(n_sites))
         own = policy or _default_policy(protection)
-        sites = tuple(
-            Site(f"site-{number:0{width}d}", table.take(part), own)
-            for number, part in enumerate(rows, start=1)
-        )
+        parts = dict(zip((f"site-{n:0{width}d}" for n in range(1, n_sites + 1)), rows, strict=True))
+        tables = {name: table.take(part) for name, part in parts.items()}
+        if schema is None:
+            tables = without_constants(tables)
+        sites = tuple(Site(name, part, own) for name, part in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 
     @classmethod
@@ -219,9 +231,19 @@ class Federation:
         source: Mapping[str, Any] | None = None,
     ) -> FeatureResult: ...
 
+    @overload
     def run(
         self,
-        algorithm: Algorithm[Any, Any],
+        algorithm: str,
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+    ) -> Any: ...
+
+    def run(
+        self,
+        algorithm: Algorithm[Any, Any] | str,
         *,
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
@@ -230,13 +252,15 @@ class Federation:
         """Run one algorithm over all sites.
 
         Args:
-            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``.
+            algorithm: Its parameters, such as ``FedPC(alpha=0.01)``, or its name, such as "fedpc",
+                for the parameters that it has by default.
             seed: Seed of everything that draws at random in the algorithm: Fed-CD's training and
                 the rows of FedPC's bootstrap; the others draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
 
         Raises:
+            ParameterError: There is no algorithm of this name.
             SchemaError: The algorithm reads labels, and no column is marked as one.
             ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
                 every site, unless the schema allows it.
@@ -244,6 +268,7 @@ class Federation:
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
+        algorithm = chosen_algorithm(algorithm)
         schema = self.sites[0].table.schema
         if "labels" in algorithm.reads:
             _check_labels(self.sites)
@@ -311,29 +336,6 @@ def _check_labels(sites: Sequence[Site]) -> None:
             raise ConstantColumnError(
                 "the feature holds one value only at every site", column=column.name
             )
-
-
-def _schema(
-    schema: Schema | str | Path | None,
-    data: Sequence[Data],
-    labels: Sequence[str],
-    interventions: str | None,
-) -> Schema:
-    if schema is None:
-        known = Schema.infer(data)
-    else:
-        known = schema if isinstance(schema, Schema) else Schema.load(Path(schema))
-    known = known.with_interventions(interventions)
-    ignored = [column.name for column in known.columns if column.kind == "ignore"]
-    if schema is None and ignored:
-        raise SchemaError(
-            "without a schema a column that is constant, or looks like an identifier, "
-            "is not dropped silently",
-            column=", ".join(ignored),
-            remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
-            "read it, and give it with --schema.",
-        )
-    return known.with_labels(labels) if labels else known
 
 
 def _default_policy(protection: Protection) -> Policy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -27,7 +28,7 @@ ALONE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FeatureResult(SelectedFeatures, Run):
     """Features by label and name, what left each site, and what it cost.
 
@@ -36,6 +37,16 @@ class FeatureResult(SelectedFeatures, Run):
 
     kind: ClassVar[str] = "features"
     template: ClassVar[str] = "feature_run.html.j2"
+
+    __repr__ = Run.__repr__
+
+    def _repr_html_(self) -> str:
+        """The table of `to_frame` in a notebook."""
+        return f"<p>{escape(self._headline)}</p>{self.to_frame().to_html(index=False)}"
+
+    @property
+    def _counted(self) -> str:
+        return f"{len(self.union)} features for {len(self.features)} labels"
 
     @property
     def union(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
@@ -17,6 +18,8 @@ from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import compare
+from cipherdag.results.comparing import COLUMNS as COMPARED
+from cipherdag.results.comparing import edge_differences
 from cipherdag.results.graph_sections import graph_sections
 from cipherdag.results.run import Run, shortened
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cipherdag.result")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result(LearntGraph, Run):
     """A learnt graph by name, what left each site, and what it cost.
 
@@ -41,6 +44,43 @@ class Result(LearntGraph, Run):
 
     kind: ClassVar[str] = "graph"
     template: ClassVar[str] = "graph_run.html.j2"
+
+    __repr__ = Run.__repr__
+
+    def _repr_html_(self) -> str:
+        """The graph in a notebook, under a line that says what ran."""
+        return f"<p>{escape(self._headline)}</p>{self.graph._repr_html_()}"
+
+    @property
+    def _counted(self) -> str:
+        return f"{len(self.graph.edges)} edges"
+
+    @property
+    def edges(self) -> pd.DataFrame:
+        """The edges: columns ``from``, ``to`` and ``mark``, and those of `confidence` if there.
+
+        An undirected edge ("---") stands once, its names in the order of the alphabet.
+        """
+        import pandas as pd
+
+        if self._confidences:
+            return self.confidence
+        rows = [(edge.source, edge.target, edge.mark) for edge in self.graph.edges]
+        return pd.DataFrame(rows, columns=["from", "to", "mark"])
+
+    def compare(self, other: Result | CausalGraph) -> pd.DataFrame:
+        """This graph and another one, pair by pair.
+
+        Columns ``from``, ``to``, ``here``, ``there`` (the marks "-->", "<--", "---", or "" where
+        the two are not joined) and ``same``. `metrics_cpdag` measures how far apart two graphs are.
+
+        Args:
+            other: Another result, or a graph.
+        """
+        import pandas as pd
+
+        there = other.graph if isinstance(other, Result) else other
+        return pd.DataFrame(edge_differences(self.graph, there), columns=list(COMPARED))
 
     @property
     def confidence(self) -> pd.DataFrame:

@@ -40,7 +40,7 @@ AS_SAVED = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Run(ABC):
     """The result of one run.
 
@@ -83,6 +83,22 @@ class Run(ABC):
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
     made_by: Algorithm[Any, Any] | None = field(repr=False, compare=False, default=None)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._headline})"
+
+    @property
+    def _headline(self) -> str:
+        """What ran, in one line: it stands in ``repr`` and above the result in a notebook."""
+        return (
+            f"{self.algorithm} over {len(self.sites)} sites, {self.protection}: "
+            f"{len(self.identifiers)} variables, {self._counted}, {len(self.rounds)} rounds"
+        )
+
+    @property
+    @abstractmethod
+    def _counted(self) -> str:
+        """How much was found, in words."""
 
     @property
     def releases(self) -> pd.DataFrame:

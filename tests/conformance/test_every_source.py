@@ -39,6 +39,16 @@ def duckdb_file(folder):
     return folder / "table"
 
 
+def excel(folder):
+    FRAME.to_excel(folder / "table.xlsx", index=False)
+    return (folder / "table.xlsx").rename(folder / "table")
+
+
+def stata(folder):
+    FRAME.to_stata(folder / "table.dta", write_index=False)
+    return folder / "table.dta"
+
+
 def described(folder):
     duckdb_file(folder)
     (folder / "source.toml").write_text('address = "duckdb:///table"\ntable = "patients"\n')
@@ -47,9 +57,11 @@ def described(folder):
 
 WRITERS = {
     "CSV": csv,
+    "Excel (.xlsx)": excel,
+    "Stata (.dta)": stata,
     "Parquet": parquet,
     "DuckDB": duckdb_file,
-    "a .toml that names a database": described,
+    "a .toml that names a database or describes a file": described,
 }
 
 

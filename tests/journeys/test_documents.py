@@ -13,7 +13,7 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.schema import Schema
 
 RUN = {"python", "sh"}
-SHOWN = {"", "text", "toml", "json", "html", "nginx"}
+SHOWN = {"", "text", "toml", "json", "html", "nginx", "sql"}
 
 
 def with_code(path):

@@ -102,7 +102,7 @@ def allowing(columns):
     return Schema.loads(text)
 
 
-def test_a_constant_label_or_feature_is_named():
+def test_a_constant_label_or_feature_is_named(caplog):
     table, labels = TABLES["discrete"]
     parts = constant_at("site1", "asthma", table)
     with pytest.raises(ConstantColumnError) as refused:
@@ -113,8 +113,14 @@ def test_a_constant_label_or_feature_is_named():
     table = pd.concat([discrete_table(40), discrete_table(40)]).reset_index(drop=True)
     table["asthma"] = [1] + [0] * 79
     with pytest.raises(ConstantColumnError) as refused:
-        Federation.split(table, 3, labels=labels, device="cpu").run(ALGORITHM)
+        Federation.split(table, 3, schema=Schema.infer(table), labels=labels, device="cpu").run(
+            ALGORITHM
+        )
     assert refused.value.column == "asthma"
+    # who wrote no schema is told, and keeps the run
+    assert not caplog.records
+    assert Federation.split(table, 3, labels=labels, device="cpu").run(ALGORITHM)
+    assert "'asthma' holds one value only at 'site-1', 'site-3'" in caplog.text
     parts = constant_at("all", "zodiac", discrete_table())
     one_site = Federation.simulate(
         {k: v.assign(zodiac=[0, *v["zodiac"][1:]]) for k, v in parts.items()},

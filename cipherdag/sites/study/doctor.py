@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.errors import CipherdagError, DatabaseError, DataError
+from cipherdag.errors import CipherdagError, DataError, UnreadableDataError
 from cipherdag.privacy.protections import PROTECTING
+from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.record.ledger import clock_remark, ledger_lines, read_releases
 from cipherdag.sites.study.connection_checks import (
     certificate_findings,
@@ -46,6 +47,7 @@ WORKING_COPIES = 6  # of the table: an allowance for what the tests keep, not a 
 MEMORY = Path("/proc/meminfo")
 LOOKED_AT = 1000
 MOSTLY_DISTINCT = 0.9
+_MOST_SHOWN = 5
 _HASH = re.compile(r"[0-9a-f]{32,128}|[A-Za-z0-9+/_-]{43,88}={0,2}", re.IGNORECASE)
 
 
@@ -190,22 +192,39 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         return
     yield Finding("schema", "ok", f"{len(schema.names)} variables")
     try:
-        table = load_table(site.data_path(settings), schema, site=settings.name)
+        table = load_table(site.data_source(settings), schema, site=settings.name)
     except DataError as error:
-        yield Finding("data", "fail", without_values(error), error.remedy)
+        yield Finding("data", "fail", *without_values(error))
         return
     yield Finding("data", "ok", f"readable and as the schema says, {table.kind}")
+    yield _suspicions(table)
     if policy is not None:
         yield from _limits(table, policy)
     yield from _identifiers(site, settings, schema)
     yield _memory(table)
 
 
-def without_values(error: DataError) -> str:
-    """What is wrong with the data; most messages may quote a cell, those of a database never."""
-    if isinstance(error, DatabaseError):
-        return error.message
-    return f"{error.summary} (column '{error.column}')" if error.column else error.summary
+def without_values(error: DataError) -> tuple[str, str]:
+    """What is wrong with the data, where, and what to do; what is said of a cell may quote it."""
+    if isinstance(error, UnreadableDataError):
+        return error.message, error.remedy
+    fix = type(error).default_remedy if error.place else error.remedy
+    column = f"column '{error.column}'" if error.column else ""
+    where = ", ".join(filter(None, (column, error.place)))
+    return f"{error.summary} ({where})" if where else error.summary, fix
+
+
+def _suspicions(table: SiteTable) -> Finding:
+    """What looks like a mistake, by column and without a value."""
+    odd = dict.fromkeys(f"'{column}': {own.kind}" for column, own in table_suspicions(table))
+    if not odd:
+        return Finding("odd values", "ok", "nothing looks like a mistake")
+    said = "; ".join([*odd][:_MOST_SHOWN]) + ("; ..." if len(odd) > _MOST_SHOWN else "")
+    fix = (
+        "Read the lines with LOOK that `cipherdag schema infer` writes for the data; then correct "
+        "the cells, or declare missing, synonyms, unit or plausible in schema.toml."
+    )
+    return Finding("odd values", "warn", said, fix)
 
 
 def _limits(table: SiteTable, policy: Policy) -> Iterator[Finding]:
@@ -242,7 +261,7 @@ def _identifiers(site: SiteFolder, settings: SiteSettings, schema: Schema) -> It
     """Whether a column that no run reads looks like identifiers that are not hashed."""
     ignored = {column.name for column in schema.columns if column.kind == "ignore"}
     plain = []
-    with open_table(site.data_path(settings)) as table:
+    with open_table(site.data_source(settings)) as table:
         chunk = next(table.chunks, None)
         if chunk is not None:
             for name, cells in zip(table.names, chunk, strict=True):

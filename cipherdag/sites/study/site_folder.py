@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 
 import msgspec
 
-from cipherdag.errors import ParameterError, SiteNotReadyError
+from cipherdag.errors import ParameterError, SiteNotReadyError, UnreadableDataError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.site_log import SITE_LOG
 from cipherdag.sites.policy.approvals import Approvals
@@ -35,6 +35,7 @@ from cipherdag.sites.strict_toml import convert, parse
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.study import SignedStudy, Study, check_study, read_file
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
+from cipherdag.sites.table.file_description import AS_USUAL, DescribedFile, FileDescription
 from cipherdag.sites.table.sources import READABLE
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             absolute.
         schema: The study's schema.toml; likewise.
         device: Where to compute: ``auto``, ``cpu`` or ``cuda``.
+        source: How the data's file is written, where it is not as usual.
         datasite: The site's PySyft Datasite; None with NVIDIA FLARE.
     """
 
@@ -69,6 +71,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     data: str = "data.csv"
     schema: str = "schema.toml"
     device: str = "auto"
+    source: FileDescription = AS_USUAL
     datasite: DatasiteSettings | None = None
 
     def __post_init__(self) -> None:
@@ -87,7 +90,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         for key, comment in _COMMENTS.items():
             lines += ["", f"# {comment}", f"{key} = {json.dumps(getattr(self, key))}"]
         own = self.datasite.dumps() if self.datasite is not None else ""
-        return "\n".join(lines) + "\n" + own
+        return "\n".join(lines) + "\n" + (self.source.dumps() or _NO_SOURCE) + own
 
     @classmethod
     def load(cls, path: Path) -> SiteSettings:
@@ -107,7 +110,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ) from error
         try:
             return convert(parse(content), cls)
-        except (ValueError, ParameterError) as error:
+        except (ValueError, ParameterError, UnreadableDataError) as error:
             raise SiteNotReadyError(
                 f"{path} is not valid: {error}", remedy=f"Correct {path.name}."
             ) from error
@@ -123,6 +126,13 @@ _COMMENTS = {
     "schema": "The study's schema.toml; every site has the same one.",
     "device": '"cpu", "cuda" or "auto".',
 }
+_NO_SOURCE = """
+# A file that is no UTF-8 CSV with commas and decimal points is described, for instance:
+# [source]
+# delimiter = ";"
+# decimal = ","
+# encoding = "cp1252"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +196,10 @@ class SiteFolder:
     def data_path(self, settings: SiteSettings) -> Path:
         """Where the data are."""
         return self.path / settings.data
+
+    def data_source(self, settings: SiteSettings) -> DescribedFile:
+        """The data, and how their file is written."""
+        return DescribedFile(self.data_path(settings), settings.source)
 
     def schema_path(self, settings: SiteSettings) -> Path:
         """Where the schema is."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from cipherdag.sites.table.names import number_text
+from cipherdag.sites.table.notations import PLAIN, Notation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -25,11 +26,13 @@ class TextCells:
         texts: The cells, or the distinct ones where ``index`` is given.
         index: For every row the position of its cell in ``texts``, shape (rows,).
         boolean: Whether the cells come from truth values and read "True" and "False".
+        notation: How they write numbers and dates.
     """
 
     texts: Sequence[str]
     index: NDArray[np.int64] | None = None
     boolean: bool = False
+    notation: Notation = PLAIN
 
     def __len__(self) -> int:
         return len(self.texts if self.index is None else self.index)
@@ -62,6 +65,11 @@ class NumberCells:
 Cells: TypeAlias = TextCells | NumberCells
 
 
+def below_header(row: int) -> str:
+    """How a table without places of its own calls its row, counted from 0."""
+    return f"row {row + 1}"
+
+
 @dataclass(frozen=True, slots=True)
 class RawTable:
     """A table whose header has been checked and whose rows are still to be read, once.
@@ -72,12 +80,14 @@ class RawTable:
         types: What a database or DataFrame declares of every column, None where it does not say;
             empty for a source that declares nothing.
         file: What errors call the table, once it is opened.
+        place: What its user calls a row, by its position among all rows that were read.
     """
 
     names: tuple[str, ...]
     chunks: Iterator[list[Cells]] = field(repr=False)
     types: tuple[ColumnType | None, ...] = ()
     file: str = ""
+    place: Callable[[int], str] = field(default=below_header, repr=False)
 
     def count_rows(self) -> int:
         """Read the remaining rows only to count them."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import unicodedata
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, TypeAlias, get_args
 
 from cipherdag.errors import SchemaError
 from cipherdag.sites.table.names import (
@@ -16,11 +17,16 @@ from cipherdag.sites.table.names import (
     normalise_value,
     visible,
 )
+from cipherdag.sites.table.notations import DateRule
 
 ColumnKind = Literal["continuous", "discrete", "binned", "intervention", "ignore"]
 
+Listed: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Texts by the text that they belong to, such as spellings by their category."""
+
 NO_VARIABLE = ("intervention", "ignore")
 _MARKS = ("ordered", "allow_constant", "label")
+_NUMBERS = ("continuous", "binned", "ignore")
 _KIND_NAMES = ", ".join(get_args(ColumnKind))
 
 
@@ -38,6 +44,11 @@ class Column:
         missing: Texts that stand for a missing value, besides the empty field.
         allow_constant: Whether one site may hold a single value or none.
         label: Whether the column is a label of a multi-label study.
+        synonyms: Other spellings of a category, by category.
+        unit: Of its numbers, such as "mmol/L".
+        plausible: The least and the greatest number that can be right; empty: any.
+        date: How its dates count as numbers, such as "days since 2000-01-01"; empty: numbers.
+        concepts: Codes of what is measured, by vocabulary, such as OMOP, LOINC, ICD or SNOMED.
         comment: Written above the column by ``Schema.dumps``; not compared.
 
     Raises:
@@ -52,6 +63,11 @@ class Column:
     allow_constant: bool = False
     label: bool = False
     ordered: bool = False
+    synonyms: Listed = ()
+    unit: str = ""
+    plausible: tuple[float, ...] = ()
+    date: str = ""
+    concepts: Listed = ()
     comment: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -61,10 +77,17 @@ class Column:
             "categories": tuple(normalise_value(value) for value in self.categories),
             "edges": tuple(float(edge) + 0.0 for edge in self.edges),  # no negative zero
             "missing": tuple(dict.fromkeys(marker for marker in markers if marker)),
+            "synonyms": tuple(
+                (normalise_value(own), tuple(dict.fromkeys(map(normalise_value, texts))))
+                for own, texts in self.synonyms
+            ),
+            # one character of two code points: the micro sign and the letter mu
+            "unit": unicodedata.normalize("NFKC", self.unit).strip(),
+            "plausible": tuple(float(limit) + 0.0 for limit in self.plausible),
         }
         for key, value in normal.items():
             object.__setattr__(self, key, value)
-        fault = self._text_fault() or self._kind_fault()
+        fault = self._text_fault() or self._kind_fault() or self._number_fault()
         if fault:
             raise SchemaError(fault, column=visible(self.name))
 
@@ -82,20 +105,32 @@ class Column:
         low, high = (-math.inf, *self.edges)[code], (*self.edges, math.inf)[code]
         return f"({low:g}, {high:g}]"
 
+    @property
+    def date_rule(self) -> DateRule | None:
+        """How its dates count; None for a column without dates."""
+        return DateRule.parse(self.date) if self.date else None
+
     def canonical(self) -> bytes:
         """What sites must agree on for this column, as deterministic ASCII without line breaks.
 
-        Holds name, kind, categories, edges and label mark, and "ordered" where they are; how a site
-        writes a missing value and whether it may be constant there is its own affair.
+        Holds name, kind, categories, edges and label mark, and "ordered", unit and date rule where
+        they are: these say what a number means. How a site writes a category or a missing value,
+        whether it may be constant there, and what it takes for a mistake is its own affair. Concept
+        codes stand for a meaning that several of them may have, and change with their vocabularies:
+        `schema diff` compares them, and a site that adds one does not end a study.
         """
         content = [self.name, self.kind, self.categories, self.edges, self.label]
         content += ["ordered"] * self.ordered
+        content += [[key, own] for key in ("unit", "date") if (own := getattr(self, key))]
         return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
     def _text_fault(self) -> str:
         if not self.name:
             return "a column has an empty name"
-        for text in (self.name, *self.categories, *self.missing, self.comment):
+        pairs = (*self.synonyms, *self.concepts)
+        listed = itertools.chain.from_iterable((own, *texts) for own, texts in pairs)
+        texts = (self.name, self.unit, *self.categories, *self.missing, *listed, self.comment)
+        for text in texts:
             hidden = hidden_character(text)
             if hidden is not None:
                 return f"a text has the invisible character {hidden}"
@@ -105,7 +140,44 @@ class Column:
         if repeat is not None:
             return f"category '{self.categories[repeat[0]]}' is listed twice"
         both = set(self.categories) & set(self.missing)
-        return f"'{min(both)}' is both a category and a missing value" if both else ""
+        if both:
+            return f"'{min(both)}' is both a category and a missing value"
+        return self._synonym_fault()
+
+    def _synonym_fault(self) -> str:
+        for pairs in (self.synonyms, self.concepts):
+            keys = [own for own, _ in pairs]
+            twice = first_repeat(keys)
+            if twice is not None:
+                return f"'{keys[twice[0]]}' is given twice"
+        unknown = [own for own, _ in self.synonyms if own not in self.categories]
+        if unknown and self.kind != "ignore":
+            return f"synonyms are given for '{unknown[0]}', which is no category"
+        spellings = [text for _, texts in self.synonyms for text in texts]
+        taken = [text for text in spellings if text in {"", *self.categories, *self.missing}]
+        if taken:
+            return f"the synonym '{taken[0]}' is empty, a category or a missing value itself"
+        repeat = first_repeat(spellings)
+        return f"the synonym '{spellings[repeat[0]]}' is given twice" if repeat else ""
+
+    def _number_fault(self) -> str:
+        low_high, counted = self.plausible, self.kind in _NUMBERS
+        rules = (
+            (self.unit and not counted, f"{self.kind} has no unit"),
+            (low_high and not counted, f"{self.kind} has no plausible range"),
+            (self.date and not counted, f"{self.kind} has no dates"),
+            (
+                low_high
+                and not (len(low_high) == 2 and -math.inf < low_high[0] < low_high[1] < math.inf),  # noqa: PLR2004
+                "plausible is [least, greatest], two finite numbers in this order",
+            ),
+            (
+                self.date and self.date_rule is None,
+                f"'{self.date}' is no rule such as 'days since 2000-01-01' (or weeks, or years)",
+            ),
+            (self.date and self.unit, "the unit of a date stands in its rule"),
+        )
+        return next((fault for broken, fault in rules if broken), "")
 
     def _kind_fault(self) -> str:
         kind, edges = self.kind, self.edges

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +29,12 @@ _PLAIN_NUMERAL = re.compile(
 )
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ø": "oe", "å": "aa"})
+_TRUTH = (
+    frozenset(("1", "true", "yes", "y", "ja", "j", "wahr", "oui", "vrai", "si", "sim")),
+    frozenset(("0", "false", "no", "n", "nein", "falsch", "non", "faux", "nao")),
+)
+_CLOSE = 0.85
 
 
 def normalise_name(text: str) -> str:
@@ -87,6 +94,33 @@ def normalise_value(text: str) -> str:
     elif (match["part"] or "").strip("0"):
         return text
     return f"-{whole}" if match["sign"] == "-" and whole != "0" else whole
+
+
+def loose_forms(text: str) -> frozenset[str]:
+    """What spellings of one word share: no case, accents, blanks or marks, "ä" as "a" and "ae"."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    both = (unicodedata.normalize("NFKD", form) for form in (folded, folded.translate(_UMLAUTS)))
+    forms = frozenset("".join(filter(str.isalnum, form)) for form in both) - {""}
+    return forms or frozenset({folded.strip()})
+
+
+def truth_value(text: str) -> bool | None:
+    """Whether a text is a word for true or for false, or None where it is neither."""
+    for value, words in zip((True, False), _TRUTH, strict=True):
+        if loose_forms(text) & words:
+            return value
+    return None
+
+
+def nearest(text: str, known: Sequence[str]) -> str | None:
+    """The known text that another most likely spells, or None: same loose form, truth, letters."""
+    forms, truth = loose_forms(text), truth_value(text)
+    alike = [own for own in known if forms & loose_forms(own)]
+    if truth is not None:
+        alike += [own for own in known if truth_value(own) is truth]
+    by_form = {min(loose_forms(own)): own for own in known}
+    alike += [by_form[own] for own in get_close_matches(min(forms), by_form, 1, _CLOSE)]
+    return next(iter(alike), None)
 
 
 def number_text(value: float) -> str:

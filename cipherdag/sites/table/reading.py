@@ -20,7 +20,9 @@ from cipherdag.errors import (
     TooFewRowsError,
     UnreadableDataError,
 )
+from cipherdag.sites.table.cells import TextCells
 from cipherdag.sites.table.data_frame import frame_table
+from cipherdag.sites.table.file_description import ANY_SOURCE, AS_USUAL, DescribedFile
 from cipherdag.sites.table.names import first_repeat, hidden_character, visible
 from cipherdag.sites.table.sources import READABLE, source_of
 
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cipherdag.sites.table.cells import Cells, RawTable
+    from cipherdag.sites.table.file_description import FileDescription
 
-TableSource: TypeAlias = Union[str, os.PathLike[str], "pd.DataFrame"]
+TableSource: TypeAlias = Union[str, os.PathLike[str], DescribedFile, "pd.DataFrame"]
 
 PROGRESS_S = 5.0
 _LEAST_ROWS = 2
@@ -47,7 +50,7 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
     are, in the log ``cipherdag.reading``.
 
     Args:
-        source: Path of the file, or a DataFrame, whose index is not read.
+        source: Path of the file, a described file, or a DataFrame, whose index is not read.
         site: Name of the site, for errors.
 
     Raises:
@@ -58,32 +61,77 @@ def open_table(source: TableSource, *, site: str | None = None) -> Iterator[RawT
     """
     file = "DataFrame"
     try:
-        if isinstance(source, str | os.PathLike):
-            path = Path(source)
-            file = str(path)
-            with _open_file(path) as table:
+        if isinstance(source, str | os.PathLike | DescribedFile):
+            described = _described(source)
+            file = str(described.path)
+            with _open_file(described) as table:
                 _check_header(table)
                 yield replace(table, file=file, chunks=_telling(table, file))
         else:
             table = frame_table(source)
             _check_header(table)
-            yield replace(table, file=file)
+            yield replace(table, file=file, place=_frame_row)
     except (UnreadableDataError, EmptyDataError, DuplicateNameError) as error:
-        error.file, error.site = file, site
+        error.file, error.site = error.file or file, site
         raise
 
 
+def _frame_row(row: int) -> str:
+    return f"row {row + 1} (.iloc[{row}])"
+
+
+def _described(source: str | os.PathLike[str] | DescribedFile) -> DescribedFile:
+    """The file and how it is written; a .toml may say so of another file."""
+    own = source if isinstance(source, DescribedFile) else DescribedFile(Path(source), AS_USUAL)
+    if own.path.suffix != ".toml":
+        return own
+    try:
+        inner = DescribedFile.load(own.path)
+    except OSError:
+        return own  # whoever opens it next says why
+    if inner is None:
+        return own
+    if own.description != AS_USUAL:
+        raise UnreadableDataError("two descriptions are given", remedy="Leave one of them out.")
+    return inner
+
+
 @contextmanager
-def _open_file(path: Path) -> Iterator[RawTable]:
+def _open_file(described: DescribedFile) -> Iterator[RawTable]:
     with ExitStack() as stack:
         try:
-            table = stack.enter_context(source_of(path).open(path))
+            source = source_of(described.path)
+            key = described.description.unread((*source.reads, *ANY_SOURCE))
+            if key:
+                raise UnreadableDataError(
+                    f"{key} says nothing about {source.words}",
+                    remedy=f"Remove {key} from [source], or from the .toml of the file.",
+                )
+            table = stack.enter_context(source.open(described.path, described.description))
         except OSError as error:
             raise UnreadableDataError(
                 f"cannot be read: {error.strerror or 'it cannot be opened'}",
                 remedy=f"Give {READABLE}.",
             ) from error
-        yield table
+        yield _as_described(table, described.description)
+
+
+def _as_described(table: RawTable, description: FileDescription) -> RawTable:
+    """The table with the names of the schema, its cells with the notation of the file."""
+    if description == AS_USUAL:
+        return table
+    kept = [place for place, name in enumerate(table.names) if name or not description.skip_unnamed]
+    notation = description.notation
+
+    def noted(cells: Cells) -> Cells:
+        return replace(cells, notation=notation) if isinstance(cells, TextCells) else cells
+
+    return replace(
+        table,
+        names=description.names(tuple(table.names[place] for place in kept)),
+        types=tuple(table.types[place] for place in kept) if table.types else (),
+        chunks=([noted(chunk[place]) for place in kept] for chunk in table.chunks),
+    )
 
 
 def _telling(table: RawTable, file: str) -> Iterator[list[Cells]]:
@@ -115,7 +163,8 @@ def _check_header(table: RawTable) -> None:
             f"the name of column {position} {what}",
             column=visible(name),
             rows=table.count_rows(),
-            remedy="Give every column a visible name; leave out row names and indices on export.",
+            remedy="Give every column a visible name; leave out row names, indices and delimiters "
+            "at the end of rows on export, or declare skip_unnamed = true under [source].",
         )
     repeat = first_repeat(table.names)
     if repeat is not None:

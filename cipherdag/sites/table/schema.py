@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _COMMENT_WIDTH = 96
+_TEXTS = ("unit", "date")
+_TABLES = ("synonyms", "concepts")
 _BARE_KEY = re.compile("[A-Za-z0-9_-]+")
 _PREAMBLE = """\
 # Schema of a study: every site uses the same file. One table per column, in any order.
@@ -45,6 +47,11 @@ _PREAMBLE = """\
 #   edges           the cuts of a binned column, increasing
 #   missing         what stands for a missing value besides the empty field, for instance
 #                   ["NA", -9]; declare a 0 that means "not measured" here, too
+#   synonyms        other spellings of a category: { "yes" = ["Yes", "ja", 1] }
+#   unit            of its numbers, such as "mmol/L"; sites must have the same
+#   plausible       [least, greatest]: a number outside is refused, with its row
+#   date            "days since 2020-01-01" (or weeks, years): dates count as numbers
+#   concepts        codes of what is measured: { OMOP = 3004249, LOINC = "8480-6" }; not compared
 #   allow_constant  true: a site may hold a single value, or none, in this column
 #   label           true: the column is a label of a multi-label study
 #
@@ -182,29 +189,37 @@ class Schema:
     def infer(cls, sources: TableSource | Sequence[TableSource]) -> Schema:
         """A first schema for one table, or a list of them, for the user to look through and edit.
 
-        See ``cipherdag.sites.table.inference.infer_columns`` for the rules.
+        See ``cipherdag.sites.drafts.inference.infer_columns`` for the rules.
 
         Raises:
             DataError: See there.
             SchemaError: If there is no table, or no column carries information.
         """
-        from cipherdag.sites.table.inference import infer_columns
+        from cipherdag.sites.drafts.inference import infer_columns
 
         if isinstance(sources, Sequence) and not isinstance(sources, str):
-            return cls(infer_columns(sources))
-        return cls(infer_columns([sources]))
+            return cls(infer_columns(sources).columns)
+        return cls(infer_columns([sources]).columns)
+
+
+_Texts = tuple[str | int | float, ...]
 
 
 class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A column as it stands in the file."""
 
     kind: str
-    categories: tuple[str | int | float, ...] = ()
+    categories: _Texts = ()
     edges: tuple[float, ...] = ()
-    missing: tuple[str | int | float, ...] = ()
+    missing: _Texts = ()
     allow_constant: bool = False
     label: bool = False
     ordered: bool = False
+    synonyms: dict[str, _Texts] = {}
+    unit: str = ""
+    plausible: tuple[float, ...] = ()
+    date: str = ""
+    concepts: dict[str, str | int | _Texts] = {}
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
@@ -227,7 +242,13 @@ def _column(name: str, table: object) -> Column:
     values = msgspec.structs.asdict(own)
     for key in ("categories", "missing"):
         values[key] = tuple(map(str, values[key]))
+    for key in ("synonyms", "concepts"):
+        values[key] = tuple((own, _texts(listed)) for own, listed in values[key].items())
     return Column(name=name, **values)
+
+
+def _texts(listed: str | int | _Texts) -> tuple[str, ...]:
+    return tuple(map(str, listed)) if isinstance(listed, tuple) else (str(listed),)
 
 
 def _column_toml(column: Column) -> str:
@@ -239,10 +260,18 @@ def _column_toml(column: Column) -> str:
         ("categories", map(_quoted, column.categories)),
         ("edges", map(repr, column.edges)),
         ("missing", map(_quoted, column.missing)),
+        ("plausible", map(repr, column.plausible)),
     ):
         items = ", ".join(values)
         if items:
             lines.append(f"{key} = [{items}]")
+    lines += [f"{own} = {_quoted(said)}" for own in _TEXTS if (said := getattr(column, own))]
+    for own in _TABLES:
+        pairs = ", ".join(
+            f"{_quoted(key)} = [{', '.join(map(_quoted, texts))}]"
+            for key, texts in getattr(column, own)
+        )
+        lines += [f"{own} = {{ {pairs} }}"] if pairs else []
     lines += [f"{key} = true" for key in _MARKS if getattr(column, key)]
     return "\n".join((*lines, ""))
 

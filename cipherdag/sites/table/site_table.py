@@ -17,28 +17,23 @@ from cipherdag.errors import (
     DataError,
     ExtraColumnError,
     MissingColumnError,
-    NotNumericError,
-    UnknownCategoryError,
 )
-from cipherdag.sites.table.cells import NumberCells, TextCells
-from cipherdag.sites.table.names import normalise_value, parse_number, parse_numbers
+from cipherdag.sites.table.column_reader import (
+    MISSING_CODE,
+    CodeArray,
+    ColumnReader,
+    MarksReader,
+    ValueArray,
+)
+from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import check_row_count, open_table
 
 if TYPE_CHECKING:
     from cipherdag.sites.table.cells import Cells, RawTable
-    from cipherdag.sites.table.column import Column
     from cipherdag.sites.table.reading import TableSource
     from cipherdag.sites.table.schema import Schema
 
-CodeArray = NDArray[np.int32]
-ValueArray = NDArray[np.float64]
 RowIndex = NDArray[np.int64]
-
-MISSING_CODE = -1
-_UNKNOWN_CODE = -2
-_SHOWN_LENGTH = 40
-_SEPARATOR = ";"
-_TRUTH_VALUES = {"True": "1", "False": "0"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,6 +104,20 @@ class SiteTable:
             interventions=None if self.interventions is None else self.interventions[rows],
         )
 
+    def narrowed(self, schema: Schema) -> SiteTable:
+        """The table of fewer variables, by a schema that ignores the others."""
+        kept = [place for place, name in enumerate(self.names) if name in set(schema.names)]
+        discrete = any(column.cardinality for column in schema.variables)
+        continuous = not all(column.cardinality for column in schema.variables)
+        return replace(
+            self,
+            names=schema.names,
+            schema=schema,
+            codes=self.codes[:, kept] if discrete and self.codes is not None else None,
+            values=self.values[:, kept] if continuous and self.values is not None else None,
+            interventions=None if self.interventions is None else self.interventions[:, kept],
+        )
+
     def observational(self) -> SiteTable:
         """The rows without an intervention; what conditional-independence tests look at."""
         if self.interventions is None:
@@ -124,10 +133,11 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
     what the schema declares: "NA" is a category or an error otherwise. A declared number stands
     for every way to write it: "0" is "0.0", too. Truth values read "True" and "False", or 1 and 0
     where the schema does not list these words. Columns of kind "ignore" are not looked at and may
-    be absent. Rows are counted from 1, below the header.
+    be absent. Errors count rows as a spreadsheet shows the file.
 
     Args:
-        source: Path of a file that `sources.SOURCES` lists, or a pandas DataFrame.
+        source: Path of a file that `sources.SOURCES` lists, with its description if need be, or a
+            pandas DataFrame.
         schema: The schema of the study.
         site: Name of the site, for errors.
 
@@ -139,7 +149,8 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         MissingColumnError: If the file lacks a column of the schema.
         ExtraColumnError: If the schema lacks a column of the file.
         UnknownCategoryError: If a value is no category of its discrete column.
-        NotNumericError: If a value of a continuous or binned column is no finite number.
+        NotNumericError: If a value of a continuous or binned column is no finite number, no date
+            where dates are declared, or outside its plausible range.
         ConstantColumnError: If a column has one value or bin only, or none, unless allowed.
     """
     with open_table(source, site=site) as table:
@@ -164,9 +175,9 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
     )
     try:
         for reader in readers:
-            reader.raise_fault()
+            reader.raise_fault(table.place)
         if marks is not None:
-            marks.raise_fault()
+            marks.raise_fault(table.place)
         _check_varies(loaded)
     except DataError as error:
         error.file, error.rows, error.site = table.file, rows, site
@@ -174,97 +185,7 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
     return loaded
 
 
-class _CategoryCodes(dict[str, int]):
-    """From a cell's text to its code; grows by every spelling that is met."""
-
-    def __init__(self, column: Column) -> None:
-        super().__init__()
-        self._codes = dict.fromkeys(("", *column.missing), MISSING_CODE)
-        self._codes |= {value: code for code, value in enumerate(column.categories)}
-
-    def __missing__(self, text: str) -> int:
-        code = self._codes.get(normalise_value(text), _UNKNOWN_CODE)
-        self[text] = code
-        return code
-
-
-class _ColumnReader:
-    """Turns one column's cells into codes or values and remembers the first cell that is none."""
-
-    def __init__(self, column: Column, position: int) -> None:
-        self.column = column
-        self.position = position
-        self._codes = _CategoryCodes(column)
-        self._missing = frozenset(column.missing)
-        markers = [parse_number(marker) for marker in column.missing]
-        self._markers = np.array([number for number in markers if number is not None])
-        self._edges = np.array(column.edges)
-        self._rows = 0
-        self._fault: tuple[int, str] | None = None
-
-    def read(self, cells: Cells) -> CodeArray | ValueArray:
-        """Codes of a discrete or binned column, values of a continuous one, shape (rows,)."""
-        first = self._rows
-        self._rows += len(cells)
-        if self.column.kind == "discrete":
-            return self._read_categories(cells, first)
-        values = self._read_numbers(cells, first)
-        if self.column.kind == "continuous":
-            return values
-        codes = np.searchsorted(self._edges, values, side="left").astype(np.int32)
-        codes[np.isnan(values)] = MISSING_CODE
-        return codes
-
-    def raise_fault(self) -> None:
-        """Raise the error for the first bad cell, if there was one."""
-        if self._fault is None:
-            return
-        name, text = self.column.name, self._fault[1]
-        if self.column.kind == "discrete":
-            message = f"{_cell(*self._fault)} is none of {self.column.cardinality} categories"
-            raise UnknownCategoryError(message, column=name)
-        comma = "," in text and parse_number(text.strip().replace(",", ".")) is not None
-        remedy = "Write decimal points, not commas." if comma else ""
-        message = f"{_cell(*self._fault)} is no finite number"
-        raise NotNumericError(message, column=name, remedy=remedy)
-
-    def _read_categories(self, cells: Cells, first: int) -> CodeArray:
-        cells = cells.as_text()
-        texts = cells.texts
-        if cells.boolean and _TRUTH_VALUES.keys().isdisjoint(self.column.categories):
-            texts = [_TRUTH_VALUES.get(text, text) for text in texts]
-        codes = np.fromiter(map(self._codes.__getitem__, texts), np.int32, len(texts))
-        codes = codes if cells.index is None else codes[cells.index]
-        unknown = codes == _UNKNOWN_CODE
-        if self._fault is None and unknown.any():
-            row = int(unknown.argmax())
-            self._fault = (first + row + 1, cells.at(row))
-        return codes
-
-    def _read_numbers(self, cells: Cells, first: int) -> ValueArray:
-        if isinstance(cells, TextCells):
-            values, bad = self._parse(cells)
-        else:
-            values = cells.values.copy()
-            infinite = np.isinf(values)
-            bad = int(infinite.argmax()) if infinite.any() else -1
-        if bad >= 0 and self._fault is None:
-            text = str(values[bad]) if isinstance(cells, NumberCells) else cells.at(bad)
-            self._fault = (first + bad + 1, text)
-        values[np.isin(values, self._markers)] = np.nan
-        return values
-
-    def _parse(self, cells: TextCells) -> tuple[ValueArray, int]:
-        texts = cells.texts
-        if cells.boolean:
-            texts = [_TRUTH_VALUES.get(text, text) for text in texts]
-        values, bad = parse_numbers(texts, self._missing)
-        if cells.index is None:
-            return values, bad
-        return values[cells.index], int((cells.index == bad).argmax()) if bad >= 0 else -1
-
-
-def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[_ColumnReader]:
+def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[ColumnReader]:
     """A reader for every variable in the order of the schema's names."""
     positions = {name: position for position, name in enumerate(table.names)}
     marks = [] if schema.intervention is None else [schema.intervention.name]
@@ -276,88 +197,34 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[_C
     ):
         if not columns:
             continue
-        others = set(extra if columns is missing else missing)
-        alike = [name for name in others if name.casefold() == columns[0].casefold()]
+        others = sorted(set(extra if columns is missing else missing))
+        alike = nearest(columns[0], others)
         more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
         raise error(
-            f"{what} this column{more}" + (f"; it has '{alike[0]}'" if alike else ""),
+            f"{what} this column{more}" + (f"; it has '{alike}'" if alike else ""),
             file=table.file,
             column=columns[0],
             rows=table.count_rows(),
             site=site,
-            remedy=f"Rename '{alike[0]}' or '{columns[0]}': case counts." if alike else "",
+            remedy=_rename(columns, alike, extra) if alike else "",
         )
-    return [_ColumnReader(column, positions[column.name]) for column in schema.variables]
+    return [ColumnReader(column, positions[column.name]) for column in schema.variables]
 
 
-class _MarksReader:
-    """Turns the cells that name interventions into marks and remembers the first bad one."""
-
-    def __init__(self, column: Column, position: int, names: tuple[str, ...]) -> None:
-        self.position = position
-        self.blocks: list[NDArray[np.bool_]] = []
-        self._column = column
-        self._places = {normalise_value(name): place for place, name in enumerate(names)}
-        self._width = len(names)
-        self._none = frozenset(("", *column.missing))
-        self._rows = 0
-        self._fault: tuple[int, str] | None = None
-
-    def read(self, cells: Cells) -> None:
-        """Append the marks of a block, bool of shape (rows, p)."""
-        cells = cells.as_text()
-        marks = np.zeros((len(cells.texts), self._width), dtype=bool)
-        bad: list[int] = []
-        for row, text in enumerate(cells.texts):
-            places = self._named(text)
-            if places is None:
-                bad.append(row)
-            else:
-                marks[row, places] = True
-        index = np.arange(len(marks)) if cells.index is None else cells.index
-        faults = np.flatnonzero(np.isin(index, bad))
-        if len(faults) and self._fault is None:
-            row = int(faults[0])
-            self._fault = (self._rows + row + 1, cells.at(row))
-        self._rows += len(index)
-        self.blocks.append(marks[index])
-
-    def raise_fault(self) -> None:
-        """Raise the error for the first bad cell, if there was one."""
-        if self._fault is None:
-            return
-        raise UnknownCategoryError(
-            f"{_cell(*self._fault)} names an intervention on no variable of the study",
-            column=self._column.name,
-            remedy="Name variables of the schema, several separated by ';', or declare the text "
-            "in `missing` if it stands for no intervention.",
-        )
-
-    def _named(self, text: str) -> list[int] | None:
-        """Places of the variables that a cell names; None where one is unknown."""
-        whole = normalise_value(text)
-        if whole in self._none:
-            return []
-        parts = [whole] if whole in self._places else whole.split(_SEPARATOR)
-        places = [self._places.get(normalise_value(part)) for part in parts]
-        known = [place for place in places if place is not None]
-        return known if len(known) == len(places) else None
+def _rename(columns: list[str], alike: str, extra: list[str]) -> str:
+    own, new = (alike, columns[0]) if alike in extra else (columns[0], alike)
+    return f'Rename one (case counts), or declare rename = {{ "{own}" = "{new}" }} under [source].'
 
 
-def _cell(row: int, text: str) -> str:
-    shown = text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "..."
-    return f"{shown!r} in row {row}"
-
-
-def _marks_reader(table: RawTable, schema: Schema) -> _MarksReader | None:
+def _marks_reader(table: RawTable, schema: Schema) -> MarksReader | None:
     column = schema.intervention
     if column is None:
         return None
-    return _MarksReader(column, table.names.index(column.name), schema.names)
+    return MarksReader(column, table.names.index(column.name), schema.names)
 
 
 def _read_chunk(
-    readers: list[_ColumnReader], chunk: list[Cells]
+    readers: list[ColumnReader], chunk: list[Cells]
 ) -> tuple[int, CodeArray, ValueArray]:
     """Rows, codes and values of one block, the arrays of shape (rows, p)."""
     rows = len(chunk[0])

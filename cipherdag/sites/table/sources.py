@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cipherdag.sites.table.cells import RawTable
+    from cipherdag.sites.table.file_description import FileDescription
 
     Opened = AbstractContextManager[RawTable]
 
@@ -29,37 +30,53 @@ class Source:
     Attributes:
         words: What help and errors call it.
         open: Opens a file of its kind, whose rows are read while the context lasts.
-        suffix: The end of its name, where that tells the kind.
+        reads: The keys of a `FileDescription` that it reads, beside those of every source.
+        suffix: The end of its name, in any case, where that tells the kind.
         magic: The bytes that tell the kind otherwise.
         place: Where they stand.
+        endings: Of names that promise this kind.
     """
 
     words: str
-    open: Callable[[Path], Opened]
+    open: Callable[[Path, FileDescription], Opened]
+    reads: tuple[str, ...] = ()
     suffix: str = ""
     magic: bytes = b""
     place: int = 0
+    endings: tuple[str, ...] = ()
 
 
-def _csv(path: Path) -> Opened:
+def _csv(path: Path, description: FileDescription) -> Opened:
     from cipherdag.sites.table.csv_file import open_csv
 
-    return open_csv(path)
+    return open_csv(path, description)
 
 
-def _parquet(path: Path) -> Opened:
+def _excel(path: Path, description: FileDescription) -> Opened:
+    from cipherdag.sites.table.excel_file import open_excel
+
+    return open_excel(path, description)
+
+
+def _stata(path: Path, _description: FileDescription) -> Opened:
+    from cipherdag.sites.table.stata_file import open_stata
+
+    return open_stata(path)
+
+
+def _parquet(path: Path, _description: FileDescription) -> Opened:
     from cipherdag.sites.table.parquet_file import open_parquet
 
     return open_parquet(path)
 
 
-def _duckdb(path: Path) -> Opened:
+def _duckdb(path: Path, _description: FileDescription) -> Opened:
     from cipherdag.sites.table.duckdb_file import open_duckdb
 
     return open_duckdb(path)
 
 
-def _described(path: Path) -> Opened:
+def _described(path: Path, _description: FileDescription) -> Opened:
     from cipherdag.sites.table.database import DatabaseSource
     from cipherdag.sites.table.duckdb_file import open_duckdb
     from cipherdag.sites.table.sql import open_sql
@@ -72,21 +89,36 @@ def _described(path: Path) -> Opened:
     )
 
 
-_CSV = Source("CSV", _csv)
+_CSV = Source("CSV", _csv, reads=("delimiter", "encoding", "skip_rows"))
 SOURCES = (
     _CSV,
-    Source("Parquet", _parquet, magic=b"PAR1"),
-    Source("DuckDB", _duckdb, magic=b"DUCK", place=8),
-    Source("a .toml that names a database", _described, suffix=".toml"),
+    Source(
+        "Excel (.xlsx)",
+        _excel,
+        reads=("sheet", "skip_rows"),
+        magic=b"PK\x03\x04",
+        endings=(".xlsx", ".xlsm"),
+    ),
+    Source("Stata (.dta)", _stata, suffix=".dta"),
+    Source("Parquet", _parquet, magic=b"PAR1", endings=(".parquet",)),
+    Source("DuckDB", _duckdb, magic=b"DUCK", place=8, endings=(".duckdb",)),
+    Source("a .toml that names a database or describes a file", _described, suffix=".toml"),
 )
 READABLE = ", ".join(own.words for own in SOURCES[:-1]) + f", or {SOURCES[-1].words}"
 """What a site's table may be, in words."""
 
+_ELSEWHERE = "Stata (.dta), CSV UTF-8 or Excel (.xlsx)."
 _NO_TABLES = {
-    b"PK\x03\x04": (
-        "this is a zip archive or an Excel workbook, not a CSV file",
-        "Save the sheet as 'CSV UTF-8' and give that file.",
+    b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
+        "this is an Excel workbook of the kind before 2007 (.xls)",
+        "Open it and save it as .xlsx, or as CSV UTF-8.",
     ),
+    b"$FL2": ("this is an SPSS file", f"Save it in SPSS as {_ELSEWHERE}"),
+    b"$FL3": ("this is an SPSS file", f"Save it in SPSS as {_ELSEWHERE}"),
+    b"\0" * 12 + b"\xc2\xea\x81\x60": ("this is a SAS file", f"Save it in SAS as {_ELSEWHERE}"),
+    b"HEADER RECORD*******LIB": ("this is a SAS file", f"Save it in SAS as {_ELSEWHERE}"),
+    b"%PDF": ("this is a PDF document", "Export the table itself as CSV."),
+    b"<": ("this is HTML or XML, whatever its name says", "Export the table as CSV or .xlsx."),
     b"SQLite format 3\0": (
         "this is an SQLite database, which holds many tables",
         'Write a .toml with address = "sqlite:///{name}" and table.',
@@ -102,7 +134,7 @@ def source_of(path: Path) -> Source:
         UnreadableDataError: It is of a kind that holds no table.
     """
     for source in SOURCES:
-        if source.suffix and path.suffix == source.suffix:
+        if source.suffix and path.suffix.lower() == source.suffix:
             return source
     head = b""
     if path.is_file():  # a pipe could be read only once
@@ -112,4 +144,12 @@ def source_of(path: Path) -> Source:
         if head.startswith(magic):
             raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
-    return next(told, _CSV)
+    source = next(told, _CSV)
+    ending = path.suffix.lower()
+    claimed = next((own for own in SOURCES if ending in own.endings), source)
+    if claimed is not source and path.is_file():
+        raise UnreadableDataError(
+            f"the name ends in {path.suffix}, but this is no file of {claimed.words}",
+            remedy="Give it the name of what it is, or export it anew.",
+        )
+    return source

@@ -178,6 +178,7 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
     """The types of a table's columns by name; refuses tables and columns that are not there."""
     from sqlalchemy import inspect
     from sqlalchemy.exc import NoSuchTableError
+    from sqlalchemy.types import NullType
 
     schema, name = _parts(source.table)
     looking = inspect(connection)
@@ -189,14 +190,17 @@ def _declared(connection: Connection, source: DatabaseSource) -> dict[str, Colum
         raise DatabaseQueryError(
             f"there is no table '{source.table}' that this user may read{_alike(name, others)}",
         ) from None
-    types = {own["name"]: _column_type(own["type"]) for own in columns}
+    names = [own["name"] for own in columns]
     for column in source.columns:
-        if column not in types:
+        if column not in names:
             raise DatabaseQueryError(
-                f"the table has no column '{column}'{_alike(column, list(types))}",
+                f"the table has no column '{column}'{_alike(column, names)}",
                 column=column,
             )
-    return types
+    # SQLite says nothing of a view's computed columns
+    silent = NullType if source.dialect == "sqlite" else ()
+    said = [own for own in columns if not isinstance(own["type"], silent)]
+    return {own["name"]: _column_type(own["type"]) for own in said}
 
 
 def _parts(table: str) -> tuple[str | None, str]:

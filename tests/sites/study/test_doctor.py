@@ -168,6 +168,24 @@ def test_identifiers_in_the_clear_are_found_and_hashed_ones_pass(site, unreachab
     assert make(7) not in shown(found)
 
 
+def test_what_looks_like_a_mistake_is_named_by_column_without_its_value(site, unreachable):
+    assert findings(site)["odd values"].state == "ok"
+    table = pd.read_csv(site.path / "data.csv", dtype=str)
+    table["dose"] = [f"{20 + number % 40}.5" for number in range(len(table))]
+    table.loc[7, "dose"] = "-9999"
+    table["ward"] = ["Upper", "upper"] * (len(table) // 2) + ["upper"] * (len(table) % 2)
+    table.to_csv(site.path / "data.csv", index=False)
+    with (site.path / "schema.toml").open("a") as schema:
+        schema.write('\n[columns.dose]\nkind = "continuous"\n[columns.ward]\nkind = "discrete"\n')
+        schema.write('categories = ["Upper", "upper"]\n')
+    found = findings(site)
+    assert found["data"].state == "ok"
+    assert found["odd values"].state == "warn"
+    assert "'dose': a number that often marks a missing value" in found["odd values"].finding
+    assert "'ward': two spellings of a category" in found["odd values"].finding
+    assert "9999" not in shown(found)
+
+
 # clock
 
 

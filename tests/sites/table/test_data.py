@@ -181,12 +181,42 @@ HEADER = "sex,age,pressure\n"
 TWO_ROWS = "f,1,120\nm,2,150\n"
 BAD_FILES = {
     "text in numbers": (HEADER + TWO_ROWS + "f,old,120\n", "NotNumericError", "age", 3, "'old'"),
-    "infinite": (HEADER + "f,inf,120\n" + TWO_ROWS, "NotNumericError", "age", 3, "row 1"),
-    "overflow": (HEADER + TWO_ROWS + "f,1,1e999\n", "NotNumericError", "pressure", 3, "row 3"),
-    "underscore": (HEADER + TWO_ROWS + "f,1_0,9\n", "NotNumericError", "age", 3, "row 3"),
-    "foreign digits": (HEADER + TWO_ROWS + "f,٤,9\n", "NotNumericError", "age", 3, "row 3"),
+    "infinite": (
+        HEADER + "f,inf,120\n" + TWO_ROWS,
+        "NotNumericError",
+        "age",
+        3,
+        "row 2 of the file",
+    ),
+    "overflow": (
+        HEADER + TWO_ROWS + "f,1,1e999\n",
+        "NotNumericError",
+        "pressure",
+        3,
+        "row 4 of the file",
+    ),
+    "underscore": (
+        HEADER + TWO_ROWS + "f,1_0,9\n",
+        "NotNumericError",
+        "age",
+        3,
+        "row 4 of the file",
+    ),
+    "foreign digits": (
+        HEADER + TWO_ROWS + "f,٤,9\n",
+        "NotNumericError",
+        "age",
+        3,
+        "row 4 of the file",
+    ),
     "category": (HEADER + TWO_ROWS + "x,1,1\nz,1,1\n", "UnknownCategoryError", "sex", 4, "'x'"),
-    "category case": (HEADER + "F,1,120\n" + TWO_ROWS, "UnknownCategoryError", "sex", 3, "row 1"),
+    "category case": (
+        HEADER + "F,1,120\n" + TWO_ROWS,
+        "UnknownCategoryError",
+        "sex",
+        3,
+        "row 2 of the file",
+    ),
     "constant": (HEADER + "f,1,120\nf,2,150\n", "ConstantColumnError", "sex", 2, "one value"),
     "constant number": (HEADER + "f,1,9\nm,1,150\n", "ConstantColumnError", "age", 2, "one value"),
     "one bin": (HEADER + "f,1,1\nm,2,2\n", "ConstantColumnError", "pressure", 2, "one bin"),
@@ -202,8 +232,20 @@ BAD_FILES = {
     "zero bytes": ("", "EmptyDataError", None, 0, "empty"),
     "blank": ("\n\n", "EmptyDataError", None, 0, "empty"),
     "one row": (HEADER + "f,1,120\n", "TooFewRowsError", None, 1, "one row"),
-    "ragged long": (HEADER + TWO_ROWS + "f,1,2,3\n", "UnreadableDataError", None, None, "line 4"),
-    "ragged short": (HEADER + "f,1\n" + TWO_ROWS, "UnreadableDataError", None, None, "line 2"),
+    "ragged long": (
+        HEADER + TWO_ROWS + "f,1,2,3\n",
+        "UnreadableDataError",
+        None,
+        None,
+        "row 4 of the file",
+    ),
+    "ragged short": (
+        HEADER + "f,1\n" + TWO_ROWS,
+        "UnreadableDataError",
+        None,
+        None,
+        "row 2 of the file",
+    ),
     "quote": (HEADER + '"f,1,120\n', "UnreadableDataError", None, None, "unexpected end"),
     "semicolons": ("sex;age\nf;1,5\n", "UnreadableDataError", None, None, "commas"),
     "latin-1": ("sex,größe\n".encode("latin-1"), "UnreadableDataError", None, None, "UTF-8"),
@@ -259,6 +301,13 @@ def test_bad_frames():
             load_table(odd, CONTINUOUS)
 
 
+def test_rows_of_a_frame_are_counted_as_pandas_does_too():
+    frame = pd.DataFrame({"u": [1.0, 2.0, np.inf], "v": [1, 2, 3]}, index=[7, 8, 9])
+    with pytest.raises(errors.NotNumericError, match=r"row 3 \(\.iloc\[2\]\)") as caught:
+        load_table(frame, CONTINUOUS)
+    assert caught.value.place == "row 3 (.iloc[2])"
+
+
 def test_numbers_that_are_1_and_text_1_clash_as_names():
     with pytest.raises(errors.DuplicateNameError):
         load_table(pd.DataFrame([[1, 2], [3, 4]], columns=[1, "1"]), CONTINUOUS)
@@ -279,7 +328,7 @@ def test_constant_may_be_allowed(tmp_path):
 def test_faults_are_found_beyond_the_first_block(tmp_path):
     rows = [f"{i % 2},{'xy'[i % 2]}" for i in range(10_000)]
     rows[9_000] = "2,x"
-    with pytest.raises(errors.UnknownCategoryError, match="row 9001") as caught:
+    with pytest.raises(errors.UnknownCategoryError, match="row 9002 of the file") as caught:
         load(tmp_path, "a,b\n" + "\n".join(rows), DISCRETE)
     assert caught.value.rows == 10_000
 

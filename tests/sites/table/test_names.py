@@ -11,12 +11,15 @@ from hypothesis import strategies as st
 from cipherdag.sites.table.names import (
     first_repeat,
     hidden_character,
+    loose_forms,
+    nearest,
     normalise_name,
     normalise_value,
     number_text,
     parse_number,
     parse_numbers,
     sort_names,
+    truth_value,
 )
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -66,3 +69,34 @@ def test_columns_of_numbers_parse_like_their_cells(texts):
         assert np.isnan(values[position]) if number is None else values[position] == number
     if bad >= 0:
         assert parse_number(normalise_name(texts[bad])) is None
+
+
+letters = st.text("aeiouäöüßéñ xyz-_.0123456789", min_size=1, max_size=8)
+
+
+@given(letters)
+def test_loose_forms_forget_case_accents_and_blanks(text):
+    forms = loose_forms(text)
+    for other in (text.upper(), f" {text} ", unicodedata.normalize("NFD", text), text.title()):
+        assert forms & loose_forms(other)
+
+
+@given(letters, st.lists(letters, max_size=5))
+def test_the_nearest_is_a_known_text_and_the_text_itself_where_it_is_known(text, known):
+    near = nearest(text, known)
+    assert near is None or near in known
+    found = nearest(text, [text, *known])
+    assert found is not None
+    assert loose_forms(found) & loose_forms(text)
+
+
+def test_words_for_true_and_false_and_near_misses():
+    assert [
+        truth_value(own) for own in ("Yes", " JA", "1", "TRUE", "no", "Nein", "0", "false")
+    ] == ([True] * 4 + [False] * 4)
+    assert [truth_value(own) for own in ("", "2", "f", "m", "maybe", "none")] == [None] * 6
+    assert nearest("femal", ("female", "male")) == "female"
+    assert nearest("Maenner", ("Frauen", "Männer")) == "Männer"
+    assert nearest("ja", ("no", "yes")) == "yes"
+    assert nearest("male", ("female",)) is None
+    assert nearest("2", ("0", "1")) is None

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from schema_strategies import schemas
 
 from cipherdag import errors
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.names import normalise_name, normalise_value
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
 
@@ -36,37 +36,6 @@ allow_constant = true
 [columns.id]
 kind = "ignore"
 """
-
-seen = st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])
-words = st.text(seen, min_size=1, max_size=12).filter(normalise_name)
-finite = st.floats(allow_nan=False, allow_infinity=False)
-
-
-@st.composite
-def columns(draw, name):
-    kind = draw(st.sampled_from(["continuous", "discrete", "binned", "ignore"]))
-    categories = draw(st.lists(words, min_size=2, max_size=6, unique_by=normalise_value))
-    edges = draw(st.lists(finite.map(lambda edge: edge + 0.0), min_size=1, max_size=4, unique=True))
-    missing = draw(st.lists(words, max_size=3))
-    listed = {normalise_value(value) for value in categories} if kind == "discrete" else set()
-    return Column(
-        name=name,
-        kind=kind,
-        categories=tuple(categories) if kind == "discrete" else (),
-        edges=tuple(sorted(edges)) if kind == "binned" else (),
-        missing=tuple(marker for marker in missing if normalise_value(marker) not in listed),
-        allow_constant=draw(st.booleans()),
-        label=draw(st.booleans()),
-        ordered=draw(st.booleans()) and kind != "continuous",
-        comment=draw(words),
-    )
-
-
-@st.composite
-def schemas(draw):
-    names = draw(st.lists(words, min_size=1, max_size=5, unique_by=normalise_name))
-    first = Column(names[0], "continuous")
-    return Schema((first, *(draw(columns(name)) for name in names[1:])))
 
 
 def test_toml_is_read_and_normalised():
@@ -100,6 +69,10 @@ def test_canonical_ignores_order_comments_and_local_fields(schema, random):
             allow_constant=True,
             label=column.label,
             ordered=column.ordered,
+            unit=column.unit,
+            date=column.date,
+            plausible=(0, 1) if column.unit else (),
+            concepts=(("SNOMED", ("1",)),),
         )
         for column in shuffled
     ]
@@ -124,6 +97,9 @@ def test_canonical_is_pinned_and_tells_schemas_apart():
         ("missing = [0,", "ordered = true\nmissing = [0,"),
         ("columns.weight", "columns.Weight"),
         ('kind = "ignore"', 'kind = "continuous"'),
+        ("allow_constant", 'unit = "kg"\nallow_constant'),
+        ("allow_constant", 'date = "days since 2000-01-01"\nallow_constant'),
+        ("allow_constant", 'date = "days since 2001-01-01"\nallow_constant'),
     )
     for old, new in changes:
         assert Schema.loads(TEXT.replace(old, new)).canonical() != schema.canonical()
@@ -148,7 +124,7 @@ BAD = {
     "kind missing": ("[columns.a]\n", "a", "kind is missing"),
     "kind unknown": ('[columns.a]\nkind = "ordinal"', "a", "none of continuous, discrete"),
     "key unknown": ('[columns.a]\nkind = "continuous"\nmising = []', "a", "did you mean 'missing'"),
-    "key foreign": ('[columns.a]\nkind = "continuous"\nunit = 1', "a", "known are kind"),
+    "key foreign": ('[columns.a]\nkind = "continuous"\ncolour = 1', "a", "known are kind"),
     "top key": ('[colums.a]\nkind = "continuous"', None, "did you mean 'columns'"),
     "no columns": ("", None, "no table of columns"),
     "columns a list": ("columns = []", None, "no table of columns"),
@@ -221,6 +197,45 @@ BAD = {
         '[columns.a]\nkind = "discrete"\nordered = true',
         "a",
         "at least 2 categories",
+    ),
+    "synonym of none": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nsynonyms = { 3 = ["x"] }',
+        "a",
+        "'3', which is no category",
+    ),
+    "synonym a category": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nsynonyms = { 1 = [2] }',
+        "a",
+        "'2' is empty, a category or a missing value",
+    ),
+    "synonym twice": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nsynonyms = { 1 = ["x"], 2 = ["x"] }',
+        "a",
+        "synonym 'x' is given twice",
+    ),
+    "synonyms of one": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nsynonyms = { 1 = ["x"], "1.0" = [] }',
+        "a",
+        "'1' is given twice",
+    ),
+    "unit of words": (
+        '[columns.a]\nkind = "discrete"\ncategories = [1, 2]\nunit = "kg"',
+        "a",
+        "discrete has no unit",
+    ),
+    "range of one": ('[columns.a]\nkind = "continuous"\nplausible = [1]', "a", "two finite"),
+    "range falls": ('[columns.a]\nkind = "continuous"\nplausible = [2, 1]', "a", "two finite"),
+    "range endless": ('[columns.a]\nkind = "continuous"\nplausible = [0, inf]', "a", "finite"),
+    "date rule": ('[columns.a]\nkind = "continuous"\ndate = "days"', "a", "is no rule such as"),
+    "date of no day": (
+        '[columns.a]\nkind = "continuous"\ndate = "days since 2000-02-30"',
+        "a",
+        "is no rule such as",
+    ),
+    "date and unit": (
+        '[columns.a]\nkind = "continuous"\ndate = "days since 2000-02-03"\nunit = "d"',
+        "a",
+        "stands in its rule",
     ),
     "clash": (
         '[columns." a"]\nkind = "continuous"\n[columns."a "]\nkind = "continuous"',

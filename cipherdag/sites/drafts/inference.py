@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,26 +13,49 @@ from cipherdag.errors import (
     MissingColumnError,
     NotNumericError,
     SchemaError,
+    UnreadableDataError,
+)
+from cipherdag.sites.drafts.suspicions import (
+    Suspicion,
+    suspicious_categories,
+    suspicious_dates,
+    suspicious_numbers,
 )
 from cipherdag.sites.table.column import Column
-from cipherdag.sites.table.names import is_integer_text, is_plain_number, normalise_value
+from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
+from cipherdag.sites.table.names import (
+    hidden_character,
+    is_integer_text,
+    is_plain_number,
+    normalise_value,
+)
 from cipherdag.sites.table.reading import check_row_count, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-    from cipherdag.sites.table.cells import Cells, ColumnType, RawTable
+    from cipherdag.sites.table.cells import Cells, ColumnType, RawTable, TextCells
     from cipherdag.sites.table.reading import TableSource
 
 _FEW_VALUES = 12
 _MOST_TEXTS = 100
 _FEWEST_ROWS_PER_TEXT = 10
 _IDENTIFIER = ' No two rows agree: if this is an identifier, set kind = "ignore".'
+_FEWEST_ROWS_TO_SHOW = 5
+_MOSTLY = 0.8
 _MISSING_WORDS = frozenset({"na", "n/a", "#n/a", "nan", "null", "none", "?", "."})
 _INFINITE = frozenset({"inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"})
 
 
-def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Guessed columns, and which of them hold one value only or none."""
+
+    columns: tuple[Column, ...]
+    constant: frozenset[str]
+
+
+def infer_columns(sources: Sequence[TableSource]) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
     The rules, for the values of all tables together:
@@ -40,6 +64,8 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
     - numbers, apart from "NA", "N/A", "#N/A", "NaN", "null", "none", "?" and "." in any case,
       which are then declared as missing: discrete where they are at most 12 different whole
       numbers, otherwise continuous; "007" is a code, hence text;
+    - numbers with a few words among them, or written in another notation: continuous, so that
+      reading them names the first such cell;
     - text: discrete, unless it has more than 100 different values, or more than 12 that hold fewer
       than 10 rows each on average: that looks like an identifier or free text, is ignored, and
       none of its values is written.
@@ -52,6 +78,8 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
     documents are ignored. An ordered categorical column of a DataFrame or Parquet file is discrete
     and ordered, with all its categories; nothing else is taken as ordered.
 
+    What looks like a mistake stands in the comments behind "LOOK:"; see `suspicions`.
+
     Args:
         sources: At least one path or DataFrame.
 
@@ -62,14 +90,72 @@ def infer_columns(sources: Sequence[TableSource]) -> tuple[Column, ...]:
     """
     counts: dict[str, Counter[str]] = {}
     declared: dict[str, ColumnType] = {}
+    hidden: dict[str, UnreadableDataError] = {}
     rows = 0
     for source in sources:
         with open_table(source) as table:
-            rows += _count_table(table, counts)
+            rows += _count_table(table, counts, hidden)
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
-    return tuple(_guess(name, own, rows, declared.get(name)) for name, own in counts.items())
+    normal = {name: _normal(own) for name, own in counts.items()}
+    for name, error in hidden.items():
+        if any(map(hidden_character, normal[name])) and not _is_free_text(normal[name], rows):
+            raise error
+    return Draft(
+        tuple(_looked_at(name, own, rows, declared.get(name)) for name, own in normal.items()),
+        frozenset(name for name, own in normal.items() if len(own.keys() - {""}) <= 1),
+    )
+
+
+def _normal(counter: Counter[str]) -> Counter[str]:
+    values: Counter[str] = Counter()
+    for text, times in counter.items():
+        values[normalise_value(text)] += times
+    return values
+
+
+def _looked_at(name: str, values: Counter[str], rows: int, declared: ColumnType | None) -> Column:
+    """The guess, with what looks like a mistake in its comment."""
+    column = _guess(name, values, rows, declared)
+    seen = [str(own) for own in _suspicions(column, values)]
+    held = [values[own] for own in column.categories if values[own]]
+    if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
+        seen.append("Few rows hold some category: see that it names nobody before this leaves.")
+    said = "".join(f" LOOK: {own}" for own in seen)
+    return replace(column, comment=f"{column.comment}{said}".strip())
+
+
+def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
+    texts = [value for value in values if value and value not in column.missing]
+    if column.kind == "ignore":
+        return suspicious_dates(texts) if len(texts) > 1 else []
+    numbers = {float(text): values[text] for text in texts if is_plain_number(text)}
+    distinct = np.array(sorted(numbers))
+    counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
+    odd = [text for text in texts if not is_plain_number(text)]
+    found = suspicious_numbers(distinct, counts)
+    if column.kind == "continuous" and odd:
+        found.append(_odd_cells(odd))
+    if column.kind == "discrete":
+        found += suspicious_categories(column.categories) + suspicious_dates(texts)
+        found += [_odd_cells(odd)] * (0 < len(odd) < len(numbers))
+    return found
+
+
+def _odd_cells(odd: Sequence[str]) -> Suspicion:
+    """Cells that are no numbers, among numbers; a word that may name somebody is not written."""
+    known = sorted(text for text in odd if stands_for_missing(text))
+    named = f", such as '{known[0]}'" if known else ""
+    marks = ", ".join(f'"{own}"' for own in known)
+    notation = all(map(is_other_number, odd))
+    what = "numbers in another notation" if notation else "words"
+    remedy = f"If they mean a missing value, write missing = [{marks or '...'}]; or correct them."
+    return Suspicion(
+        f"{what} among numbers",
+        f"Some rows hold {what} among numbers{named}.",
+        "Declare decimal and thousands under [source]." if notation else remedy,
+    )
 
 
 def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
@@ -83,20 +169,53 @@ def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
     return second if second.ordered else first
 
 
-def _count_table(table: RawTable, counts: dict[str, Counter[str]]) -> int:
-    """Add a table's values to ``counts`` by column, and return its number of rows."""
+def _count_table(
+    table: RawTable, counts: dict[str, Counter[str]], hidden: dict[str, UnreadableDataError]
+) -> int:
+    """Add a table's values to ``counts`` by column, and return its number of rows.
+
+    The first cell of a column with an invisible character makes an error, to be raised only where
+    the cell would be a category.
+    """
     counters = [Counter[str]() for _ in table.names]
     rows = 0
     for chunk in table.chunks:
-        rows += len(chunk[0])
-        for counter, cells in zip(counters, chunk, strict=True):
+        for name, counter, cells in zip(table.names, counters, chunk, strict=True):
             _count(cells, counter)
+            _note_hidden(table, name, cells.as_text(), rows, hidden)
+        rows += len(chunk[0])
     check_row_count(rows, file=table.file, site=None)
     if counts:
         _check_same_columns(table, tuple(counts), rows)
     for name, counter in zip(table.names, counters, strict=True):
         counts.setdefault(name, Counter()).update(counter)
     return rows
+
+
+def _note_hidden(
+    table: RawTable,
+    name: str,
+    cells: TextCells,
+    first: int,
+    hidden: dict[str, UnreadableDataError],
+) -> None:
+    """Remember the first cell with an invisible character, and where it is."""
+    if name in hidden or "".join(cells.texts).isprintable():
+        return
+    for position, text in enumerate(cells.texts):
+        mark = None if text.isprintable() else hidden_character(normalise_value(text))
+        if mark is None:
+            continue
+        row = position if cells.index is None else int((cells.index == position).argmax())
+        place = table.place(first + row)
+        hidden[name] = UnreadableDataError(
+            f"the cell in {place} has the invisible character {mark}",
+            file=table.file,
+            column=name,
+            place=place,
+            remedy="Find and remove it in the file, or correct the export.",
+        )
+        return
 
 
 def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> None:
@@ -113,19 +232,18 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
 
 
 def _count(cells: Cells, counter: Counter[str]) -> None:
-    texts = cells.as_text()
-    if texts.index is None:
-        counter.update(texts.texts)
+    cells = cells.as_text()
+    texts = cells.notation.categories(cells.texts)
+    if cells.index is None:
+        counter.update(texts)
         return
-    repeats = np.bincount(texts.index, minlength=len(texts.texts))
-    for text, times in zip(texts.texts, repeats.tolist(), strict=True):
+    repeats = np.bincount(cells.index, minlength=len(texts))
+    for text, times in zip(texts, repeats.tolist(), strict=True):
         counter[text] += times
 
 
 def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
-    values: Counter[str] = Counter()
-    for text, times in counter.items():
-        values[normalise_value(text)] += times
+    values = counter.copy()
     gap = "Some values are missing. " if values.pop("", 0) else ""
     words = sorted(value for value in values if value.lower() in _MISSING_WORDS)
     others = [value for value in values if value not in words]
@@ -139,6 +257,8 @@ def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | N
     if others and all(map(is_plain_number, others)):
         marked = f"{_listed(words)} is taken as missing. " if words else ""
         return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
+    if _mostly_numbers(values, others):
+        return Column(name, "continuous", missing=tuple(words), comment=f"{gap}Numbers.")
     if words:
         gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
     return _guess_texts(name, sorted(values), gap, rows)
@@ -154,6 +274,14 @@ def _refuse_infinite(name: str, values: Sequence[str]) -> None:
             column=name,
             remedy="Leave the field empty where the value is missing, or correct it.",
         )
+
+
+def _mostly_numbers(values: Counter[str], others: Sequence[str]) -> bool:
+    """Whether many different numbers, of whatever notation, leave little room for other cells."""
+    numbers = [own for own in others if is_plain_number(own) or is_other_number(own)]
+    rows = sum(values[own] for own in others)
+    told = sum(values[own] for own in numbers)
+    return len(numbers) > _FEW_VALUES and told >= _MOSTLY * rows
 
 
 def _guess_declared(
@@ -214,9 +342,14 @@ def _guess_numbers(
     return Column(name, "discrete", categories=categories, missing=missing, comment=note)
 
 
-def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
+def _is_free_text(texts: Collection[str], rows: int) -> bool:
+    """Whether texts look like identifiers or free text: too many, or few rows for each."""
     rare = len(texts) > _FEW_VALUES and rows < _FEWEST_ROWS_PER_TEXT * len(texts)
-    if rare or len(texts) > _MOST_TEXTS:
+    return rare or len(texts) > _MOST_TEXTS
+
+
+def _guess_texts(name: str, texts: list[str], note: str, rows: int) -> Column:
+    if _is_free_text(texts, rows):
         note += "Ignored: this looks like an identifier or free text; no value of it is written."
         return Column(name, "ignore", comment=note)
     return Column(name, "discrete", categories=tuple(texts), comment=f"{note}Text.")

@@ -1,0 +1,110 @@
+"""``schema``: draft a schema at a site, and agree on one without showing data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cipherdag import errors
+from cipherdag.cli.options import FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.sites.drafts.merging import Difference
+    from cipherdag.sites.table.schema import Schema
+
+OUT = click.option(
+    "--out", type=click.Path(path_type=Path), help="File to write instead of printing."
+)
+
+
+@click.group()
+def schema() -> None:
+    """Describe the columns of a study, and agree on them without showing data."""
+
+
+@schema.command("infer", short_help="Draft a commented schema.toml from files.")
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@OUT
+def schema_infer(files: tuple[Path, ...], out: Path | None) -> None:
+    """Write a commented schema.toml from one or several files, for you to read and edit."""
+    from cipherdag.sites.table.schema import Schema
+
+    write(Schema.infer(list(files)), out)
+
+
+@schema.command("merge")
+@click.argument("drafts", nargs=-1, required=True, type=FILE)
+@OUT
+def schema_merge(drafts: tuple[Path, ...], out: Path | None) -> None:
+    """Make one schema of the sites' DRAFTS, and say what does not fit.
+
+    Spellings of one category become synonyms. Where people must decide, the column is ignored until
+    they have, and the exit code is 6.
+    """
+    from cipherdag.sites.drafts.merging import merge_schemas
+
+    merged, found = merge_schemas(_loaded(drafts))
+    click.echo("\n".join(map(str, found)), err=out is None)
+    write(merged, out)
+    undecided = sorted({own.column for own in found if own.open})
+    if undecided:
+        raise errors.SchemaMismatchError(
+            f"to be decided: {', '.join(undecided)}",
+            remedy="Do what stands behind DECIDE in the drafts concerned, then merge again.",
+        )
+
+
+@schema.command("diff")
+@click.argument("first", type=FILE)
+@click.argument("second", type=FILE)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
+    """Say in what two schemas or drafts differ. Exit code 0 where sites with them can run together.
+
+    Missing values, synonyms, plausible numbers and concept codes may differ between sites.
+    """
+    from cipherdag.sites.drafts.merging import merge_schemas
+
+    one, two = (_loaded((file,)) for file in (first, second))
+    try:
+        found: Sequence[Difference] = merge_schemas(_loaded((first, second)))[1]
+    except errors.SchemaError as error:
+        raise errors.SchemaMismatchError(error.message) from error
+    if as_json:
+        click.echo(json.dumps([asdict(own) for own in found], indent=2))
+    elif found:
+        click.echo("\n".join(map(str, found)))
+    if len({own.canonical() for own in (*one.values(), *two.values())}) > 1:
+        raise errors.SchemaMismatchError(
+            f"{first} and {second} are not the same schema",
+            remedy=f"Run `cipherdag schema merge {first} {second} --out schema.toml`.",
+        )
+    if not as_json:
+        click.echo("Sites with these two can run together.")
+
+
+def write(made: Schema, out: Path | None) -> None:
+    """Print a schema, or write it into a new file."""
+    text = made.dumps()
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if out.exists():
+        raise errors.OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
+    with errors.writing(out):
+        out.write_text(text, encoding="utf-8")
+    click.echo(f"Wrote {out}. Read it before use: every site needs the same one.")
+
+
+def _loaded(files: Sequence[Path]) -> dict[str, Schema]:
+    from cipherdag.sites.table.schema import Schema
+
+    stems = [file.stem for file in files]
+    names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+    return {name: Schema.load(file) for name, file in zip(names, files, strict=True)}

@@ -1,0 +1,177 @@
+"""The tables of sites in this process, and what is odd about them, said before a run."""
+
+# ruff: noqa: PD011 - `values` is a site table's own array here, not that of pandas
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import ConstantColumnError, ParameterError, SchemaError
+from cipherdag.sites.drafts.inference import infer_columns
+from cipherdag.sites.drafts.suspicions import suspicious_sites
+from cipherdag.sites.drafts.table_suspicions import table_suspicions
+from cipherdag.sites.table.names import normalise_name
+from cipherdag.sites.table.schema import Schema
+from cipherdag.sites.table.site_table import load_table
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from cipherdag.sites.table.site_table import SiteTable
+
+    Data = pd.DataFrame | str | Path
+
+log = logging.getLogger("cipherdag.data")
+
+
+def named_sources(data: Mapping[str, Data] | Sequence[Data]) -> Mapping[str, Data]:
+    """Sources by site; those of a list are called site-1, site-2 and so on.
+
+    Raises:
+        ParameterError: It is one source, not several.
+    """
+    if isinstance(data, Mapping):
+        return data
+    if not isinstance(data, list | tuple):
+        raise ParameterError(
+            f"{type(data).__name__} is neither sources by site nor a list of them",
+            remedy="Divide one source over sites with Federation.split, or give one for each site.",
+        )
+    width = len(str(len(data)))
+    return {f"site-{number:0{width}d}": own for number, own in enumerate(data, start=1)}
+
+
+def read_sites(
+    data: Mapping[str, Data],
+    schema: Schema | str | Path | None,
+    labels: Sequence[str],
+    interventions: str | None,
+    *,
+    constants: bool = True,
+) -> dict[str, SiteTable]:
+    """Every site's table by one schema, which is inferred if there is none.
+
+    What looks like a mistake is said in the log ``cipherdag.data``. Without a schema a column that
+    is constant at every site is left out, and one that is constant at some is kept; both are said.
+
+    Args:
+        data: For each site's name its data; the name may be empty where there is one.
+        schema: The schema, its file, or None.
+        labels: Labels in place of the schema's.
+        interventions: Column that names what was intervened on, in place of the schema's.
+        constants: Whether to look for constant columns; not where the tables are still divided.
+
+    Raises:
+        DataError: Data do not fit the schema.
+        SchemaError: Without a schema, a column looks like an identifier or free text.
+    """
+    drafted = schema is None
+    known = _drafted(list(data.values()), interventions) if schema is None else _given(schema)
+    known = known.with_interventions(interventions)
+    known = known.with_labels(labels) if labels else known
+    tables = _load(data, known)
+    if drafted and constants:
+        tables = without_constants(tables)
+    odd = _odd(tables)
+    for said in odd:
+        log.warning("%s", said)
+    if odd and drafted:
+        log.warning(
+            "to declare what is meant, edit what `cipherdag schema infer` drafts; give it as schema"
+        )
+    return tables
+
+
+def _given(schema: Schema | str | Path) -> Schema:
+    return schema if isinstance(schema, Schema) else Schema.load(Path(schema))
+
+
+def _load(data: Mapping[str, Data], schema: Schema) -> dict[str, SiteTable]:
+    return {name: load_table(source, schema, site=name or None) for name, source in data.items()}
+
+
+def _drafted(data: Sequence[Data], interventions: str | None) -> Schema:
+    """A schema from all data together; any column may be constant at a site."""
+    draft = infer_columns(data)
+    named, unclear = normalise_name(interventions or ""), []
+    for column in draft.columns:
+        if column.kind != "ignore" or column.name == named:
+            continue
+        if column.name in draft.constant:
+            log.warning("column '%s' is left out: it holds one value only, or none", column.name)
+        else:
+            unclear.append(column)
+    if unclear:
+        raise SchemaError(
+            "without a schema no column is left out that looks like an identifier, dates or free "
+            "text",
+            column=", ".join(column.name for column in unclear),
+            remedy="Write a schema with `cipherdag schema infer FILE --out schema.toml`, "
+            "read it, and give it with --schema.",
+        )
+    if all(column.kind == "ignore" for column in draft.columns):
+        raise ConstantColumnError("every column holds one value only, or none")
+    return Schema(tuple(replace(own, allow_constant=True) for own in draft.columns))
+
+
+def without_constants(
+    tables: Mapping[str, SiteTable],
+) -> dict[str, SiteTable]:
+    """The tables without columns that vary nowhere, those that vary somewhere marked.
+
+    Args:
+        tables: Every site's table, of one schema that nobody wrote.
+
+    Raises:
+        ConstantColumnError: No column would be left.
+    """
+    schema = next(iter(tables.values())).schema
+    varies = np.array([table.varies() for table in tables.values()])
+    idle = {
+        name: [site for site, own in zip(tables, varies[:, position], strict=True) if not own]
+        for position, name in enumerate(schema.names)
+    }
+    gone = {name for name, sites in idle.items() if len(sites) == len(tables)}
+    for name, sites in idle.items():
+        if name in gone:
+            log.warning("column '%s' is left out: at every site it holds one value only", name)
+        elif sites:
+            where = ", ".join(f"'{site}'" for site in sites)
+            log.warning("column '%s' holds one value only at %s; it is kept", name, where)
+    if gone == set(schema.names):
+        raise ConstantColumnError("every column holds one value only at every site")
+    columns = tuple(
+        replace(own, kind="ignore", label=False)
+        if own.name in gone
+        else replace(own, allow_constant=bool(idle.get(own.name)))
+        for own in schema.columns
+    )
+    known = Schema(columns)
+    return {name: table.narrowed(known) for name, table in tables.items()}
+
+
+def _odd(tables: Mapping[str, SiteTable]) -> list[str]:
+    """What looks like a mistake, with the values concerned: all of it lies in this process."""
+    said = []
+    for site, table in tables.items():
+        where = f"site '{site}', " if site else ""
+        for column, own in table_suspicions(table):
+            said.append(f"{where}column '{column}': {own}")
+    first = next(iter(tables.values()))
+    for position, variable in enumerate(first.schema.variables):
+        if variable.kind != "continuous":
+            continue
+        numbers = {
+            site: table.values[:, position]
+            for site, table in tables.items()
+            if table.values is not None
+        }
+        said += [f"column '{variable.name}': {own}" for own in suspicious_sites(numbers)]
+    return said

@@ -1,0 +1,41 @@
+"""Two learnt graphs, edge by edge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cipherdag.graphs.graph import CausalGraph
+
+COLUMNS = ("from", "to", "here", "there", "same")
+
+
+def edge_differences(
+    here: CausalGraph, there: CausalGraph
+) -> list[tuple[str, str, str, str, bool]]:
+    """Every pair that either graph joins, in the order of names, with both marks.
+
+    Args:
+        here: A graph.
+        there: Another one; a variable that only one of them has is isolated in the other.
+
+    Returns:
+        `COLUMNS` of every pair: ``from`` sorts before ``to``, and the marks are "-->", "<--", "---"
+        or "" where the graph does not join the two.
+    """
+    marks = [_marks(graph) for graph in (here, there)]
+    pairs = sorted(marks[0].keys() | marks[1].keys())
+    rows = []
+    for pair in pairs:
+        one, two = (own.get(pair, "") for own in marks)
+        rows.append((*pair, one, two, one == two))
+    return rows
+
+
+def _marks(graph: CausalGraph) -> dict[tuple[str, str], str]:
+    found: dict[tuple[str, str], str] = {}
+    for edge in graph.edges:
+        turned = edge.source > edge.target
+        pair = (edge.target, edge.source) if turned else (edge.source, edge.target)
+        found[pair] = "<--" if turned and edge.mark == "-->" else edge.mark
+    return found

@@ -1,0 +1,261 @@
+"""One schema from the drafts of several sites, and in words what does not fit.
+
+Drafts hold no rows. What sites merely spell differently is mended and said; what people must decide
+is said, and its column takes no part until they have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import SchemaError
+from cipherdag.sites.drafts.spellings import shared_categories
+from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.names import is_plain_number, nearest
+from cipherdag.sites.table.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from cipherdag.sites.table.column import Listed
+
+    Drafts = Mapping[str, Column]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something in which drafts differ.
+
+    Attributes:
+        column: The column concerned.
+        said: What differs, by draft.
+        remedy: What was done, or is to be done.
+        open: Whether people must decide; the column takes no part until then.
+    """
+
+    column: str
+    said: str
+    remedy: str
+    open: bool = False
+
+    def __str__(self) -> str:
+        return f"{'DECIDE' if self.open else 'taken '}  '{self.column}': {self.said} {self.remedy}"
+
+
+def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Difference, ...]]:
+    """The schema that drafts agree on, and what does not fit; their order does not count.
+
+    Args:
+        drafts: A schema for each site's name, at least one.
+
+    Returns:
+        The schema, its columns by code point: one with an open difference is ignored, and says so
+        in its comment. The differences, by column.
+
+    Raises:
+        SchemaError: No column is left that takes part.
+    """
+    by_site = {site: {own.name: own for own in draft.columns} for site, draft in drafts.items()}
+    columns, found = [], []
+    for name in sorted({name for own in by_site.values() for name in own}):
+        held = {site: own[name] for site, own in sorted(by_site.items()) if name in own}
+        lacking = sorted(by_site.keys() - held.keys())
+        column, differences = _merge(name, held)
+        if column.kind != "ignore" and lacking:
+            differences = [*differences, _lacking(name, lacking, by_site)]
+        found += differences
+        undecided = [own for own in differences if own.open]
+        if undecided:
+            said = " ".join(f"DECIDE: {own.said} {own.remedy}" for own in undecided)
+            column = Column(name, "ignore", comment=said)
+        columns.append(column)
+    if all(column.kind == "ignore" for column in columns):
+        lines = "; ".join(f"'{own.column}': {own.said}" for own in found[:3])
+        raise SchemaError(f"the drafts agree on no column. {lines}")
+    return Schema(tuple(columns)), tuple(found)
+
+
+def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Difference:
+    others = [own for own in by_site[lacking[0]] if any(own not in d for d in by_site.values())]
+    near = nearest(name, sorted(others))
+    said = f"not in {_listed(lacking)}" + (f", which has '{near}'." if near else ".")
+    remedy = f'Write rename = {{ "{near}" = "{name}" }} under [source] there, and draft again.'
+    if near is None:
+        remedy = "Add it there, or leave it out at every site."
+    return Difference(name, said, remedy, open=True)
+
+
+def _merge(name: str, held: Drafts) -> tuple[Column, list[Difference]]:
+    """One column of the drafts that have it."""
+    kinds = {site: own.kind for site, own in held.items()}
+    if set(kinds.values()) == {"ignore"}:
+        return Column(name, "ignore"), []
+    kind, found = _kind(name, held)
+    if any(own.open for own in found):
+        return Column(name, "ignore"), found
+    fields: dict[str, object] = {"kind": kind, "allow_constant": _any(held, "allow_constant")}
+    parts: list[Callable[[str, Drafts], tuple[dict[str, object], list[Difference]]]]
+    parts = [_texts, _plausible, _concepts, _labels]
+    parts += {"discrete": [_categories], "binned": [_edges]}.get(kind, [])
+    for part in parts:
+        own_fields, own_found = part(name, held)
+        fields |= own_fields
+        found += own_found
+    if any(own.open for own in found):
+        return Column(name, "ignore"), found
+    missing = tuple(sorted({text for own in held.values() for text in own.missing}))
+    both = set(missing) & set(fields.get("categories", ()))  # type: ignore[call-overload]
+    if both:
+        said = f"'{min(both)}' is a category in one draft and a missing value in another."
+        return Column(name, "ignore"), [*found, Difference(name, said, _DECIDE, open=True)]
+    return replace(Column(name, "ignore"), missing=missing, **fields), found  # type: ignore[arg-type]
+
+
+_DECIDE = "Decide which, write it in every draft, and merge again."
+
+
+def _kind(name: str, held: Drafts) -> tuple[str, list[Difference]]:
+    kinds = {site: own.kind for site, own in held.items()}
+    if len(set(kinds.values())) == 1:
+        return next(iter(kinds.values())), []
+    said = f"{_by_value(kinds)}."
+    if "ignore" in kinds.values():
+        remedy = (
+            "If it was constant at a site, copy the column from the other draft and add "
+            "allow_constant = true; if it must not be used, leave it ignored at every site."
+        )
+        return "ignore", [Difference(name, said, remedy, open=True)]
+    few = [own for own in held.values() if own.kind == "discrete"]
+    numbers = all(is_plain_number(text) for own in few for text in own.categories)
+    if set(kinds.values()) == {"continuous", "discrete"} and numbers:
+        remedy = "Taken as continuous: few different numbers look like codes. If they are codes, "
+        remedy += "set discrete, with every code, in each draft."
+        return "continuous", [Difference(name, said, remedy)]
+    return "ignore", [Difference(name, said, _DECIDE, open=True)]
+
+
+def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+    """Unit and date rule: what a number means."""
+    fields: dict[str, object] = {}
+    found = []
+    for key in ("unit", "date"):
+        given = {site: getattr(own, key) for site, own in held.items()}
+        values = set(given.values()) - {""}
+        fields[key] = min(values, default="")
+        silent = [site for site, value in given.items() if not value]
+        if len(values) > 1:
+            said = f"{key} is {_by_value({s: v for s, v in given.items() if v})}."
+            remedy = "Convert the numbers at one of them, and write the same in every draft."
+            found.append(Difference(name, said, remedy, open=True))
+        elif values and silent:
+            said = f"{key} '{min(values)}' is not said in {_listed(silent)}."
+            remedy = "Taken for all; ask them." if key == "unit" else "Say it there, too."
+            found.append(Difference(name, said, remedy, open=key == "date"))
+    return fields, found
+
+
+def _plausible(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+    ranges = {site: own.plausible for site, own in held.items() if own.plausible}
+    if not ranges:
+        return {}, []
+    low, high = min(own[0] for own in ranges.values()), max(own[1] for own in ranges.values())
+    if len(set(ranges.values())) == 1:
+        return {"plausible": (low, high)}, []
+    said = f"plausible is {_by_value({s: f'{a:g} to {b:g}' for s, (a, b) in ranges.items()})}."
+    apart = max(own[0] for own in ranges.values()) > min(own[1] for own in ranges.values())
+    remedy = "They do not overlap: are these different units?" if apart else "The widest is taken."
+    return {"plausible": (low, high)}, [Difference(name, said, remedy, open=apart)]
+
+
+def _concepts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+    """Codes by vocabulary; two codes of one may be two things."""
+    vocabularies = sorted({key for own in held.values() for key, _ in own.concepts})
+    merged: list[tuple[str, tuple[str, ...]]] = []
+    found = []
+    for vocabulary in vocabularies:
+        given = {
+            site: tuple(sorted(codes))
+            for site, own in held.items()
+            for key, codes in own.concepts
+            if key == vocabulary
+        }
+        merged.append((vocabulary, min(given.values())))
+        if len(set(given.values())) > 1:
+            listed = {site: " and ".join(codes) for site, codes in given.items()}
+            said = f"{vocabulary} is {_by_value(listed)}."
+            found.append(Difference(name, said, "Is this one measurement? " + _DECIDE, open=True))
+    return {"concepts": tuple(merged)}, found
+
+
+def _labels(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+    labels = {site: "a label" if own.label else "no label" for site, own in held.items()}
+    if len(set(labels.values())) == 1:
+        return {"label": _any(held, "label")}, []
+    return {}, [Difference(name, f"{_by_value(labels)}.", _DECIDE, open=True)]
+
+
+def _edges(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+    edges = {site: ", ".join(f"{edge:g}" for edge in own.edges) for site, own in held.items()}
+    first = next(iter(held.values()))
+    fields: dict[str, object] = {"edges": first.edges, "ordered": _any(held, "ordered")}
+    if len({own.edges for own in held.values()}) == 1:
+        return fields, []
+    return fields, [Difference(name, f"edges are {_by_value(edges)}.", _DECIDE, open=True)]
+
+
+def _categories(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]]:
+    given = {site: own.categories for site, own in held.items()}
+    known: dict[str, str] = {
+        text: category
+        for own in held.values()
+        for category, texts in own.synonyms
+        for text in texts
+    }
+    shared = shared_categories(given, known)
+    found = [Difference(name, said, remedy) for said, remedy in shared.remarks]
+    order = _order(held, shared.spelled)
+    if order is None:
+        said = "its categories are in an order, and not in the same one."
+        found.append(Difference(name, said, _DECIDE, open=True))
+    synonyms: Listed = shared.synonyms
+    fields: dict[str, object] = {
+        "categories": order or shared.categories,
+        "ordered": _any(held, "ordered"),
+        "synonyms": synonyms,
+    }
+    return fields, found
+
+
+def _order(held: Drafts, spelled: Mapping[str, str]) -> tuple[str, ...] | None:
+    """The order that all ordered drafts keep; empty where none is ordered, None if they differ."""
+    orders = [
+        tuple(dict.fromkeys(spelled[text] for text in own.categories))
+        for own in held.values()
+        if own.ordered
+    ]
+    if not orders:
+        return ()
+    longest = max(orders, key=len)
+    whole = set(spelled.values()) == set(longest)
+    kept = all(tuple(own for own in longest if own in order) == order for order in orders)
+    return longest if whole and kept else None
+
+
+def _any(held: Drafts, mark: str) -> bool:
+    return any(getattr(own, mark) for own in held.values())
+
+
+def _by_value(values: Mapping[str, str]) -> str:
+    """What is said by whom, the most frequent first: "mg/dL in 'a' and 'b', mmol/L in 'c'"."""
+    often = Counter(values.values())
+    listed = sorted(often, key=lambda value: (-often[value], value))
+    return ", ".join(
+        f"{value} in {_listed(site for site, own in values.items() if own == value)}"
+        for value in listed
+    )
+
+
+def _listed(sites: Iterable[str]) -> str:
+    return " and ".join(f"'{site}'" for site in sites)

@@ -1,0 +1,130 @@
+"""Which categories of several drafts are one, spelt differently."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from cipherdag.sites.table.names import is_integer_text, is_plain_number, loose_forms, truth_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cipherdag.sites.table.column import Listed
+
+_NEAR = 0.85
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCategories:
+    """Categories that several drafts share.
+
+    Attributes:
+        spelled: For every text of a draft the category that it spells.
+        remarks: What was taken for one, or may be, and what to do about it.
+    """
+
+    spelled: Mapping[str, str]
+    remarks: tuple[tuple[str, str], ...]
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """The categories: whole numbers by size, texts by code point."""
+        found = set(self.spelled.values())
+        if all(map(is_integer_text, found)):
+            return tuple(sorted(found, key=int))
+        return tuple(sorted(found))
+
+    @property
+    def synonyms(self) -> Listed:
+        """The other spellings of every category that has some."""
+        pairs = sorted(self.spelled.items())
+        found = (
+            (category, tuple(text for text, own in pairs if own == category != text))
+            for category in self.categories
+        )
+        return tuple((category, texts) for category, texts in found if texts)
+
+
+def shared_categories(
+    given: Mapping[str, Sequence[str]], known: Mapping[str, str]
+) -> SharedCategories:
+    """The categories of all drafts, each in the spelling that most of them use.
+
+    Two texts are one category where they share a loose form ("Männer", "maenner"), where a draft
+    says so, or where every draft has just a word for true and one for false ("Yes", "1", "ja").
+
+    Args:
+        given: The categories of every draft.
+        known: Synonyms that drafts give already, by spelling.
+    """
+    used = Counter(text for categories in given.values() for text in set(categories))
+    truths = all(_two_truths(categories) for categories in given.values())
+    groups = grouped([*sorted(used), *sorted(known.keys() - used.keys())], known, truths=truths)
+    spelled: dict[str, str] = {}
+    remarks = []
+    for group in groups:
+        own = [text for text in group if text in used]
+        chosen = min(own, key=lambda text: _rank(text, own, used))
+        spelled |= dict.fromkeys(group, chosen)
+        others = sorted(text for text in own if text != chosen)
+        if others:
+            listed = ", ".join(
+                f"'{text}' in {_listed(s for s, texts in given.items() if text in texts)}"
+                for text in others
+            )
+            remarks.append((f"{listed} read as '{chosen}'.", "See `synonyms`; undo what is wrong."))
+    return SharedCategories(spelled, (*remarks, *_lonely(given, spelled)))
+
+
+def grouped(
+    texts: Sequence[str], known: Mapping[str, str], *, truths: bool
+) -> list[tuple[str, ...]]:
+    """The texts in groups that spell one category each."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for text in texts:
+        keys = set(loose_forms(text)) | {f"\0{known.get(text, text)}"}
+        if truths and (truth := truth_value(text)) is not None:
+            keys.add(f"\1{truth}")
+        same = [own for own in groups if own[0] & keys]
+        rest = [own for own in groups if not own[0] & keys]
+        members = [member for own in same for member in own[1]]
+        groups = [*rest, (keys.union(*(own[0] for own in same)), [*members, text])]
+    return [tuple(members) for _, members in groups]
+
+
+def _two_truths(categories: Sequence[str]) -> bool:
+    truths = [truth_value(text) for text in categories]
+    return len(truths) <= 2 and None not in truths  # noqa: PLR2004 - true and false
+
+
+def _rank(
+    text: str, group: Sequence[str], used: Mapping[str, int]
+) -> tuple[int, int, bool, bool, str]:
+    """Smaller for the word, then the spelling, that more drafts use; words before numbers."""
+    forms = loose_forms(text)
+    word = sum(used[other] for other in group if forms & loose_forms(other))
+    return -word, -used[text], is_plain_number(text), text != text.lower(), text
+
+
+def _lonely(
+    given: Mapping[str, Sequence[str]], spelled: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Categories of one draft alone that nearly are one of the others."""
+    found: dict[frozenset[str], tuple[str, str]] = {}
+    for site, categories in sorted(given.items(), reverse=True):
+        own = {spelled[text] for text in categories}
+        others = {spelled[text] for s, texts in given.items() if s != site for text in texts}
+        for text in sorted(own - others):
+            near = get_close_matches(text.casefold(), sorted(others - own), 1, _NEAR)
+            if near and not is_plain_number(text):
+                said = f"'{text}' stands in '{site}' alone, and is near to '{near[0]}'."
+                remedy = f'If they are one, write synonyms = {{ "{near[0]}" = ["{text}"] }}.'
+                found.setdefault(frozenset((text, near[0])), (said, remedy))
+    return [*found.values()]
+
+
+def _listed(sites: Iterable[str]) -> str:
+    return " and ".join(f"'{site}'" for site in sites)

@@ -1,0 +1,249 @@
+"""What in a column looks like a mistake, in a sentence and what to do about it.
+
+Nothing here decides: a suspicion is shown above a column of a draft, by `site check`, or before a
+run in one process, and a person looks. Each rule would rather stay silent than cry wolf.
+"""
+
+# ruff: noqa: PLR2004 - the rules' own numbers stand beside what they rule
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.sites.table.names import is_plain_number, loose_forms, truth_value
+from cipherdag.sites.table.notations import PLAIN, Notation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+_SENTINELS = frozenset(
+    (1.0, *(float(digit * length) for digit in "789" for length in range(1, 7)))
+) - {7.0, 8.0}
+_POSITIVE = _SENTINELS - {1.0}
+_FEWEST_CODES = 30  # rows
+_FAR = 12.0  # robust standard deviations
+_NORMAL = 1.4826  # from a median deviation to the standard deviation of a Gaussian
+_DATE = re.compile(r"(\d{1,4})([-./])(\d{1,2})\2(\d{2,4})([ T].*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """Something to look at.
+
+    Attributes:
+        kind: What it may be, without a value of the data.
+        detail: The same with marks and categories concerned, and no other value and no number of
+            rows, since a draft may leave.
+        remedy: What to do if it is so.
+    """
+
+    kind: str
+    detail: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.detail} {self.remedy}"
+
+
+def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
+    """What is odd about numbers: codes for missing values, far ones, codes in place of numbers.
+
+    Args:
+        distinct: The different numbers, ascending, shape (m,), without NaN.
+        counts: In how many rows each occurs, shape (m,).
+    """
+    if len(distinct) < 3:
+        return []
+    marks = _sentinels(distinct, counts)
+    kept = ~np.isin(distinct, marks)
+    found = []
+    if len(marks):
+        listed = ", ".join(f"{mark:g}" for mark in marks)
+        found.append(
+            Suspicion(
+                "a number that often marks a missing value",
+                f"{listed} lies apart from all other numbers and often marks a missing value.",
+                f"If so, write missing = [{listed}].",
+            )
+        )
+    found += _far(distinct[kept], counts[kept])
+    return found + (_codes(distinct[kept]) if counts.sum() >= _FEWEST_CODES else [])
+
+
+def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
+    """Categories that look like spellings of one."""
+    found = []
+    for group in _alike(categories):
+        # words before numbers, small letters before capitals
+        first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
+        listed = ", ".join(f'"{own}"' for own in others)
+        found.append(
+            Suspicion(
+                "two spellings of a category",
+                f"'{first}' and {' and '.join(map(repr, others))} look like one category.",
+                f'If so, keep one of them and write synonyms = {{ "{first}" = [{listed}] }}.',
+            )
+        )
+    return found
+
+
+def suspicious_dates(texts: Iterable[str]) -> list[Suspicion]:
+    """Whether texts are dates, and in which formats they may be written."""
+    listed = list(texts)
+    parts = [match for text in listed if (match := _DATE.fullmatch(text))]
+    if len(parts) < 2 or len(parts) < 0.9 * len(listed):
+        return []
+    rule = 'If so, set kind = "continuous" and date = "days since 2020-01-01"'
+    if all(PLAIN.date(text) for text in listed):
+        return [Suspicion("dates", "These are dates.", f"{rule}.")]
+    mark = parts[0][2]
+    formats = [form.replace(".", mark) for form in ("%d.%m.%Y", "%m.%d.%Y", "%Y.%m.%d")]
+    whole = [match[0].removesuffix(match[5] or "") for match in parts]
+    fitting = [own for own in formats if all(Notation(date_format=own).date(t) for t in whole)]
+    said = " or ".join(f'"{own}"' for own in fitting) or "of its kind"
+    return [
+        Suspicion("dates", "These look like dates.", f"{rule}, and date_format {said} in [source].")
+    ]
+
+
+def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
+    """Sites whose numbers all lie beyond those of the others by a factor, as in another unit.
+
+    Args:
+        values: One column's numbers at every site, NaN where missing.
+    """
+    present = {name: own[~np.isnan(own)] for name, own in values.items()}
+    inner = {name: np.quantile(own, [0.05, 0.5, 0.95]) for name, own in present.items() if len(own)}
+    found = []
+    for name, (low, middle, high) in inner.items():
+        others = [own for other, own in inner.items() if other != name]
+        middles = float(np.median([own[1] for own in others])) if others else 0.0
+        if middle * middles <= 0 or len(present[name]) < 20:
+            continue
+        ratio = middle / middles
+        apart = all(low > own[2] for own in others) or all(high < own[0] for own in others)
+        if apart and not 1 / 3 < ratio < 3:
+            found.append(
+                Suspicion(
+                    "another unit at one site",
+                    f"The numbers of '{name}' are about {ratio:.2g} times those of the others.",
+                    "Is this another unit? Convert them, and declare unit and plausible.",
+                )
+            )
+    return found if len(found) < len(inner) else found[:1]
+
+
+def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Numbers such as -999 that lie apart from all others, and a 0 far below the others."""
+    named = np.array(
+        [(-v if v < 0 else v) in (_SENTINELS if v < 0 else _POSITIVE) for v in distinct]
+    )
+    others = distinct[~named]
+    if len(others) < 2:
+        return distinct[:0]
+    low, high = others[0], others[-1]
+    spread, most = high - low, counts[~named].max()
+    marks = []
+    for value, times in zip(distinct[named], counts[named], strict=True):
+        if low <= value <= high:
+            continue
+        negative_alone = value < 0 <= low
+        apart = min(abs(value - low), abs(value - high)) > spread
+        frequent = abs(value) >= 99 and times >= 5 and times > 3 * most
+        if negative_alone or apart or frequent:
+            marks.append(value)
+    if _odd_zero(distinct, counts):
+        marks.append(0.0)
+    return np.array(sorted(marks))
+
+
+def _odd_zero(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> bool:
+    """Whether 0 stands in several rows, far below numbers that are all positive."""
+    place = int(np.searchsorted(distinct, 0.0))
+    if place >= len(distinct) or distinct[place] != 0.0 or counts[place] < 2:
+        return False
+    above, times = distinct[place + 1 :], counts[place + 1 :]
+    if len(above) < 10:
+        return False
+    middle, deviation = _robust(above, times)
+    return bool(middle > 3 * deviation and above[0] >= 0.25 * middle)
+
+
+def _far(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> list[Suspicion]:
+    """Few numbers beyond all others by more than the others' whole range."""
+    if len(distinct) < 20:
+        return []
+    middle, deviation = _robust(distinct, counts)
+    far = np.abs(distinct - middle) > _FAR * deviation
+    rest = distinct[~far]
+    if deviation == 0 or not far.any() or counts[far].sum() > 0.05 * counts.sum():
+        return []
+    gaps = np.maximum(rest[0] - distinct[far], distinct[far] - rest[-1])
+    if gaps.min() <= rest[-1] - rest[0]:
+        return []
+    return [
+        Suspicion(
+            "numbers far from all others",
+            "Few numbers lie far from all others.",
+            "Is it another unit, or a decimal point? Correct them, or declare plausible.",
+        )
+    ]
+
+
+def _codes(distinct: NDArray[np.float64]) -> list[Suspicion]:
+    """Many whole numbers of equally many digits: days, codes or years."""
+    whole = len(distinct) > 12 and bool((distinct == np.floor(distinct)).all())
+    if not whole or distinct[0] < 1000 or len(str(int(distinct[0]))) != len(str(int(distinct[-1]))):
+        return []
+    days = [f"{int(value)}" for value in distinct]
+    eight = Notation(date_format="%Y%m%d")
+    if len(days[0]) == 8 and all(own[:2] in {"19", "20"} and eight.date(own) for own in days):
+        return [
+            Suspicion(
+                "dates",
+                "These look like dates written as whole numbers.",
+                'If so, set date = "days since 2020-01-01", date_format = "%Y%m%d" in [source].',
+            )
+        ]
+    if distinct[0] >= 1850 and distinct[-1] <= 2100:
+        return []  # years are numbers
+    return [
+        Suspicion(
+            "codes in place of numbers",
+            f"Whole numbers of {len(days[0])} digits each may be codes, such as postal codes.",
+            'If so, set kind = "ignore", or "discrete" with categories.',
+        )
+    ]
+
+
+def _robust(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[float, float]:
+    """Median and robust standard deviation of numbers with counts."""
+    middle = _weighted_median(distinct, counts)
+    deviations = np.abs(distinct - middle)
+    order = np.argsort(deviations)
+    return middle, _NORMAL * _weighted_median(deviations[order], counts[order])
+
+
+def _weighted_median(ascending: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
+    return float(ascending[np.searchsorted(counts.cumsum(), counts.sum() / 2)])
+
+
+def _alike(categories: Sequence[str]) -> list[list[str]]:
+    """Groups of two or more categories that share a loose form or a truth value."""
+    groups: list[tuple[set[str], list[str]]] = []
+    for own in categories:
+        keys = set(loose_forms(own))
+        truth = truth_value(own)
+        keys |= {f"\0{truth}"} if truth is not None else set()
+        group = next((known for known in groups if known[0] & keys), None)
+        if group is None:
+            groups.append((keys, [own]))
+        else:
+            group[0].update(keys)
+            group[1].append(own)
+    return [own for _, own in groups if len(own) > 1]

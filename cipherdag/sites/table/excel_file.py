@@ -1,0 +1,169 @@
+"""Excel workbooks (.xlsx), which need the extra ``excel``."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from contextlib import ExitStack, contextmanager
+from datetime import date, datetime, time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.errors import EmptyDataError, UnreadableDataError
+from cipherdag.sites.table.cells import CHUNK_ROWS, RawTable
+from cipherdag.sites.table.database_values import value_cells
+from cipherdag.sites.table.names import normalise_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cipherdag.sites.table.cells import Cells
+    from cipherdag.sites.table.file_description import FileDescription
+
+    Row = tuple[object, ...]
+
+_WORKBOOK = "xl/workbook.xml"
+_FORMULA = b"<f"
+
+
+@contextmanager
+def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
+    """Open one sheet of a workbook; empty rows are skipped.
+
+    A formula counts as the value that was saved with it. Dates read as ISO 8601 writes them.
+
+    Raises:
+        OSError: The file cannot be opened.
+        UnreadableDataError: It is no workbook, is protected by a password, a formula has no saved
+            value, the sheet is not named or not there, or openpyxl is not installed.
+        EmptyDataError: The sheet is empty.
+    """
+    _check_workbook(path)
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise UnreadableDataError(
+            "Excel files need openpyxl, which is not installed",
+            remedy="Run `pip install 'cipherdag[excel]'`, or save the sheet as CSV UTF-8.",
+        ) from None
+    with path.open("rb") as raw, path.open("rb") as again, ExitStack() as closing:
+        # by content, since openpyxl goes by the name; its warnings are of pictures and the like
+        with warnings.catch_warnings(action="ignore"):
+            book = load_workbook(raw, read_only=True, data_only=True)
+            closing.callback(book.close)
+            sheet, formulas = _sheet(book, description), None
+            if _has_formulas(path):
+                written = load_workbook(again, read_only=True)
+                closing.callback(written.close)
+                formulas = written[sheet.title]
+        rows = _Rows(sheet, formulas, description.skip_rows)
+        lines = iter(rows)
+        names = next(lines, None)
+        if names is None:
+            raise EmptyDataError(f"the sheet '{sheet.title}' is empty", rows=0)
+        header = tuple(normalise_name("" if name is None else str(name)) for name in names)
+        yield RawTable(header, _chunks(lines), place=rows.place)
+
+
+def _check_workbook(path: Path) -> None:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            inside = set(archive.namelist())
+    except zipfile.BadZipFile as error:
+        raise UnreadableDataError(
+            "this is not a whole Excel workbook: it is cut short or damaged"
+        ) from error
+    if _WORKBOOK in inside:
+        return
+    what = "an OpenDocument sheet" if "content.xml" in inside else "a zip archive"
+    raise UnreadableDataError(
+        f"this is {what}, not an Excel workbook",
+        remedy="Save the sheet as .xlsx or as 'CSV UTF-8', and give that file.",
+    )
+
+
+def _has_formulas(path: Path) -> bool:
+    with zipfile.ZipFile(path) as archive:
+        sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
+        for name in sheets:
+            with archive.open(name) as part:
+                rest = b""
+                while block := part.read(1 << 20):
+                    if _FORMULA in rest + block:
+                        return True
+                    rest = block[-len(_FORMULA) :]
+    return False
+
+
+def _sheet(book: Any, description: FileDescription) -> Any:
+    titles = [sheet.title for sheet in book.worksheets]
+    listed = ", ".join(f"'{title}'" for title in titles)
+    if not description.sheet and len(titles) != 1:
+        raise UnreadableDataError(
+            f"the workbook has {len(titles)} sheets ({listed}), and none is named",
+            remedy=f'Declare sheet = "{titles[0]}" under [source], or whichever holds the table.',
+        )
+    if description.sheet and description.sheet not in titles:
+        raise UnreadableDataError(f"the workbook has no sheet '{description.sheet}': {listed}")
+    return book[description.sheet or titles[0]]
+
+
+class _Rows:
+    """The rows of a sheet that hold something, the header first, all of the header's length."""
+
+    def __init__(self, sheet: Any, formulas: Any, skip: int) -> None:
+        self._sheet = sheet
+        self._formulas = formulas
+        self._skip = skip
+        self._numbers: list[int] = []  # of the rows of data, as the sheet shows them
+
+    def place(self, row: int) -> str:
+        """A row of data, counted from 0, as Excel counts it."""
+        return f"row {self._numbers[row]} of the sheet '{self._sheet.title}'"
+
+    def __iter__(self) -> Iterator[Row]:
+        width = 0
+        for number, row in enumerate(self._pairs(), start=1):
+            if number <= self._skip or all(value is None for value in row):
+                continue
+            if not width:
+                width = max(place for place, value in enumerate(row, 1) if value is not None)
+                yield row[:width]
+                continue
+            if any(value is not None for value in row[width:]):
+                raise UnreadableDataError(
+                    f"row {number} of the sheet '{self._sheet.title}' goes on to the right of the "
+                    f"{width} columns that have a name",
+                    remedy="Give every column a name in the header, or clear the cells beside it.",
+                )
+            self._numbers.append(number)
+            yield (*map(_plain, row[:width]), *(None,) * (width - len(row)))
+
+    def _pairs(self) -> Iterator[Row]:
+        """The values of every row, once no formula among them lacks its value."""
+        rows = self._sheet.iter_rows(min_row=1, values_only=True)
+        if self._formulas is None:
+            yield from rows
+            return
+        both = zip(rows, self._formulas.iter_rows(min_row=1, values_only=True), strict=True)
+        for number, (row, written) in enumerate(both, start=1):
+            for value, formula in zip(row, written, strict=True):
+                if value is None and formula is not None:
+                    raise UnreadableDataError(
+                        f"a formula in row {number} of '{self._sheet.title}' has no value",
+                        remedy="Open the workbook in Excel, let it compute, and save it.",
+                    )
+            yield row
+
+
+def _chunks(rows: Iterator[Row]) -> Iterator[list[Cells]]:
+    while block := list(islice(rows, CHUNK_ROWS)):
+        yield [value_cells(column) for column in zip(*block, strict=True)]
+
+
+def _plain(value: object) -> object:
+    """A date at midnight as a date; whatever else as it is."""
+    if isinstance(value, datetime) and value.time() == time(0):
+        return date(value.year, value.month, value.day)
+    return value

@@ -1,0 +1,92 @@
+"""A result and a federation in the hand: what they print, hold as a table, and are compared by."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.errors import ParameterError
+from cipherdag.federation.simulated import Federation
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.networks import asia
+from cipherdag.results.comparing import edge_differences
+from cipherdag.results.result import Result
+
+FEDERATION = Federation.split(asia().sample(1500, np.random.default_rng(0)), 3, device="cpu")
+RESULT = FEDERATION.run(FedPC())
+
+
+def test_what_is_printed_is_one_short_line():
+    assert repr(FEDERATION) == ("Federation(3 sites: site-1, site-2, site-3; 8 variables, masking)")
+    many = Federation(sites=tuple(
+        type(own)(f"s{k}", own.table, own.policy) for k, own in enumerate(FEDERATION.sites * 4)
+    ))  # fmt: skip
+    assert len(repr(many)) < 100
+    assert repr(RESULT) == (
+        f"Result(fedpc over 3 sites, masking: 8 variables, {len(RESULT.graph.edges)} edges, "
+        f"{len(RESULT.rounds)} rounds)"
+    )
+
+
+def test_a_notebook_shows_the_graph_under_the_line():
+    shown = RESULT._repr_html_()
+    assert shown.startswith("<p>fedpc over 3 sites, masking:")
+    assert "<svg" in shown
+    assert "<script" not in shown
+
+
+def test_edges_are_a_table_that_makes_the_graph_again():
+    assert list(RESULT.edges.columns) == ["from", "to", "mark"]
+    rows = RESULT.edges.itertuples(index=False, name=None)
+    assert CausalGraph.from_marked(RESULT.graph.nodes, rows) == RESULT.graph
+    again = FEDERATION.run(FedPC(bootstrap=3))
+    assert list(again.edges.columns) == ["from", "to", "mark", "confidence", "any_edge"]
+    assert list(again.edges["from"]) == list(RESULT.edges["from"])
+
+
+def test_a_loaded_result_is_the_same_in_the_hand(tmp_path):
+    loaded = Result.load(RESULT.save(tmp_path / "result"))
+    assert repr(loaded) == repr(RESULT)
+    assert loaded.edges.equals(RESULT.edges)
+    assert RESULT.compare(loaded)["same"].all()
+
+
+def graph(*edges):
+    return CausalGraph.from_marked(tuple("abc"), [tuple(edge.split()) for edge in edges])
+
+
+def marked(*edges):
+    return graph(*((f"{e.split()[0]} {e.split()[2]} {e.split()[1]}") for e in edges))
+
+
+def test_two_graphs_pair_by_pair():
+    here = marked("b --> a", "b --- c")
+    there = marked("a --> b", "b --- c", "a --- c")
+    assert edge_differences(here, there) == [
+        ("a", "b", "<--", "-->", False),
+        ("a", "c", "", "---", False),
+        ("b", "c", "---", "---", True),
+    ]
+    turned = [(x, y, two, one, same) for x, y, one, two, same in edge_differences(there, here)]
+    assert turned == edge_differences(here, there)
+    assert all(row[-1] for row in edge_differences(here, here))
+    frame = RESULT.compare(CausalGraph.empty(RESULT.graph.nodes))
+    assert list(frame.columns) == ["from", "to", "here", "there", "same"]
+    assert len(frame) == len(RESULT.edges)
+    assert not frame["same"].any()
+
+
+@pytest.mark.parametrize("name", ["fedpc", "FedPC", " fedpc "])
+def test_an_algorithm_may_be_named(name):
+    assert FEDERATION.run(name).graph == RESULT.graph
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [("fedpx", "'fedpc'"), ("nothing", "Known are fedpc"), (FedPC, "Write FedPC()")],
+)
+def test_a_name_or_class_that_is_no_algorithm_is_named(given, remedy):
+    with pytest.raises(ParameterError) as caught:
+        FEDERATION.run(given)
+    assert remedy in caught.value.remedy
