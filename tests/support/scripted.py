@@ -26,12 +26,12 @@ class ScriptedSession(Session):
         super().__init__(*arguments, **options)
         self.script = script
 
-    def ask(self, question):
+    def ask(self, question, skeleton=None):
         if self._step == len(self.script):
             self.script.append(question)
         known = len(REASONS)
         try:
-            return super().ask(question)
+            return super().ask(question, skeleton)
         except SiteUnreachableError as error:
             if len(REASONS) > known:
                 raise reason_since(known) from error
