@@ -124,6 +124,15 @@ def workbook(rows, *sheets):
 CELLS = [list(FRAME.columns), *FRAME.to_numpy().tolist()]
 
 
+def merged():
+    """A workbook in which one cell stands for three rows, as people write wards."""
+    book = openpyxl.load_workbook(io.BytesIO(workbook(CELLS)))
+    book.active.merge_cells("C3:C5")
+    stream = io.BytesIO()
+    book.save(stream)
+    return stream.getvalue()
+
+
 def stata():
     stream = io.BytesIO()
     FRAME.rename(columns={"größe": "groesse"}).to_stata(stream, write_index=False)
@@ -277,6 +286,7 @@ ODD = {
     "workbook with a title": Odd(
         workbook([["Patients of 2026"], *CELLS]), Refused("row 2", "name"), name="site.xlsx"
     ),
+    "merged cells": Odd(merged(), Refused("C3:C5", "Unmerge", "merged"), name="site.xlsx"),
     "formula without a value": Odd(
         workbook([*CELLS[:5], ["=1+1", 1, "f", "no"]]), Refused("row 6", "Excel"), name="site.xlsx"
     ),
@@ -307,6 +317,7 @@ ODD = {
     ),
     "thousands": Odd(cell(6, 0, '"1,234.5"'), Refused("row 6", "thousands", "größe")),
     "percent": Odd(cell(6, 0, "17 %"), Refused("row 6", "percent", "größe")),
+    "a minus sign of typography": Odd(cell(6, 0, "−1.5"), Refused("row 6", "hyphen", "größe")),  # noqa: RUF001
     "a unit in a cell": Odd(cell(6, 0, "170 cm"), Refused("row 6", "unit", "größe")),
     "a limit": Odd(cell(6, 1, "<18"), Refused("row 6", "decide", "age")),
     "infinite": Odd(cell(6, 1, "inf"), Refused("row 6", "missing", "age")),

@@ -37,7 +37,7 @@ _MISSING_WORDS = frozenset(
     ("na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "nil", "nd", "n.d.", "unknown", "missing")
 ) | frozenset(("unbekannt", "?", ".", "-", "--", "*"))
 _NUMERAL = r"[+-]?[0-9]+(?:[.,][0-9]+)?"
-_LOOKS_OF_NUMBERS = 4  # of the hints below
+_LOOKS_OF_NUMBERS = 5  # of the hints below
 _HINTS = (
     (
         r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?",
@@ -51,6 +51,7 @@ _HINTS = (
         r"[+-]?[0-9]{1,3}(?:[ \u00a0\u202f'][0-9]{3})+(?:[.,][0-9]+)?",
         'Declare the thousands separator, such as thousands = " ", under [source].',
     ),
+    (r"[−–][0-9.,]+", "Write the minus sign as a hyphen: -1."),  # noqa: RUF001 - as files have it
     (r"[0-9.,+-]+ ?%", "Remove the percent sign; every site writes the same unit."),
     (r"[<>≤≥~]=? ?[0-9.,]+", "A limit is no number: decide with the study what stands for it."),
     (

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _WORKBOOK = "xl/workbook.xml"
 _FORMULA = b"<f"
+_MERGED = b"<mergeCell "
 
 
 @contextmanager
@@ -35,8 +36,8 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
 
     Raises:
         OSError: The file cannot be opened.
-        UnreadableDataError: It is no workbook, is protected by a password, a formula has no saved
-            value, the sheet is not named or not there, or openpyxl is not installed.
+        UnreadableDataError: It is no workbook, cells are merged, a formula has no saved value, the
+            sheet is not named or not there, or openpyxl is not installed.
         EmptyDataError: The sheet is empty.
     """
     _check_workbook(path)
@@ -53,10 +54,12 @@ def open_excel(path: Path, description: FileDescription) -> Iterator[RawTable]:
             book = load_workbook(raw, read_only=True, data_only=True)
             closing.callback(book.close)
             sheet, formulas = _sheet(book, description), None
-            if _has_formulas(path):
+            if _holds(path, _FORMULA):
                 written = load_workbook(again, read_only=True)
                 closing.callback(written.close)
                 formulas = written[sheet.title]
+            if _holds(path, _MERGED):
+                _check_merged(load_workbook(again)[sheet.title], description.skip_rows)
         rows = _Rows(sheet, formulas, description.skip_rows)
         lines = iter(rows)
         names = next(lines, None)
@@ -83,16 +86,28 @@ def _check_workbook(path: Path) -> None:
     )
 
 
-def _has_formulas(path: Path) -> bool:
+def _check_merged(sheet: Any, skip: int) -> None:
+    """Refuse merged cells: all but the first of them hold nothing."""
+    for own in sorted(sheet.merged_cells.ranges, key=lambda own: own.min_row):
+        if own.max_row > skip and own.size != {"rows": 1, "columns": 1}:
+            raise UnreadableDataError(
+                f"the cells {own.coord} of the sheet '{sheet.title}' are merged",
+                remedy="Unmerge them in Excel, and write the value into each; or declare skip_rows "
+                "if they stand above the header.",
+            )
+
+
+def _holds(path: Path, mark: bytes) -> bool:
+    """Whether a sheet of the workbook has an element."""
     with zipfile.ZipFile(path) as archive:
         sheets = [name for name in archive.namelist() if name.startswith("xl/worksheets/")]
         for name in sheets:
             with archive.open(name) as part:
                 rest = b""
                 while block := part.read(1 << 20):
-                    if _FORMULA in rest + block:
+                    if mark in rest + block:
                         return True
-                    rest = block[-len(_FORMULA) :]
+                    rest = block[-len(mark) :]
     return False
 
 

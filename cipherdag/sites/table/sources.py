@@ -110,7 +110,7 @@ READABLE = ", ".join(own.words for own in SOURCES[:-1]) + f", or {SOURCES[-1].wo
 _ELSEWHERE = "Stata (.dta), CSV UTF-8 or Excel (.xlsx)."
 _NO_TABLES = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": (
-        "this is an Excel workbook of the kind before 2007 (.xls)",
+        "this is an Excel workbook of the kind before 2007 (.xls), or one with a password",
         "Open it and save it as .xlsx, or as CSV UTF-8.",
     ),
     b"$FL2": ("this is an SPSS file", f"Save it in SPSS as {_ELSEWHERE}"),
