@@ -2,12 +2,14 @@ import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from cipherdag import Federation, FedPC
 from cipherdag.errors import ParameterError
 from cipherdag.sites.compute.ci_tests.cache import EvidenceCache, canonical
 from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
@@ -42,7 +44,20 @@ def slow_test(codes, x, y, given, *, statistic, dof, min_rows_per_cell):
         freedom = adjusted
     else:
         freedom = (levels[x] - 1) * (levels[y] - 1) * math.prod(levels[s] for s in given)
-    return (stats.chi2.sf(value, freedom) if freedom else 1.0), value, freedom, len(kept)
+    p_value = stats.chi2.sf(value, freedom) if freedom else 1.0
+    if any(is_copy(codes[:, own], codes[:, other]) for own in (x, y) for other in given):
+        p_value = math.nan
+    return p_value, value, freedom, len(kept)
+
+
+def is_copy(one, other):
+    """Whether two columns that vary say the same in other words."""
+    pairs = set(zip(one.tolist(), other.tolist(), strict=True))
+    told = {(a, b) for a, b in pairs if a >= 0}
+    return (
+        all((a < 0) == (b < 0) for a, b in pairs)
+        and len({a for a, _ in told}) == len(told) == len({b for _, b in told}) > 1
+    )
 
 
 def table_of(rng, rows, levels, missing=0.0):
@@ -168,6 +183,26 @@ def test_a_constant_column_is_independent_of_everything():
     codes = table_of(np.random.default_rng(3), 200, (3, 1, 2))
     found = DiscreteTest(codes).evaluate(*one_test(0, 1, 2))
     assert (found.p_value[0], found.statistic[0], found.dof[0]) == (1.0, 0.0, 0.0)
+
+
+def test_given_a_copy_nothing_can_be_tested_and_votes_keep_both():
+    rng = np.random.default_rng(3)
+    cause = rng.integers(0, 3, 2000)
+    effect = np.where(rng.random(2000) < 0.5, cause, rng.integers(0, 3, 2000))
+    codes = np.column_stack([cause, np.array([2, 0, 1])[cause], effect])
+    found = DiscreteTest(codes).evaluate(
+        np.array([0, 0, 1, 0]), np.array([2, 2, 2, 1]), np.array([[1], [1], [0], [2]])
+    )
+    assert np.isnan(found.p_value[:3]).all()
+    assert found.p_value[3] < 1e-100
+    coarser = np.column_stack([cause, cause > 1, effect]).astype(np.int64)
+    assert DiscreteTest(coarser).evaluate(
+        np.array([1]), np.array([2]), np.array([[0]])
+    ).p_value == [1.0]
+    columns = dict(zip("abc", codes.T.astype(str), strict=True))
+    federation = Federation.split(pd.DataFrame(columns), 3, device="cpu")
+    graph = federation.run(FedPC(evidence="vote")).graph
+    assert len(graph.edges) == 3
 
 
 def test_a_column_that_is_all_missing_leaves_no_rows():

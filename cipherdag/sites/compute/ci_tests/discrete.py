@@ -7,6 +7,7 @@ and with x and y or the conditioning set in any order.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -60,8 +61,9 @@ class DiscreteTest(CachedTest):
     ``min_rows_per_cell``; otherwise its p-value is NaN, which counts as dependent. The adjusted
     degrees of freedom are the sum over configurations of (rows - 1)(columns - 1), counting rows
     and columns of that configuration's table that are not empty. Without degrees of freedom the
-    p-value is 1. Rows with a missing value in one of a test's variables are left out of that test.
-    The dependence of its evidence is the statistic.
+    p-value is 1, but NaN where the conditioning set has a copy of x or of y, whatever its levels
+    are called: given it, nothing is left to test. Rows with a missing value in one of a test's
+    variables are left out of that test. The dependence of its evidence is the statistic.
 
     Source: FedPC (its published G2 routine) for reliability and adjusted degrees of freedom;
     Agresti, Categorical Data Analysis, section 3.2, for the statistics.
@@ -101,6 +103,7 @@ class DiscreteTest(CachedTest):
         self._adjusted = dof == "adjusted"
         self._min_rows_per_cell = min_rows_per_cell
         self._testable = _varies(codes) if constant == "untestable" else None
+        self._copied = _copied(codes)
         n_rows = self._columns.n_rows
         self._statistic: TableStatistic = (
             GSquared(n_rows, self._columns.device)
@@ -134,6 +137,9 @@ class DiscreteTest(CachedTest):
         outcomes[done, 2] = dof
         if self._testable is not None:
             outcomes[~(self._testable[tests.x] & self._testable[tests.y]), 0] = np.nan
+        for side in (tests.x, tests.y):
+            copies = self._copied[tests.given] == self._copied[side][:, None]
+            outcomes[copies.any(axis=1), 0] = np.nan
         return outcomes
 
     def _statistics(self, tests: TestBatch, levels: FloatMatrix) -> tuple[FloatVector, FloatVector]:
@@ -208,3 +214,17 @@ def _varies(codes: NDArray[np.integer]) -> BoolVector:
     """Whether every variable has at least two values in the rows, shape (p,)."""
     highest = codes.max(axis=0)
     return np.asarray(np.where(codes < 0, highest, codes).min(axis=0) < highest)
+
+
+def _copied(codes: NDArray[np.integer]) -> IndexArray:
+    """The first variable that each is a copy of but for names of levels, itself too, shape (p,)."""
+    first: dict[bytes, int] = {}
+    found = np.arange(codes.shape[1])
+    for variable in np.flatnonzero(_varies(codes)).tolist():
+        column = np.maximum(codes[:, variable], -1)
+        _, at, level = np.unique(column, return_index=True, return_inverse=True)
+        # levels by their first row, but missing values stay what they are
+        order = np.where(column[at] < 0, -1, at)
+        told = order[level.ravel()].astype("<i8").tobytes()
+        found[variable] = first.setdefault(hashlib.sha256(told).digest(), variable)
+    return found
