@@ -25,6 +25,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
@@ -53,6 +54,7 @@ __all__ = [
     "GraphRegretExceeds",
     "IndexArray",
     "LocalBeliefs",
+    "LogLikelihoods",
     "PooledQuestion",
     "Question",
     "RegressionSteps",
@@ -78,6 +80,7 @@ ResampledQuestion = (
     | CandidateScores
     | CombinedEvidence
     | PooledQuestion
+    | LogLikelihoods
     | RegressionSteps
     | StratifiedTables
     | Contributors

@@ -29,6 +29,7 @@ from cipherdag.questions.question import (
     FloatVector,
     GraphRegretExceeds,
     LocalBeliefs,
+    LogLikelihoods,
     PooledQuestion,
     Question,
     RegressionSteps,
@@ -110,7 +111,8 @@ class Respondent:
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
             **dict.fromkeys(
-                (*get_args(PooledQuestion), RegressionSteps, StratifiedTables), self._pooled
+                (*get_args(PooledQuestion), RegressionSteps, StratifiedTables, LogLikelihoods),
+                self._pooled,
             ),
             Contributors: self._contributors,
             Covered: self._covered,
@@ -188,7 +190,9 @@ class Respondent:
         known = self._counted.pop(question.question, None)
         return question.keep(self.answer(question.question) if known is None else known)
 
-    def _pooled(self, question: PooledQuestion | RegressionSteps | StratifiedTables) -> FloatVector:
+    def _pooled(
+        self, question: PooledQuestion | RegressionSteps | StratifiedTables | LogLikelihoods
+    ) -> FloatVector:
         if self._pool is None:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
         return self._pool.answer(question)

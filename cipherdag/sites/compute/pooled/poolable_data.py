@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.stratified import StratifiedTables
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.pooled_data import PooledQuestion
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 
 log = logging.getLogger("cipherdag.site")
 
@@ -90,6 +92,7 @@ class PoolableData:
         self._spend = spend or (lambda _tables: None)
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
+        self._complete: SetLikelihoods | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -101,7 +104,9 @@ class PoolableData:
         """Whether all variables are discrete."""
         return self._values is None
 
-    def answer(self, question: PooledQuestion | RegressionSteps | StratifiedTables) -> FloatVector:
+    def answer(
+        self, question: PooledQuestion | RegressionSteps | StratifiedTables | LogLikelihoods
+    ) -> FloatVector:
         """The site's answer, before it is protected.
 
         Raises:
@@ -116,6 +121,8 @@ class PoolableData:
             return self._regressions(question)
         if isinstance(question, StratifiedTables):
             return self._strata(question)
+        if isinstance(question, LogLikelihoods):
+            return self._likelihoods(question)
         return self._tables(question)
 
     def _kinds(self, *, order: bool) -> FloatVector:
@@ -151,8 +158,11 @@ class PoolableData:
         self._spend(len(positions) * (len(positions) + 1) // 2)
         sums = np.zeros(len(positions))
         products = np.zeros((len(positions),) * 2)
+        place = question.origin_array()
+        if question.centred and self.rows:
+            place = self._values[:, positions].mean(axis=0)
         for start in range(0, self.rows, ROW_BLOCK):
-            block = self._values[start : start + ROW_BLOCK, positions] - question.origin_array()
+            block = self._values[start : start + ROW_BLOCK, positions] - place
             block = np.ldexp(block, -question.unit_array())
             if np.isnan(block).any():
                 raise MalformedMessageError("moments of a column in which the site misses values")
@@ -241,6 +251,18 @@ class PoolableData:
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
         return stratified_answer(question, self._columns(), least=least, within=within)
+
+    def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
+        from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+
+        if question.n_variables != len(self._categories):
+            raise MalformedMessageError("likelihoods of other columns than the site's schema has")
+        self._spend(sum(question.counts))
+        if self._complete is None:
+            self._complete = SetLikelihoods(
+                self._codes, self._values, self._categories, self._device
+            )
+        return self._complete.answer(question.sets(), question.discount)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

@@ -1,0 +1,103 @@
+"""FedBOSS's account of a run: the score along the search, what edges are worth, what was opened.
+
+Leaks:
+    Nothing new: scores are functions of what FedBOSS opened; see `FedBOSS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.findings.conclusion import LearntGraph, Note, Report
+from cipherdag.findings.curves import Curves, Series
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
+from cipherdag.graphs.graph import CausalGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.algorithms.fedboss.algorithm import FedBOSS
+    from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
+
+MEASURE = "nats that the score falls without the edge"
+WAYS = {
+    "pooled": "sets of variables were scored from tables over all sites",
+    "withheld": "sets were not: some site withholds their table",
+    "sites": "sets of variables were scored from the sites' own likelihoods",
+}
+POOLED = (
+    "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
+    "over all sites of the sets of variables that the search looks at."
+)
+CENTRED = "Of numbers, the covariances within sites, summed over them."
+SITES = (
+    "Of sets of variables, how well each site's own distribution explains its rows, summed over "
+    "the sites."
+)
+KINDS = "The kinds of columns, and about where and how widely numbers lie."
+CUT_SHORT = (
+    "The budget of rounds or values was spent before the search had seen all it wanted: a longer "
+    "one may find a better graph (--max-rounds, --max-values)."
+)
+
+
+def disclosed(own: FedBOSS) -> tuple[str, ...]:
+    """What the scores open, in sentences."""
+    if own.scores == "sites":
+        return SITES, KINDS
+    if own.within_sites:
+        return CENTRED, "Of categories: " + SITES[0].lower() + SITES[1:], KINDS
+    if own.withheld == "sites":
+        return POOLED, "Where a site withholds a table or misses values: " + SITES, KINDS
+    return POOLED, KINDS
+
+
+def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
+    """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
+    return LearntGraph.of_dag(
+        names,
+        outcome.dag,
+        cpdag=outcome.arcs,
+        evidence=_evidence(outcome, names),
+        details={
+            "score": outcome.curve[-1],
+            "score_curve": list(outcome.curve),
+            "sets": dict(outcome.sets),
+            "cut_short": outcome.cut_short,
+        },
+    )
+
+
+def reported(found: LearntGraph) -> Report:
+    """The score in a sentence, and its curve."""
+    details = found.details
+    curve = details["score_curve"]
+    said = f"Score {curve[-1]:.3f} nats after {len(curve)} starts (the first {curve[0]:.3f})"
+    ways = tuple(f"{count} {WAYS[way]}" for way, count in details["sets"].items() if count)
+    shown = Curves(
+        title="Score of the best graph",
+        note="The best score so far, after the first search and after every one that started again "
+        "from what was best: where it still rises at the end, more starts may find more.",
+        x_label="start of the search",
+        y_label="score in nats",
+        series=(
+            Series("best so far", tuple((float(n), own) for n, own in enumerate(curve, start=1))),
+        ),
+    )
+    limits = (CUT_SHORT,) if details["cut_short"] else ()
+    return Report(panels=(shown,), notes=(Note(said, ways),), limits=limits)
+
+
+def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
+    worth = {frozenset((u, v)): own for u, v, own in outcome.worth}
+    place = {name: position for position, name in enumerate(names)}
+    edges = []
+    for edge in CausalGraph.from_arcs(names, outcome.arcs).edges:
+        own = worth.get(frozenset((place[edge.source], place[edge.target])))
+        if own is not None:
+            edges.append(
+                EdgeEvidence(
+                    source=edge.source, target=edge.target, strength=own, shown=f"{own:.1f} nats"
+                )
+            )
+    return GraphEvidence(measure=MEASURE, edges=tuple(edges))
