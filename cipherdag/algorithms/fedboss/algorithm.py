@@ -100,7 +100,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     discount: int = within(3, 0, LARGEST_DISCOUNT)
     restarts: int = within(5, 0, MOST_STARTS)
     max_parents: int = within(8, 1, MOST_PARENTS)
-    max_cells: int = within(512, 4, MAX_CELLS)
+    max_cells: int = within(1024, 4, MAX_CELLS)
     max_rounds: int | None = within(200, 1)
     max_values: int | None = within(5_000_000, 1)
     knowledge: Knowledge | None = None
