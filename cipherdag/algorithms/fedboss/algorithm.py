@@ -12,26 +12,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
+from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.opening import open_scores
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedboss.restarts import best_of_starts
+from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
+from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
+from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.question import MAX_REPLICATES
 from cipherdag.statistics.reproducible import logarithm
 from cipherdag.statistics.set_scores import SetScore, grid_bits
 
@@ -76,6 +81,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         max_values: Values that a site answers in the search, likewise.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. The
             backward step is left out then, since it looks at equivalent graphs alike.
+        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
+            edges: the run is repeated in the same rounds, with as large a budget each.
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
@@ -83,7 +90,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         rows, or with `within_sites` the covariances within sites; of categories the tables, summed
         over the sites, of the sets of variables that the search looks at, and which of these some
         site withholds; with ``sites``, of columns with missing values and of withheld tables the
-        summed log likelihoods in their place. A site sees which sets are asked about.
+        summed log likelihoods in their place. A site sees which sets are asked about. With
+        `bootstrap` all of it once more for every replicate.
     """
 
     name: ClassVar[str] = "fedboss"
@@ -104,6 +112,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     max_rounds: int | None = within(200, 1)
     max_values: int | None = within(5_000_000, 1)
     knowledge: Knowledge | None = None
+    bootstrap: int = within(0, 0, MAX_REPLICATES)
     max_rows: int = row_bound()
 
     def check(self) -> None:
@@ -132,8 +141,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         Leaks:
             See the class.
         """
-        require(facts.seed >= 0, "the seed must not be negative")
-        return over_one_cohort(self._run(facts), facts.present)
+        require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
+        asking = self._run(facts) if not self.bootstrap else self._replicated(facts)
+        return over_one_cohort(asking, facts.present)
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
         """The best DAG and its CPDAG by name, and what every edge is worth."""
@@ -167,6 +177,15 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             "max_cells": self.max_cells,
             "max_parents": self.max_parents,
         }
+
+    def _replicated(self, facts: Facts) -> Searching:
+        """The run, and the same over rows that the sites draw, in shared rounds."""
+        drawn = [
+            resampled(self._run(facts), replicate=number, seed=facts.seed)
+            for number in range(1, self.bootstrap + 1)
+        ]
+        outcome, *others = yield from lockstep([self._run(facts), *drawn], most_values=ROUND_VALUES)
+        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in others]))
 
     def _run(self, facts: Facts) -> Searching:
         known = Constraints.none(facts.n_variables)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cipherdag.findings.confidence import EdgeCounts
     from cipherdag.graphs.edges import BoolMatrix
 
 
@@ -22,6 +23,7 @@ class FedBOSSOutcome:
         worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
         sets: How many sets of variables were scored in which way; empty for moments.
         cut_short: Whether the budget kept the search from asking.
+        bootstrap: In how many replicates each edge stands; None without any.
     """
 
     dag: BoolMatrix
@@ -30,3 +32,4 @@ class FedBOSSOutcome:
     worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
     sets: Mapping[str, int] = field(default_factory=dict)
     cut_short: bool = False
+    bootstrap: EdgeCounts | None = field(repr=False, default=None)

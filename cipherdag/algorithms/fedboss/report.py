@@ -6,9 +6,12 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.fedpc.report import DRAWN_TWICE, once_more
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
+from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
@@ -43,49 +46,62 @@ CUT_SHORT = (
 
 def disclosed(own: FedBOSS) -> tuple[str, ...]:
     """What the scores open, in sentences."""
+    said: tuple[str, ...] = (POOLED,)
     if own.scores == "sites":
-        return SITES, KINDS
-    if own.within_sites:
-        return CENTRED, "Of categories: " + SITES[0].lower() + SITES[1:], KINDS
-    if own.withheld == "sites":
-        return POOLED, "Where a site withholds a table or misses values: " + SITES, KINDS
-    return POOLED, KINDS
+        said = (SITES,)
+    elif own.within_sites:
+        said = (CENTRED, "Of categories: " + SITES[0].lower() + SITES[1:])
+    elif own.withheld == "sites":
+        said = (POOLED, "Where a site withholds a table or misses values: " + SITES)
+    return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
 
 
 def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
     """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
-    return LearntGraph.of_dag(
+    details: dict[str, Any] = {
+        "score": outcome.curve[-1],
+        "score_curve": list(outcome.curve),
+        "sets": dict(outcome.sets),
+        "cut_short": outcome.cut_short,
+    }
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+    found = LearntGraph.of_dag(
         names,
         outcome.dag,
         cpdag=outcome.arcs,
         evidence=_evidence(outcome, names),
-        details={
-            "score": outcome.curve[-1],
-            "score_curve": list(outcome.curve),
-            "sets": dict(outcome.sets),
-            "cut_short": outcome.cut_short,
-        },
+        details=details,
     )
+    if outcome.bootstrap is None:
+        return found
+    drawn_anew = Confidences(details["bootstrap"]).evidence(found.evidence, found.graph)
+    return replace(found, evidence=drawn_anew)
 
 
 def reported(found: LearntGraph) -> Report:
-    """The score in a sentence, and its curve."""
+    """The score in a sentence, its curve, and the confidence of every edge."""
     details = found.details
     curve = details["score_curve"]
     said = f"Score {curve[-1]:.3f} nats after {len(curve)} starts (the first {curve[0]:.3f})"
     ways = tuple(f"{count} {WAYS[way]}" for way, count in details["sets"].items() if count)
-    shown = Curves(
+    notes, limits = [Note(said, ways)], [CUT_SHORT] if details["cut_short"] else []
+    if "bootstrap" in details:
+        notes.append(Confidences(details["bootstrap"]).note(found.graph))
+        limits.append(DRAWN_TWICE)
+    return Report(panels=(_curve(curve),), notes=tuple(notes), limits=tuple(limits))
+
+
+def _curve(curve: Sequence[float]) -> Curves:
+    points = tuple((float(number), own) for number, own in enumerate(curve, start=1))
+    return Curves(
         title="Score of the best graph",
         note="The best score so far, after the first search and after every one that started again "
         "from what was best: where it still rises at the end, more starts may find more.",
         x_label="start of the search",
         y_label="score in nats",
-        series=(
-            Series("best so far", tuple((float(n), own) for n, own in enumerate(curve, start=1))),
-        ),
+        series=(Series("best so far", points),),
     )
-    limits = (CUT_SHORT,) if details["cut_short"] else ()
-    return Report(panels=(shown,), notes=(Note(said, ways),), limits=limits)
 
 
 def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:

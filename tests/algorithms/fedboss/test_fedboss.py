@@ -199,3 +199,20 @@ def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
     assert result.details["score_curve"][-1] == result.details["score"]
     for edge in result.graph.edges:
         assert result.evidence.of(edge.source, edge.target).strength > 10.0
+
+
+@pytest.mark.parametrize(
+    "algorithm", [FedBOSS(bootstrap=20), FedBOSS(scores="sites", bootstrap=20)]
+)
+def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew(algorithm):
+    federation = Federation.split(numbers(), 3, seed=0)
+    result = federation.run(algorithm, seed=4)
+    confidence = result.confidence
+    strong = confidence[confidence["any_edge"] >= 0.9]
+    assert {frozenset(own) for own in zip(strong["from"], strong["to"], strict=True)} >= {
+        frozenset(pair) for pair in ("ab", "bc", "cd", "de")
+    }
+    plain = federation.run(type(algorithm)(scores=algorithm.scores), seed=4)
+    assert len(result.rounds) <= 2 * len(plain.rounds) + 6
+    assert str(plain.graph) == str(result.graph)
+    assert any("20 replicates" in said or "20 times" in said for said in result.disclosures)
