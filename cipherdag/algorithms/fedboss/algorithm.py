@@ -67,9 +67,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         per_parent: Structure prior of categories: how many times ln(p) every parent costs.
         within_sites: Whether differences between sites are no evidence: numbers are taken from
             each site's own mean, categories scored as with `scores` ``sites``.
-        withheld: What becomes of a table that some site withholds since it has small counts:
-            ``sites``: its score comes from the sites' own likelihoods; ``leave-out``: what needs it
-            is no candidate. With ``bdeu`` it is always left out.
+        withheld: What becomes of tables where some site restricts small counts: ``sites``: all
+            scores come from the sites' own likelihoods; ``leave-out``: tables are asked for, and
+            what needs one that a site withholds is no candidate. So it is with ``bdeu``.
         discount: With likelihoods of the sites: how many times what chance alone explains at a
             site is taken off.
         restarts: How often the search starts again from the best graph so far, some variables
@@ -89,8 +89,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         The coordinator learns what `Columns` opens; of numbers the means and covariances of all
         rows, or with `within_sites` the covariances within sites; of categories the tables, summed
         over the sites, of the sets of variables that the search looks at, and which of these some
-        site withholds; with ``sites``, of columns with missing values and of withheld tables the
-        summed log likelihoods in their place. A site sees which sets are asked about. With
+        site withholds; with ``sites``, of columns with missing values, and of categories where a
+        site restricts small counts, the summed log likelihoods in the place of tables. A site sees
+        which sets are asked about. With
         `bootstrap` all of it once more for every replicate.
     """
 
@@ -156,6 +157,11 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     def report(self, found: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""
         return reported(found)
+
+    @property
+    def in_place_of_tables(self) -> bool:
+        """Whether likelihoods take the place of tables where a site restricts small counts."""
+        return self.withheld == "sites" and self.score != "bdeu"
 
     def set_score(self, rows: int) -> SetScore:
         """The score of categories, of so many rows."""

@@ -42,7 +42,7 @@ class Likelihoods:
         max_rows: Declared bound of a site's rows.
 
     Attributes:
-        of_nothing: The score of the empty set: scores compare with those of pooled tables.
+        of_nothing: The score of the empty set, as all rows' table of no variable has it.
     """
 
     def __init__(

@@ -64,7 +64,7 @@ def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opening:
         )
     apart = own.scores == "sites" or kinds.incomplete.any()
     if discrete.any():
-        if apart or own.within_sites:
+        if apart or own.within_sites or (kinds.restricted and own.in_place_of_tables):
             return (yield from _from_likelihoods(own, kinds, budget))
         return (yield from _from_tables(own, kinds, budget))
     if apart:
@@ -106,11 +106,8 @@ def _from_tables(own: FedBOSS, kinds: ColumnKinds, budget: Budget) -> Opening:
     for variable in np.flatnonzero(tables.known(alone)).tolist():
         levels[variable] = max(int((tables.alone(variable) > 0).sum()), 1)
     score = own.set_score(kinds.rows)
-    fallback = None
-    if own.withheld == "sites" and score.name != "bdeu":
-        fallback = _likelihoods(own, levels, score, numbers=False)
     scores = TableScores(
-        tables, levels.tolist(), score, fallback, budget, **own.search_settings(score, levels)
+        tables, levels.tolist(), score, budget, **own.search_settings(score, levels)
     )
     yield from scores.learn_pairs()
     return scores

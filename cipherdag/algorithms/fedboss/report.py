@@ -51,8 +51,11 @@ def disclosed(own: FedBOSS) -> tuple[str, ...]:
         said = (SITES,)
     elif own.within_sites:
         said = (CENTRED, "Of categories: " + SITES[0].lower() + SITES[1:])
-    elif own.withheld == "sites":
-        said = (POOLED, "Where a site withholds a table or misses values: " + SITES)
+    elif own.in_place_of_tables:
+        said = (
+            POOLED,
+            "Where a site restricts small counts of categories, or misses values: " + SITES,
+        )
     return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
 
 

@@ -1,11 +1,11 @@
 """Scores of families from contingency tables of all sites together, each asked for once.
 
 A table tells those of all its subsets, so of the sets of a wave only those are asked for that are
-in no other. Tables that some site withholds are scored from the sites' own likelihoods.
+in no other. What needs a table that some site withholds is no candidate.
 
 Leaks:
     The tables over all sites, of the sets that the search looks at; of sets that some site
-    withholds that it does, and what `LikelihoodScores` opens.
+    withholds that it does.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ import numpy as np
 
 from cipherdag.algorithms.fedboss.set_families import SetFamilies, positions_of
 from cipherdag.graphs.dags import members, submasks
-from cipherdag.questions.lockstep import lockstep
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.pooled_tables import PooledTables
     from cipherdag.algorithms.fedboss.budget import Budget
-    from cipherdag.algorithms.fedboss.likelihood_scores import Likelihoods
     from cipherdag.questions.question import FloatVector, IndexArray, Question
     from cipherdag.statistics.set_scores import SetScore
 
@@ -39,7 +37,6 @@ class TableScores(SetFamilies):
         tables: Asks for tables.
         levels: How many categories occur, shape (p,).
         score: What is computed of them.
-        withheld: Scores sets of which some site withholds the table; None leaves them out.
         settings: See `SetFamilies`.
 
     Attributes:
@@ -51,7 +48,6 @@ class TableScores(SetFamilies):
         tables: PooledTables,
         levels: Sequence[int],
         score: SetScore,
-        withheld: Likelihoods | None,
         budget: Budget,
         **settings: int,
     ) -> None:
@@ -59,7 +55,6 @@ class TableScores(SetFamilies):
         self.tally: Counter[str] = Counter(pooled=0)
         self._tables = tables
         self._score = score
-        self._withheld = withheld
         self._budget = budget
         self._plain = replace(score, name="bic", penalty=0.0)
         self._values[0] = self._of_nothing(score)
@@ -72,10 +67,7 @@ class TableScores(SetFamilies):
         if self._tables.known(places)[0]:
             counts = self._tables.table(places[0]).ravel()
             return int(self._plain.of_tables(counts, np.array([counts.size]), np.ones(1))[0])
-        value = self._values.get(mask)
-        if value is None or self._score.name == "bdeu":
-            return None
-        return value - int(self._score.of_shape(np.array([float(self.cells(mask))]))[0])
+        return None
 
     def _of_nothing(self, score: SetScore) -> int:
         return int(score.of_tables(np.array([score.rows]), np.array([1]), np.ones(1))[0])
@@ -92,13 +84,9 @@ class TableScores(SetFamilies):
         yield from self._tables.settle(positions_of(masks))
         refused = {mask for mask in masks if self._is_withheld(mask)}
         asked = _in_no_other([mask for mask in masks if mask not in refused])
-        asking = [self._tables.ask(positions_of(asked))]
-        if self._withheld is not None and refused:
-            asking.append(self._withheld.learn(sorted(refused), self._values))
-        yield from lockstep(asking)
+        yield from self._tables.ask(positions_of(asked))
         self.tally["withheld"] += len(refused)
-        if self._withheld is None:
-            self._values.update(dict.fromkeys(refused, None))
+        self._values.update(dict.fromkeys(refused, None))
         self._keep(asked)
 
     def _is_withheld(self, mask: int) -> bool:

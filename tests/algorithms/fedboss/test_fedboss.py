@@ -116,16 +116,23 @@ def test_a_budget_of_values_is_honoured():
     assert spent <= 200 < sum(encoding.length for own in every[2:] for encoding in own.encodings)
 
 
-def test_withheld_tables_are_scored_by_the_sites_or_left_out_and_counted():
+def test_where_counts_are_restricted_the_sites_score_and_no_table_opens():
     outcome, asked = learn(FedBOSS(), patients(), 3, min_cell_size=11)
-    assert outcome.sets["withheld"] == len(sets_of(asked, "LogLikelihoods")) > 0
-    refused = set(sets_of(asked, "LogLikelihoods"))
-    assert not refused & set(sets_of(asked, "Tables"))
+    assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
+    assert not sets_of(asked, "Tables")
+    alone, _ = learn(FedBOSS(scores="sites"), patients(), 3)
+    assert (outcome.dag == alone.dag).all()
     assert outcome.dag.any()
-    outcome, asked = learn(FedBOSS(withheld="leave-out"), patients(), 3, min_cell_size=11)
+
+
+@pytest.mark.parametrize("own", [{"withheld": "leave-out"}, {"score": "bdeu"}])
+def test_what_needs_a_withheld_table_is_left_out_and_counted(own):
+    outcome, asked = learn(FedBOSS(**own), patients(), 3, min_cell_size=11)
     assert outcome.sets["withheld"] > 0
+    assert outcome.dag.any()
     assert not sets_of(asked, "LogLikelihoods")
-    result = Federation.split(patients(), 3, seed=2).run(FedBOSS())
+    assert not set(sets_of(asked, "Tables")) - set(sets_of(asked, "SmallCells"))
+    result = Federation.split(patients(), 3, seed=2).run(FedBOSS(**own))
     (note,) = result.report.notes
     assert any("some site withholds their table" in line for line in note.lines)
 
