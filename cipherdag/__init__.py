@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedpc.algorithm import FedPC
@@ -23,6 +24,7 @@ __all__ = [
     "CausalGraph",
     "CipherdagError",
     "FeatureResult",
+    "FedBOSS",
     "FedCD",
     "FedCMFS",
     "FedPC",
@@ -39,6 +41,7 @@ _HOMES = {
     "CausalGraph": "cipherdag.graphs.graph",
     "CipherdagError": "cipherdag.errors",
     "FeatureResult": "cipherdag.results.feature_result",
+    "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
     "FedCD": "cipherdag.algorithms.fedcd.algorithm",
     "FedCMFS": "cipherdag.algorithms.fedcmfs.algorithm",
     "FedPC": "cipherdag.algorithms.fedpc.algorithm",

@@ -22,6 +22,7 @@ ALGORITHMS = {
     "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
     "fedcmfs": "cipherdag.algorithms.fedcmfs.algorithm:FedCMFS",
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
+    "fedboss": "cipherdag.algorithms.fedboss.algorithm:FedBOSS",
     "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
 }
 PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")

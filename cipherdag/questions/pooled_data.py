@@ -265,6 +265,8 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
         origins: Packed 64-bit floats, one per column.
         units: Packed binary exponents, one per column.
         max_rows: Declared bound of a site's rows.
+        centred: Whether each site takes its own means off first: the sums are 0 then, and the
+            coordinator learns the covariances within sites only.
     """
 
     leaves: ClassVar[str] = "rows, sums and products of continuous columns"
@@ -274,6 +276,7 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
     origins: bytes
     units: bytes
     max_rows: int = 1 << 20
+    centred: bool = False
 
     def __post_init__(self) -> None:
         check_study(self.n_variables, self.max_rows)

@@ -25,6 +25,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
@@ -54,7 +55,8 @@ __all__ = [
     "GraphRegretExceeds",
     "IndexArray",
     "LocalBeliefs",
-    "PooledQuestion",
+    "LogLikelihoods",
+    "PoolQuestion",
     "Question",
     "RegressionSteps",
     "Resampled",
@@ -73,6 +75,11 @@ MAX_REPLICATES = 1000
 """Resamples of its rows that a site draws in a run."""
 
 
+PoolQuestion = (
+    PooledQuestion | RegressionSteps | StratifiedTables | SiteDifferences | LogLikelihoods
+)
+"""What a site answers from counts and moments of its rows, with no test."""
+
 ResampledQuestion = (
     EdgeVotes
     | BestScoreExceeds
@@ -80,6 +87,7 @@ ResampledQuestion = (
     | CandidateScores
     | CombinedEvidence
     | PooledQuestion
+    | LogLikelihoods
     | RegressionSteps
     | StratifiedTables
     | Contributors

@@ -4,6 +4,8 @@ Every site goes through a plan's program for itself, and asks what it comes to: 
 have to agree to the last bit. A library's products, factors and logarithms do not: they add in the
 order that a processor's vectors suggest. Here are single operations of IEEE 754 in a fixed order.
 
+Source of the series: Abramowitz and Stegun, Handbook of Mathematical Functions, 4.1.27, 6.1.41.
+
 Leaks:
     Nothing: pure arithmetic.
 """
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 FloatMatrix = NDArray[np.float64]
 
 GRID_BITS = 30
+LN_2 = 0.6931471805599453
+HALF_LOG_2_PI = 0.9189385332046727
+LOG_TERMS = 11
+"""Of the series of the logarithm: the next is below 2**-53 of the first."""
+STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+LEAST_OF_STIRLING = 10
 
 
 def dot(one: FloatVector, other: FloatVector) -> float:
@@ -40,6 +48,40 @@ def product(left: FloatMatrix, right: FloatMatrix) -> FloatMatrix:
 def on_grid(numbers: FloatVector, bits: int = GRID_BITS) -> FloatVector:
     """Multiples of 2**-bits: what a library's functions round otherwise elsewhere is gone."""
     return np.asarray(np.ldexp(np.rint(np.ldexp(numbers, bits)), -bits))
+
+
+def logarithm(numbers: FloatVector) -> FloatVector:
+    """Natural logarithms of positive numbers, of any shape, to a unit or two of the last place."""
+    mantissa, exponent = np.frexp(numbers)
+    low = mantissa < math.sqrt(0.5)
+    mantissa = np.where(low, mantissa * 2.0, mantissa)
+    ratio = (mantissa - 1.0) / (mantissa + 1.0)
+    square = ratio * ratio
+    series = np.full_like(ratio, 1.0 / (2 * LOG_TERMS + 1))
+    for term in range(LOG_TERMS - 1, -1, -1):
+        series = series * square + 1.0 / (2 * term + 1)
+    found: FloatVector = (exponent - low) * LN_2 + 2.0 * ratio * series
+    return found
+
+
+def log_gamma(numbers: FloatVector) -> FloatVector:
+    """Logarithms of the gamma function of positive numbers, of any shape.
+
+    By Stirling's series above 10; smaller numbers are raised to there by the recurrence.
+    """
+    small = numbers < LEAST_OF_STIRLING
+    factor = np.ones_like(numbers)
+    for step in range(LEAST_OF_STIRLING):
+        factor = np.where(small, factor * (numbers + step), factor)
+    raised = np.where(small, numbers + LEAST_OF_STIRLING, numbers)
+    inverse = 1.0 / raised
+    square = inverse * inverse
+    series = np.full_like(raised, STIRLING[-1])
+    for term in reversed(STIRLING[:-1]):
+        series = series * square + term
+    main = (raised - 0.5) * logarithm(raised) - raised + HALF_LOG_2_PI
+    found: FloatVector = main + series * inverse - logarithm(factor)
+    return found
 
 
 def solve(matrix: FloatMatrix, right: FloatVector, *, least: float) -> tuple[FloatVector, int]:

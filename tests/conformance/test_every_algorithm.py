@@ -18,7 +18,7 @@ import replaying
 import simulated_view
 from scipy import stats
 
-from cipherdag import FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import FedBOSS, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -54,6 +54,7 @@ def trial(name):
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),
+        "fedboss": Trial(algorithm=FedBOSS(restarts=2), data=clinics(8)),
         "fedcd": Trial(algorithm=FedCD(**SMALL), data=treated(), interventions="done"),
     }[name]
 

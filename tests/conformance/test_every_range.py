@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -29,6 +29,7 @@ SIGNED = {
     ("Moments", ""): {1},
     ("RegressionSteps", ""): {0},
     ("FamilyRegrets", ""): {0},
+    ("LogLikelihoods", ""): {0},
     ("LocalBeliefs", "code"): {0},
 }
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
@@ -68,6 +69,9 @@ RUNS = [
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
+    (FedBOSS(restarts=1), "discrete"),
+    *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
+    *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),
     (FedCMFS(), "discrete"),
     (FedCMFS(evidence="stouffer"), "discrete"),
     *((RFcd(objective=kind, beam=1), "discrete") for kind in ("graph", "nodewise", "sum")),

@@ -85,8 +85,13 @@ class PooledTables:
 
     def alone(self, variable: int) -> IndexArray:
         """Counts of a known variable's categories."""
-        (place,) = (self._places[key] for key in _keys(np.array([[variable]])))
-        return self._counts[place : place + int(self.kinds.categories[variable])]
+        return self.table(np.array([variable]))
+
+    def table(self, variables: IndexArray) -> IndexArray:
+        """The known table of a set, one axis for each of its variables, which ascend."""
+        (place,) = (self._places[key] for key in _keys(variables[None]))
+        sides = self.kinds.categories[variables]
+        return self._counts[place : place + int(sides.prod())].reshape(sides)
 
     def of_tests(self, tests: IndexArray, shape: TableShape) -> IndexArray:
         """Tables of tests (x, y, S) whose sets are known: shape (configurations, x, y, B).

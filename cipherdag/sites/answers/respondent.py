@@ -29,18 +29,15 @@ from cipherdag.questions.question import (
     FloatVector,
     GraphRegretExceeds,
     LocalBeliefs,
-    PooledQuestion,
+    PoolQuestion,
     Question,
-    RegressionSteps,
     Resampled,
     SeparatorSearch,
     SingleQuestion,
-    SiteDifferences,
     WeightedEvidence,
 )
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
@@ -110,10 +107,7 @@ class Respondent:
             EdgeVotes: self._edge_votes,
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
-            **dict.fromkeys(
-                (*get_args(PooledQuestion), RegressionSteps, StratifiedTables, SiteDifferences),
-                self._pooled,
-            ),
+            **dict.fromkeys(get_args(PoolQuestion), self._pooled),
             Contributors: self._contributors,
             Covered: self._covered,
             LocalBeliefs: self._local_beliefs,
@@ -190,9 +184,7 @@ class Respondent:
         known = self._counted.pop(question.question, None)
         return question.keep(self.answer(question.question) if known is None else known)
 
-    def _pooled(
-        self, question: PooledQuestion | RegressionSteps | StratifiedTables | SiteDifferences
-    ) -> FloatVector:
+    def _pooled(self, question: PoolQuestion) -> FloatVector:
         if self._pool is None:
             raise PolicyRefusedError("the site answers tests, not counts or moments")
         return self._pool.answer(question)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.site_differences import SiteDifferences
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.pooled_data import PooledQuestion
+    from cipherdag.questions.question import PoolQuestion
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
 
 log = logging.getLogger("cipherdag.site")
 
@@ -91,6 +93,7 @@ class PoolableData:
         self._spend = spend or (lambda _tables: None)
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
+        self._complete: SetLikelihoods | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -102,26 +105,29 @@ class PoolableData:
         """Whether all variables are discrete."""
         return self._values is None
 
-    def answer(
-        self, question: PooledQuestion | RegressionSteps | StratifiedTables | SiteDifferences
-    ) -> FloatVector:
+    def answer(self, question: PoolQuestion) -> FloatVector:
         """The site's answer, before it is protected.
 
         Raises:
             PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``.
             MalformedMessageError: The question is about other columns than the site has.
         """
-        if isinstance(question, Columns):
-            return self._kinds(order=question.order)
-        if isinstance(question, Moments):
-            return self._moments(question)
-        if isinstance(question, RegressionSteps):
-            return self._regressions(question)
-        if isinstance(question, StratifiedTables):
-            return self._strata(question)
-        if isinstance(question, SiteDifferences):
-            return self._shares(question)
-        return self._tables(question)
+        match question:
+            case Columns():
+                answer = self._kinds(order=question.order)
+            case Moments():
+                answer = self._moments(question)
+            case RegressionSteps():
+                answer = self._regressions(question)
+            case StratifiedTables():
+                answer = self._strata(question)
+            case SiteDifferences():
+                answer = self._shares(question)
+            case LogLikelihoods():
+                answer = self._likelihoods(question)
+            case SmallCells() | Tables():
+                answer = self._tables(question)
+        return answer
 
     def _kinds(self, *, order: bool) -> FloatVector:
         p, rows = len(self._categories), self.rows
@@ -156,8 +162,11 @@ class PoolableData:
         self._spend(len(positions) * (len(positions) + 1) // 2)
         sums = np.zeros(len(positions))
         products = np.zeros((len(positions),) * 2)
+        place = question.origin_array()
+        if question.centred and self.rows:
+            place = self._values[:, positions].mean(axis=0)
         for start in range(0, self.rows, ROW_BLOCK):
-            block = self._values[start : start + ROW_BLOCK, positions] - question.origin_array()
+            block = self._values[start : start + ROW_BLOCK, positions] - place
             block = np.ldexp(block, -question.unit_array())
             if np.isnan(block).any():
                 raise MalformedMessageError("moments of a column in which the site misses values")
@@ -255,6 +264,18 @@ class PoolableData:
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         return share_summands(question, self.column, least=least)
+
+    def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
+        from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+
+        if question.n_variables != len(self._categories):
+            raise MalformedMessageError("likelihoods of other columns than the site's schema has")
+        self._spend(sum(question.counts))
+        if self._complete is None:
+            self._complete = SetLikelihoods(
+                self._codes, self._values, self._categories, self._device
+            )
+        return self._complete.answer(question.sets(), question.discount)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

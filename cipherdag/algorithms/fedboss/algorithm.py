@@ -1,0 +1,237 @@
+"""FedBOSS: the graph of the best order of the variables, by scores of all sites' rows together.
+
+Numbers are scored from moments that are opened once, categories from contingency tables that are
+asked for in waves, or either from the sites' own likelihoods, one number per set of variables. The
+search is best order score search on grow-shrink trees with a backward equivalence step after it.
+
+Source: Andrews, Ramsey, Sanchez Romero, Camchong and Kummerfeld, "Fast scalable and accurate
+discovery of DAGs using the best order score search and grow-shrink trees", NeurIPS 2023.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.departures import over_one_cohort
+from cipherdag.algorithms.evidence.source import ROUND_VALUES
+from cipherdag.algorithms.fedboss.budget import Budget
+from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+from cipherdag.algorithms.fedboss.opening import open_scores
+from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
+from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
+from cipherdag.algorithms.fedboss.restarts import best_of_starts
+from cipherdag.algorithms.fedpc.bootstrap import resampled
+from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.findings.conclusion import LearntGraph, Report
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
+from cipherdag.graphs.knowledge import Constraints, Knowledge
+from cipherdag.graphs.orientation import cpdag_of, meek
+from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.question import MAX_REPLICATES
+from cipherdag.statistics.reproducible import logarithm
+from cipherdag.statistics.set_scores import SetScore, grid_bits
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores
+    from cipherdag.graphs.dags import Dag
+    from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+Searching = Generator["Question", "FloatVector", FedBOSSOutcome]
+
+MOST_PARENTS = 12
+MOST_STARTS = 1000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
+    """FedBOSS's parameters; `ask` is the algorithm.
+
+    Attributes:
+        scores: What is scored: ``pooled``: the moments or tables of all sites together; ``sites``:
+            the sites' own likelihoods, of which sums are opened and no table.
+        score: How a family is scored: ``auto``: numbers by ``bic``, categories by ``qnml``, which
+            like ``bdeu`` takes categories only.
+        penalty: How many times ln(n) / 2 a free parameter costs in the ``bic`` of numbers.
+        table_penalty: The same in the ``bic`` of categories.
+        prior_rows: Equivalent sample size of ``bdeu``.
+        per_parent: Structure prior of categories: how many times ln(p) every parent costs.
+        within_sites: Whether differences between sites are no evidence: numbers are taken from
+            each site's own mean, categories scored as with `scores` ``sites``.
+        withheld: What becomes of tables where some site restricts small counts: ``sites``: all
+            scores come from the sites' own likelihoods; ``leave-out``: tables are asked for, and
+            what needs one that a site withholds is no candidate. So it is with ``bdeu``.
+        discount: With likelihoods of the sites: how many times what chance alone explains at a
+            site is taken off.
+        restarts: How often the search starts again from the best graph so far, some variables
+            moved at random.
+        max_parents: Most parents that are looked for.
+        max_cells: Largest contingency table that is asked for.
+        max_rounds: Rounds of the search, after which it goes on with what is known; None for no
+            limit.
+        max_values: Values that a site answers in the search, likewise.
+        knowledge: What is known of the edges before: forbidden and required ones, and tiers. The
+            backward step is left out then, since it looks at equivalent graphs alike.
+        bootstrap: Replicates over rows that every site draws from its own, for the confidence of
+            edges: the run is repeated in the same rounds, with as large a budget each.
+        max_rows: Declared bound of a site's rows, a power of two.
+
+    Leaks:
+        The coordinator learns what `Columns` opens; of numbers the means and covariances of all
+        rows, or with `within_sites` the covariances within sites; of categories the tables, summed
+        over the sites, of the sets of variables that the search looks at, and which of these some
+        site withholds; with ``sites``, of columns with missing values, and of categories where a
+        site restricts small counts, the summed log likelihoods in the place of tables. A site sees
+        which sets are asked about. With
+        `bootstrap` all of it once more for every replicate.
+    """
+
+    name: ClassVar[str] = "fedboss"
+    title: ClassVar[str] = "FedBOSS"
+
+    scores: Literal["pooled", "sites"] = "pooled"
+    score: Literal["auto", "bic", "bdeu", "qnml"] = "auto"
+    penalty: float = within(2.0, 0, 100, above=True)
+    table_penalty: float = within(1.0, 0, 100, above=True)
+    prior_rows: float = within(1.0, 0, 1e6, above=True)
+    per_parent: float = within(1.0, 0, 100)
+    within_sites: bool = False
+    withheld: Literal["sites", "leave-out"] = "sites"
+    discount: int = within(3, 0, LARGEST_DISCOUNT)
+    restarts: int = within(5, 0, MOST_STARTS)
+    max_parents: int = within(8, 1, MOST_PARENTS)
+    max_cells: int = within(1024, 4, MAX_CELLS)
+    max_rounds: int | None = within(200, 1)
+    max_values: int | None = within(5_000_000, 1)
+    knowledge: Knowledge | None = None
+    bootstrap: int = within(0, 0, MAX_REPLICATES)
+    max_rows: int = row_bound()
+
+    def check(self) -> None:
+        """Refuse scores that do not go together."""
+        require(
+            self.score != "bdeu" or not (self.scores == "sites" or self.within_sites),
+            "score bdeu needs tables, and with scores sites or within_sites none are opened",
+        )
+
+    def ask(self, facts: Facts) -> Searching:
+        """The run as a generator: yields questions, receives sums, returns a `FedBOSSOutcome`.
+
+        Args:
+            facts: The names are for `knowledge`, the seed for restarts.
+
+        Returns:
+            The outcome. Rounds: two for numbers; else two to four, and then about `max_rounds` at
+            most, as many as the search needs to learn of families it has not seen.
+
+        Raises:
+            ParameterError: The knowledge contradicts itself or names other variables, the score
+                does not fit the columns, or the seed is negative.
+            MixedTypesError: The columns are of both types.
+            SiteUnreachableError: A site left: scores over fewer sites compare with no others.
+
+        Leaks:
+            See the class.
+        """
+        require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
+        asking = self._run(facts) if not self.bootstrap else self._replicated(facts)
+        return over_one_cohort(asking, facts.present)
+
+    def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
+        """The best DAG and its CPDAG by name, and what every edge is worth."""
+        return concluded(outcome, facts.names)
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What the scores open."""
+        return disclosed(self)
+
+    def report(self, found: LearntGraph) -> Report:
+        """The score along the search, and how sets were scored."""
+        return reported(found)
+
+    @property
+    def in_place_of_tables(self) -> bool:
+        """Whether likelihoods take the place of tables where a site restricts small counts."""
+        return self.withheld == "sites" and self.score != "bdeu"
+
+    def set_score(self, rows: int) -> SetScore:
+        """The score of categories, of so many rows."""
+        return SetScore(
+            name="qnml" if self.score == "auto" else self.score,
+            rows=rows,
+            penalty=self.table_penalty,
+            prior_rows=self.prior_rows,
+            bits=grid_bits(rows),
+        )
+
+    def search_settings(self, score: SetScore, levels: IndexArray) -> dict[str, int]:
+        """What `SetFamilies` wants to know beside; numbers, of 1 level, have no structure prior."""
+        names = float(len(levels)) if (levels > 1).any() else 1.0
+        prior = self.per_parent * float(logarithm(np.array([names]))[0])
+        return {
+            "bits": score.bits,
+            "per_parent": int(score.on_grid(np.array([prior]))[0]),
+            "max_cells": self.max_cells,
+            "max_parents": self.max_parents,
+        }
+
+    def _replicated(self, facts: Facts) -> Searching:
+        """The run, and the same over rows that the sites draw, in shared rounds."""
+        drawn = [
+            resampled(self._run(facts), replicate=number, seed=facts.seed)
+            for number in range(1, self.bootstrap + 1)
+        ]
+        outcome, *others = yield from lockstep([self._run(facts), *drawn], most_values=ROUND_VALUES)
+        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in others]))
+
+    def _run(self, facts: Facts) -> Searching:
+        known = Constraints.none(facts.n_variables)
+        if self.knowledge is not None:
+            known = self.knowledge.over(facts.names)
+        budget = Budget(self.max_rounds, self.max_values)
+        scores = yield from open_scores(self, facts, budget)
+        required = dag_of(known.required)
+        trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
+        found = yield from best_of_starts(
+            trees,
+            topological(required),
+            self.restarts,
+            np.random.default_rng(facts.seed),
+            backward=self.knowledge is None,
+        )
+        return FedBOSSOutcome(
+            dag=matrix_of(found.dag),
+            arcs=self._class_of(found.dag, known),
+            curve=tuple(math.ldexp(own, -scores.bits) for own in found.curve),
+            worth=_worth(found.dag, scores),
+            sets=dict(scores.tally),
+            cut_short=budget.refused,
+        )
+
+    def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:
+        """The CPDAG, and with knowledge what that directs."""
+        arcs = cpdag_of(matrix_of(dag))
+        if self.knowledge is None:
+            return arcs
+        return meek(arcs & ~known.forbidden, rules=(1, 2, 3, 4))
+
+
+def _worth(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float], ...]:
+    """Of every edge (cause, effect, nats) how much the score falls without it alone."""
+    found = []
+    for v, parents in enumerate(dag):
+        own = scores.score(v, parents)
+        for u in members(parents):
+            less = scores.score(v, parents & ~(1 << u))
+            if own is not None and less is not None:
+                found.append((u, v, math.ldexp(own - less, -scores.bits)))
+    return tuple(found)

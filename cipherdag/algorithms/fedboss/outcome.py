@@ -1,0 +1,35 @@
+"""What a FedBOSS run comes to, by position."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cipherdag.findings.confidence import EdgeCounts
+    from cipherdag.graphs.edges import BoolMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class FedBOSSOutcome:
+    """The best graph and what it scores; p variables.
+
+    Attributes:
+        dag: The best DAG found, directed edges of shape (p, p).
+        arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
+        curve: The best score after every start of the search, in nats; larger is better.
+        worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
+        sets: How many sets of variables were scored in which way; empty for moments.
+        cut_short: Whether the budget kept the search from asking.
+        bootstrap: In how many replicates each edge stands; None without any.
+    """
+
+    dag: BoolMatrix
+    arcs: BoolMatrix
+    curve: tuple[float, ...]
+    worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
+    sets: Mapping[str, int] = field(default_factory=dict)
+    cut_short: bool = False
+    bootstrap: EdgeCounts | None = field(repr=False, default=None)

@@ -1,0 +1,122 @@
+"""FedBOSS's account of a run: the score along the search, what edges are worth, what was opened.
+
+Leaks:
+    Nothing new: scores are functions of what FedBOSS opened; see `FedBOSS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.algorithms.fedpc.report import DRAWN_TWICE, once_more
+from cipherdag.findings.conclusion import LearntGraph, Note, Report
+from cipherdag.findings.confidence import Confidences, bootstrap_details
+from cipherdag.findings.curves import Curves, Series
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
+from cipherdag.graphs.graph import CausalGraph
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.algorithms.fedboss.algorithm import FedBOSS
+    from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
+
+MEASURE = "nats that the score falls without the edge"
+WAYS = {
+    "pooled": "sets of variables were scored from tables over all sites",
+    "withheld": "sets were not: some site withholds their table",
+    "sites": "sets of variables were scored from the sites' own likelihoods",
+}
+POOLED = (
+    "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
+    "over all sites of the sets of variables that the search looks at."
+)
+CENTRED = "Of numbers, the covariances within sites, summed over them."
+SITES = (
+    "Of sets of variables, how well each site's own distribution explains its rows, summed over "
+    "the sites."
+)
+KINDS = "The kinds of columns, and about where and how widely numbers lie."
+CUT_SHORT = (
+    "The budget of rounds or values was spent before the search had seen all it wanted: a longer "
+    "one may find a better graph (--max-rounds, --max-values)."
+)
+
+
+def disclosed(own: FedBOSS) -> tuple[str, ...]:
+    """What the scores open, in sentences."""
+    said: tuple[str, ...] = (POOLED,)
+    if own.scores == "sites":
+        said = (SITES,)
+    elif own.within_sites:
+        said = (CENTRED, "Of categories: " + SITES[0].lower() + SITES[1:])
+    elif own.in_place_of_tables:
+        said = (
+            POOLED,
+            "Where a site restricts small counts of categories, or misses values: " + SITES,
+        )
+    return (*said, KINDS, once_more(own.bootstrap)) if own.bootstrap else (*said, KINDS)
+
+
+def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
+    """The best DAG and its CPDAG by name, what its edges are worth, and how sets were scored."""
+    details: dict[str, Any] = {
+        "score": outcome.curve[-1],
+        "score_curve": list(outcome.curve),
+        "sets": dict(outcome.sets),
+        "cut_short": outcome.cut_short,
+    }
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+    found = LearntGraph.of_dag(
+        names,
+        outcome.dag,
+        cpdag=outcome.arcs,
+        evidence=_evidence(outcome, names),
+        details=details,
+    )
+    if outcome.bootstrap is None:
+        return found
+    drawn_anew = Confidences(details["bootstrap"]).evidence(found.evidence, found.graph)
+    return replace(found, evidence=drawn_anew)
+
+
+def reported(found: LearntGraph) -> Report:
+    """The score in a sentence, its curve, and the confidence of every edge."""
+    details = found.details
+    curve = details["score_curve"]
+    said = f"Score {curve[-1]:.3f} nats after {len(curve)} starts (the first {curve[0]:.3f})"
+    ways = tuple(f"{count} {WAYS[way]}" for way, count in details["sets"].items() if count)
+    notes, limits = [Note(said, ways)], [CUT_SHORT] if details["cut_short"] else []
+    if "bootstrap" in details:
+        notes.append(Confidences(details["bootstrap"]).note(found.graph))
+        limits.append(DRAWN_TWICE)
+    return Report(panels=(_curve(curve),), notes=tuple(notes), limits=tuple(limits))
+
+
+def _curve(curve: Sequence[float]) -> Curves:
+    points = tuple((float(number), own) for number, own in enumerate(curve, start=1))
+    return Curves(
+        title="Score of the best graph",
+        note="The best score so far, after the first search and after every one that started again "
+        "from what was best: where it still rises at the end, more starts may find more.",
+        x_label="start of the search",
+        y_label="score in nats",
+        series=(Series("best so far", points),),
+    )
+
+
+def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
+    worth = {frozenset((u, v)): own for u, v, own in outcome.worth}
+    place = {name: position for position, name in enumerate(names)}
+    edges = []
+    for edge in CausalGraph.from_arcs(names, outcome.arcs).edges:
+        own = worth.get(frozenset((place[edge.source], place[edge.target])))
+        if own is not None:
+            edges.append(
+                EdgeEvidence(
+                    source=edge.source, target=edge.target, strength=own, shown=f"{own:.1f} nats"
+                )
+            )
+    return GraphEvidence(measure=MEASURE, edges=tuple(edges))

@@ -1,0 +1,191 @@
+"""Scores of discrete families from one number per set of variables, learnt wave by wave.
+
+What a family scores is a difference of two such numbers (see `statistics.set_scores`), so a set
+that many families share is asked about once. With one parent taken, candidates are those that
+depend on the variable or on the parent, pair by pair; with more, those of them that gain where one
+of the parents is left out.
+
+Leaks:
+    Which sets are asked about; what is told of them is the source's to say.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.graphs.dags import members
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Iterable, Sequence
+
+    from cipherdag.graphs.dags import Family
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+    Asking = Generator[Question, FloatVector, None]
+
+LEAST_GAIN_BITS = 10
+"""A step has to gain 2**-10 nats."""
+FEW = 2
+"""With fewer parents every near variable is a candidate."""
+
+
+class SetFamilies(ABC):
+    """Scores of families from numbers of sets; see `FamilyScores`.
+
+    Args:
+        levels: How many categories every variable has, shape (p,).
+        bits: Bits below one of the grid on which scores are whole numbers.
+        per_parent: What a structure prior takes for every parent, on that grid.
+        max_cells: Largest table of a set that is looked at.
+        max_parents: Most parents that grow.
+
+    Attributes:
+        n_variables: Number of variables, p.
+        bits: As given.
+        least: What a step has to gain.
+        closed: Whether nothing more may be asked; what is not known is no candidate then.
+    """
+
+    def __init__(
+        self,
+        levels: Sequence[int],
+        *,
+        bits: int,
+        per_parent: int,
+        max_cells: int,
+        max_parents: int,
+    ) -> None:
+        self.n_variables = len(levels)
+        self.bits = bits
+        self.least = 1 << (bits - LEAST_GAIN_BITS)
+        self.closed = False
+        self._levels = list(levels)
+        self._per_parent = per_parent
+        self._max_cells = max_cells
+        self._max_parents = max_parents
+        # None for a set that cannot be scored
+        self._values: dict[int, int | None] = {}
+        self._chosen: dict[Family, tuple[int, ...]] = {}
+        self._near = [((1 << self.n_variables) - 1) & ~(1 << v) for v in range(self.n_variables)]
+
+    def score(self, v: int, parents: int) -> int | None:
+        """See `FamilyScores.score`."""
+        both, alone = self._values.get(parents | 1 << v), self._values.get(parents)
+        if both is None or alone is None:
+            return None
+        return both - alone - self._per_parent * parents.bit_count()
+
+    def grown(self, v: int, parents: int) -> list[tuple[int, int]] | None:
+        """See `FamilyScores.grown`."""
+        values = self._values
+        family = parents | 1 << v
+        if not self.closed and (parents not in values or family not in values):
+            return None
+        found = []
+        cost = self._per_parent * (parents.bit_count() + 1)
+        for u in self._candidates(v, parents):
+            bit = 1 << u
+            if not self.closed and (family | bit not in values or parents | bit not in values):
+                return None
+            both, alone = values.get(family | bit), values.get(parents | bit)
+            if both is not None and alone is not None:
+                found.append((both - alone - cost, u))
+        return found
+
+    def learn(self, nodes: Iterable[Family]) -> Asking:
+        """See `FamilyScores.learn`; the sets that the families need, and one variable more."""
+        wanted: set[int] = set()
+        for v, parents in nodes:
+            family = parents | 1 << v
+            wanted |= {family, parents}
+            wanted.update(family & ~(1 << u) for u in members(parents))
+            wanted.update(parents & ~(1 << u) for u in members(parents))
+            for u in self._candidates(v, parents):
+                wanted |= {family | 1 << u, parents | 1 << u}
+        yield from self.learn_sets(wanted)
+
+    def learn_sets(self, wanted: Iterable[int]) -> Asking:
+        """Learn of some sets what is not known; none is asked about twice."""
+        new = sorted(mask for mask in set(wanted) if mask not in self._values)
+        small = [mask for mask in new if self.cells(mask) <= self._max_cells]
+        self._values.update(dict.fromkeys(set(new) - set(small), None))
+        if small and not self.closed:
+            yield from self._learn(small)
+
+    def learn_pairs(self) -> Asking:
+        """Learn of all variables and pairs, hence which are near."""
+        alone = [1 << v for v in range(self.n_variables)]
+        pairs = [a | b for a, b in combinations(alone, 2)]
+        yield from self.learn_sets([*alone, *pairs])
+        for v, near in enumerate(self._nearby()):
+            self._near[v] = near
+
+    def cells(self, mask: int) -> int:
+        """How many cells the table of a set has, by the categories that occur."""
+        return math.prod(self._levels[v] for v in members(mask))
+
+    @abstractmethod
+    def _learn(self, masks: Sequence[int]) -> Asking:
+        """Set `_values` of these sets, which are new and small enough."""
+
+    def _candidates(self, v: int, parents: int) -> Sequence[int]:
+        """What may become one parent more; decided once, from what is known then."""
+        if (v, parents) not in self._chosen:
+            self._chosen[v, parents] = self._choose(v, parents)
+        return self._chosen[v, parents]
+
+    def _choose(self, v: int, parents: int) -> tuple[int, ...]:
+        if parents.bit_count() >= self._max_parents:
+            return ()
+        free = self._near[v] if parents else ((1 << self.n_variables) - 1)
+        for u in members(parents):
+            free |= self._near[u]
+        most = self._max_cells // self.cells(parents | 1 << v)
+        found = members(free & ~parents & ~(1 << v))
+        return tuple(u for u in found if self._levels[u] <= most and self._hopeful(v, parents, u))
+
+    def _hopeful(self, v: int, parents: int, u: int) -> bool:
+        """Whether one parent more gains with one of two or more parents left out, as far as known.
+
+        Where it gains with none of them left out, it hardly gains with all.
+        """
+        if parents.bit_count() < FEW:
+            return True
+        for w in members(parents):
+            rest = parents & ~(1 << w)
+            less, more = self.score(v, rest), self.score(v, rest | 1 << u)
+            if less is not None and more is not None and more > less:
+                return True
+        return False
+
+    @abstractmethod
+    def likelihood(self, mask: int) -> int | None:
+        """The log likelihood of a set on the grid, less a constant; None where it is not known."""
+
+    def _nearby(self) -> list[int]:
+        """Of every variable those others whose pair gains more than chance alone would."""
+        near = [0] * self.n_variables
+        for u, v in combinations(range(self.n_variables), 2):
+            parts = [self.likelihood(own) for own in (1 << u | 1 << v, 0, 1 << u, 1 << v)]
+            known = [own for own in parts if own is not None]
+            free = max((self._levels[u] - 1) * (self._levels[v] - 1), 1) << self.bits
+            if len(known) < len(parts) or known[0] + known[1] - known[2] - known[3] >= free:
+                near[u] |= 1 << v
+                near[v] |= 1 << u
+        return near
+
+
+def positions_of(masks: Collection[int]) -> list[IndexArray]:
+    """Sets as ascending positions by size from 1: arrays of shape (B_k, k)."""
+    by_size: dict[int, list[tuple[int, ...]]] = {}
+    for mask in masks:
+        by_size.setdefault(mask.bit_count(), []).append(tuple(members(mask)))
+    return [
+        np.array(by_size.get(size, []), dtype=np.int64).reshape(-1, size)
+        for size in range(1, max(by_size, default=0) + 1)
+    ]

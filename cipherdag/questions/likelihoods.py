@@ -1,0 +1,86 @@
+"""What a coordinator asks to score graphs without any table: one likelihood per set of variables.
+
+Leaks:
+    Every site and whoever carries the messages see which sets are scored, by position.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import msgspec
+
+from cipherdag.questions.encodings import Encoding, IndexArray, unpack_blocks
+from cipherdag.questions.pooled_data import check_study
+
+WORD_BITS = 52
+"""Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
+LARGEST_PER_ROW = 512
+"""Most nats a row that a set's likelihood may be."""
+MOST_MEMBERS = 32
+LARGEST_DISCOUNT = 16
+
+
+class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="likelihoods"):
+    """How well does each set's own distribution at the site explain the site's rows?
+
+    Of discrete variables: sum n ln(n / rows) over the cells of the set's table at the site, less
+    ``discount`` / 2 for every filled cell but one: by 1 it is freed of what a sample shows beyond
+    what is there (Miller, 1955), where cells have rows enough. Of continuous ones: -(rows / 2)
+    times the log determinant of their correlations, less a quarter of ``discount`` k (k - 1) for k
+    variables. The rows are those without a missing value in any column.
+
+    Leaks:
+        The coordinator learns these numbers summed over the sites.
+
+    Attributes:
+        n_variables: Number of aligned variables, p.
+        counts: How many sets have 1, 2, ... variables.
+        members: Packed positions, two bytes each, ascending within a set: the sets of one
+            variable, then those of two, and so on.
+        discount: How many times what chance alone explains is taken off.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "how well sets of columns explain the rows"
+
+    n_variables: int
+    counts: tuple[int, ...]
+    members: bytes
+    discount: int = 1
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_study(self.n_variables, self.max_rows)
+        if not 0 <= self.discount <= LARGEST_DISCOUNT:
+            raise ValueError(f"discount must lie in 0..{LARGEST_DISCOUNT}")
+        if (
+            len(self.counts) > min(self.n_variables, MOST_MEMBERS)
+            or min(self.counts, default=0) < 0
+        ):
+            raise ValueError("counts must not be negative, nor a set larger than the study")
+        if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
+            raise ValueError("the packed sets do not have the length that counts implies")
+        for rows in self.sets():
+            if rows.size and int(rows.max()) >= self.n_variables:
+                raise ValueError("a position lies beyond the variables")
+            if (rows[:, 1:] <= rows[:, :-1]).any():
+                raise ValueError("the members of a set must ascend")
+
+    def sets(self) -> list[IndexArray]:
+        """The sets by size from 1: positions of shape (B_k, k)."""
+        blocks = unpack_blocks(self.counts, self.members, narrowest=1)
+        return [block.astype("int64") for block in blocks]
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"likelihoods of {sum(self.counts)} sets of up to {len(self.counts)} variables"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One number per set."""
+        bound = float(self.max_rows * LARGEST_PER_ROW)
+        bits = WORD_BITS - math.ceil(math.log2(bound))
+        return (Encoding(length=sum(self.counts), bound=bound, resolution_bits=bits, signed=True),)

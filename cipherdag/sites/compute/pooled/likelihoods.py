@@ -1,0 +1,125 @@
+"""A site's half of scores without tables: how well sets of columns explain its rows.
+
+Sources: Miller, "Note on the bias of information estimates" (1955), for tables; of correlations,
+E ln(1 - R**2) is about -k / n for k predictors that explain nothing.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import MixedTypesError
+from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
+from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+
+LEAST_DETERMINANT = -23.0
+"""Log, per variable: less is a variable that the others determine."""
+BATCH = 4096
+PIECE_CELLS = 2**22  # counted before they are looked at
+
+
+class SetLikelihoods:
+    """Log likelihoods of sets of columns of one type, freed of what chance alone explains.
+
+    Args:
+        codes: Codes, shape (n, p), negative where missing; None of numbers.
+        values: Numbers, shape (n, p), NaN where missing; None of categories.
+        categories: Number of categories of every variable, shape (p,).
+        device: Where to count.
+
+    Raises:
+        MixedTypesError: There are columns of both types.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64] | None,
+        categories: IndexArray,
+        device: torch.device,
+    ) -> None:
+        if codes is not None and values is not None:
+            raise MixedTypesError("likelihoods of sets take columns of one type")
+        self._categories = categories
+        self._discrete = codes is not None
+        if codes is not None:
+            whole = codes[(codes >= 0).all(axis=1)]
+            self._rows = len(whole)
+            self._columns = DiscreteColumns(
+                whole, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
+            )
+        else:
+            assert values is not None, "a table has codes or values"
+            complete = values[~np.isnan(values).any(axis=1)]
+            self._rows = len(complete)
+            self._correlations = _correlations(complete)
+
+    def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
+        """One number per set, of positions by size, shape (B_k, k); see `LogLikelihoods`."""
+        own = self._of_tables if self._discrete else self._of_numbers
+        return np.concatenate([np.zeros(0), *(own(rows, discount) for rows in sets if len(rows))])
+
+    def _of_tables(self, rows: IndexArray, discount: int) -> FloatVector:
+        sizes = self._categories[rows].prod(axis=1)
+        starts = np.flatnonzero(np.diff(np.cumsum(sizes) // PIECE_CELLS, prepend=-1))
+        found = []
+        for start, stop in itertools.pairwise([*starts.tolist(), len(rows)]):
+            counts = self._columns.whole_tables(rows[start:stop]).cpu().numpy()
+            found.append(of_tables(counts, sizes[start:stop], discount))
+        return np.concatenate(found)
+
+    def _of_numbers(self, rows: IndexArray, discount: int) -> FloatVector:
+        size = rows.shape[1]
+        chance = discount * size * (size - 1) / 4.0 if self._rows > size else 0.0
+        found = []
+        for start in range(0, len(rows), BATCH):
+            own = rows[start : start + BATCH]
+            _, log_determinant = np.linalg.slogdet(
+                self._correlations[own[:, :, None], own[:, None]]
+            )
+            least = np.clip(log_determinant, LEAST_DETERMINANT * size, 0.0)
+            found.append(-0.5 * self._rows * least - chance)
+        return np.concatenate(found)
+
+
+def of_tables(counts: IndexArray, sizes: IndexArray, discount: int) -> FloatVector:
+    """Log likelihoods of tables, corrected for chance, shape (B,).
+
+    Args:
+        counts: Cells of all tables, one after the other.
+        sizes: How many of these every table has, shape (B,).
+        discount: See `LogLikelihoods`.
+    """
+    starts = np.cumsum(sizes) - sizes
+    numbers = counts.astype(np.float64)
+    rows = np.maximum(np.add.reduceat(numbers, starts), 1.0)
+    terms = numbers * np.log(np.maximum(numbers, 1.0) / np.repeat(rows, sizes))
+    filled = np.add.reduceat((counts > 0).astype(np.float64), starts)
+    chance = discount * np.maximum(filled - 1.0, 0.0) / 2.0
+    found: FloatVector = np.add.reduceat(terms, starts) - chance
+    return found
+
+
+def _correlations(values: NDArray[np.float64]) -> FloatVector:
+    """Correlations, shape (p, p); 0 with a column that does not vary."""
+    centred = values - values.mean(axis=0) if len(values) else values
+    deviation = np.sqrt((centred**2).sum(axis=0))
+    varies = deviation > 0.0
+    scaled = np.where(varies, centred / np.where(varies, deviation, 1.0), 0.0)
+    matrix: FloatVector = scaled.T @ scaled
+    np.fill_diagonal(matrix, 1.0)
+    return matrix

@@ -1,0 +1,225 @@
+"""FedBOSS over sites: one graph however rows are split, nothing asked twice, budgets, knowledge."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive
+from regretting import linear_data
+
+from cipherdag import FedBOSS, Federation, Knowledge, Policy
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import MixedTypesError, ParameterError
+from cipherdag.graphs.dags import dag_of
+from cipherdag.graphs.networks import asia
+from cipherdag.questions.question import Bundle
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+CHAIN = dag_of(np.eye(5, k=1, dtype=bool))
+
+
+@cache
+def patients(rows=3000):
+    return asia().sample(rows, np.random.default_rng(1))
+
+
+@cache
+def numbers(rows=900, seed=0):
+    values = linear_data(CHAIN, np.full((5, 5), 0.8), rows, np.random.default_rng(seed))
+    return pd.DataFrame(values, columns=list("abcde"))
+
+
+def learn(algorithm, data, sites, *, min_cell_size=0, seed=3):
+    """The outcome and the questions over plain sums."""
+    federation = Federation.split(data, sites, seed=2) if isinstance(data, pd.DataFrame) else data
+    respondents = [
+        table_respondent(site.table, min_cell_size=min_cell_size, device="cpu")
+        for site in federation.sites
+    ]
+    names = federation.sites[0].table.names
+    facts = Facts(len(names), len(respondents), names=names, seed=seed)
+    return drive(algorithm.ask(facts), respondents)
+
+
+def parts(asked):
+    for question in asked:
+        yield from question.parts if isinstance(question, Bundle) else (question,)
+
+
+def sets_of(asked, kind):
+    return [
+        tuple(row)
+        for part in parts(asked)
+        if type(part).__name__ == kind
+        for rows in part.sets()
+        for row in rows.tolist()
+    ]
+
+
+@pytest.mark.parametrize("algorithm", [FedBOSS(), FedBOSS(score="bdeu"), FedBOSS(score="bic")])
+def test_categories_score_the_same_to_the_last_bit_however_rows_are_split(algorithm):
+    (first, asked), *others = [learn(algorithm, patients(), sites) for sites in (1, 3, 10, 15)]
+    for other, questions in others:
+        assert other.curve == first.curve
+        assert (other.dag == first.dag).all()
+        assert len(questions) == len(asked)
+
+
+def test_numbers_give_the_same_graph_however_rows_are_split():
+    outcomes = [learn(FedBOSS(), numbers(), sites) for sites in (1, 3, 10)]
+    assert all((own.dag == outcomes[0][0].dag).all() for own, _ in outcomes)
+    assert all(len(asked) == 2 for _, asked in outcomes)
+
+
+def test_the_order_of_columns_does_not_matter_and_the_chain_is_found():
+    found = Federation.split(numbers(), 3, seed=0).run(FedBOSS())
+    other = Federation.split(numbers()[list("edcab")], 3, seed=0).run(FedBOSS())
+    assert str(found.graph) == str(other.graph)
+    assert {frozenset(own) for own in found.graph.undirected} == {
+        frozenset(pair) for pair in ("ab", "bc", "cd", "de")
+    }
+
+
+def test_no_table_is_asked_for_twice_nor_one_that_another_tells():
+    _, asked = learn(FedBOSS(restarts=10), patients(), 3)
+    tables = sets_of(asked, "Tables")
+    assert len(tables) == len(set(tables)) > 28
+    _, asked = learn(FedBOSS(scores="sites", restarts=10), patients(), 3)
+    sets = sets_of(asked, "LogLikelihoods")
+    assert len(sets) == len(set(sets)) > 28
+    assert not sets_of(asked, "Tables")
+
+
+def test_a_budget_of_rounds_is_honoured_and_said():
+    whole, every = learn(FedBOSS(), patients(), 3)
+    assert not whole.cut_short
+    for most in (1, 2, 4):
+        outcome, asked = learn(FedBOSS(max_rounds=most), patients(), 3)
+        # the kinds of columns and the tables of pairs come before the search
+        assert len(asked) <= most + 2 < len(every)
+        assert outcome.cut_short
+        assert outcome.curve[-1] <= whole.curve[-1] + 1e-6
+    federation = Federation.split(patients(), 3, seed=2, policy=Policy(min_cell_size=0))
+    result = federation.run(FedBOSS(max_rounds=1))
+    assert any("budget" in limit for limit in result.report.limits)
+
+
+def test_a_budget_of_values_is_honoured():
+    _, every = learn(FedBOSS(), patients(), 3)
+    outcome, asked = learn(FedBOSS(max_values=200), patients(), 3)
+    assert outcome.cut_short
+    spent = sum(encoding.length for own in asked[2:] for encoding in own.encodings)
+    assert spent <= 200 < sum(encoding.length for own in every[2:] for encoding in own.encodings)
+
+
+def test_where_counts_are_restricted_the_sites_score_and_no_table_opens():
+    outcome, asked = learn(FedBOSS(), patients(), 3, min_cell_size=11)
+    assert outcome.sets == {"sites": len(sets_of(asked, "LogLikelihoods"))}
+    assert not sets_of(asked, "Tables")
+    alone, _ = learn(FedBOSS(scores="sites"), patients(), 3)
+    assert (outcome.dag == alone.dag).all()
+    assert outcome.dag.any()
+
+
+@pytest.mark.parametrize("own", [{"withheld": "leave-out"}, {"score": "bdeu"}])
+def test_what_needs_a_withheld_table_is_left_out_and_counted(own):
+    outcome, asked = learn(FedBOSS(**own), patients(), 3, min_cell_size=11)
+    assert outcome.sets["withheld"] > 0
+    assert outcome.dag.any()
+    assert not sets_of(asked, "LogLikelihoods")
+    assert not set(sets_of(asked, "Tables")) - set(sets_of(asked, "SmallCells"))
+    result = Federation.split(patients(), 3, seed=2).run(FedBOSS(**own))
+    (note,) = result.report.notes
+    assert any("some site withholds their table" in line for line in note.lines)
+
+
+def test_columns_with_missing_values_are_scored_by_the_sites():
+    rng = np.random.default_rng(5)
+    for whole in (patients(), numbers()):
+        holes = whole.mask(rng.random(whole.shape) < 0.002)
+        outcome, asked = learn(FedBOSS(), holes, 3)
+        assert sets_of(asked, "LogLikelihoods")
+        assert not sets_of(asked, "Tables")
+        assert outcome.sets["sites"] > 0
+        assert outcome.dag.any()
+
+
+def test_columns_of_both_types_are_refused_by_name():
+    mixed = numbers().assign(ward=np.arange(len(numbers())) % 3)
+    mixed["ward"] = mixed["ward"].astype(str)
+    with pytest.raises(MixedTypesError, match="discrete and continuous"):
+        learn(FedBOSS(), mixed, 3)
+
+
+def test_scores_that_do_not_fit_are_refused():
+    with pytest.raises(ParameterError, match="takes categories"):
+        learn(FedBOSS(score="qnml"), numbers(), 3)
+    with pytest.raises(ParameterError, match="needs tables"):
+        FedBOSS(score="bdeu", scores="sites")
+    with pytest.raises(ParameterError, match="negative"):
+        learn(FedBOSS(), numbers(), 3, seed=-1)
+
+
+def shifted(kind, sites=8, rows=400):
+    """Independent columns whose means, or shares, are a site's own."""
+    rng = np.random.default_rng(11)
+    frames = {}
+    for k in range(sites):
+        if kind == "numbers":
+            own = rng.normal(size=(rows, 4)) + rng.normal(0.0, 0.7, 4)
+            frames[f"site{k}"] = pd.DataFrame(own, columns=list("abcd"))
+        else:
+            own = rng.random((rows, 4)) < rng.uniform(0.2, 0.8, 4)
+            frames[f"site{k}"] = pd.DataFrame(np.where(own, "yes", "no"), columns=list("abcd"))
+    return frames
+
+
+@pytest.mark.parametrize("kind", ["numbers", "categories"])
+def test_differences_between_sites_are_no_evidence_within_them(kind):
+    policy = Policy(questions=QUESTION_KINDS, min_cell_size=0)
+    federation = Federation.simulate(shifted(kind), policy=policy, device="cpu")
+    assert federation.run(FedBOSS()).graph.edges
+    assert not federation.run(FedBOSS(within_sites=True)).graph.edges
+    if kind == "categories":
+        assert not federation.run(FedBOSS(scores="sites")).graph.edges
+
+
+def test_knowledge_is_kept_and_directs():
+    federation = Federation.split(numbers(), 3, seed=0)
+    known = Knowledge(tiers=(("a",), ("b", "c", "d", "e")), forbidden=(("c", "d"),))
+    graph = federation.run(FedBOSS(knowledge=known)).graph
+    assert ("a", "b") in graph.directed
+    assert ("c", "d") not in graph.directed
+    required = Knowledge(required=(("a", "e"),))
+    assert ("a", "e") in federation.run(FedBOSS(knowledge=required)).graph.directed
+    with pytest.raises(ParameterError, match="no variable"):
+        federation.run(FedBOSS(knowledge=Knowledge(required=(("a", "z"),))))
+
+
+def test_the_report_has_the_score_of_every_start_and_what_edges_are_worth():
+    result = Federation.split(numbers(), 3, seed=0).run(FedBOSS(restarts=4))
+    assert len(result.details["score_curve"]) == 5
+    assert result.details["score_curve"][-1] == result.details["score"]
+    for edge in result.graph.edges:
+        assert result.evidence.of(edge.source, edge.target).strength > 10.0
+
+
+@pytest.mark.parametrize(
+    "algorithm", [FedBOSS(bootstrap=20), FedBOSS(scores="sites", bootstrap=20)]
+)
+def test_edges_of_a_chain_come_back_where_sites_draw_their_rows_anew(algorithm):
+    federation = Federation.split(numbers(), 3, seed=0)
+    result = federation.run(algorithm, seed=4)
+    confidence = result.confidence
+    strong = confidence[confidence["any_edge"] >= 0.9]
+    assert {frozenset(own) for own in zip(strong["from"], strong["to"], strict=True)} >= {
+        frozenset(pair) for pair in ("ab", "bc", "cd", "de")
+    }
+    plain = federation.run(type(algorithm)(scores=algorithm.scores), seed=4)
+    assert len(result.rounds) <= 2 * len(plain.rounds) + 6
+    assert str(plain.graph) == str(result.graph)
+    assert any("20 replicates" in said or "20 times" in said for said in result.disclosures)

@@ -1,0 +1,129 @@
+"""A site's likelihoods of sets of columns, and its moments within the site, against plain numpy."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from cipherdag.errors import MixedTypesError
+from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.likelihoods import LARGEST_DISCOUNT, LogLikelihoods
+from cipherdag.questions.pooled_data import Moments
+from cipherdag.questions.question import pack_integers
+from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+SETS = [np.array([[0], [2]]), np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2]])]
+CPU = torch.device("cpu")
+
+
+def plain(codes, members, discount):
+    """Sum of n ln(n / rows) over the cells that occur, less the discount."""
+    rows = [tuple(row) for row in codes[:, members].tolist()]
+    counts = Counter(rows).values()
+    likelihood = sum(n * math.log(n / len(rows)) for n in counts)
+    return likelihood - discount / 2 * (len(counts) - 1)
+
+
+@pytest.mark.parametrize("discount", [0, 1, 3])
+def test_of_categories_it_is_the_entropy_of_the_rows_less_a_discount(discount):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 3, (200, 3)).astype(np.int32)
+    codes[::17, 1] = -1  # a row that misses one value tells nothing of any set
+    found = SetLikelihoods(codes, None, np.array([3, 4, 3]), CPU).answer(SETS, discount)
+    complete = codes[(codes >= 0).all(axis=1)]
+    expected = [plain(complete, row, discount) for rows in SETS for row in rows]
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_of_numbers_it_is_what_correlations_explain():
+    rng = np.random.default_rng(1)
+    values = rng.normal(size=(300, 3)) @ rng.normal(size=(3, 3)) + 5.0
+    values[::29, 0] = np.nan
+    found = SetLikelihoods(None, values, np.zeros(3, dtype=np.int64), CPU).answer(SETS, 1)
+    complete = values[~np.isnan(values).any(axis=1)]
+    matrix = np.corrcoef(complete, rowvar=False)
+    expected = []
+    for rows in SETS:
+        for own in rows:
+            k = len(own)
+            determinant = np.linalg.det(matrix[np.ix_(own, own)])
+            expected.append(-len(complete) / 2 * math.log(determinant) - k * (k - 1) / 4)
+    assert found == pytest.approx(expected, abs=1e-8)
+
+
+def test_of_independent_numbers_nothing_is_explained_on_average():
+    rng = np.random.default_rng(2)
+    sets = [
+        np.zeros((0, 1), dtype=np.int64),
+        np.zeros((0, 2), dtype=np.int64),
+        np.array([[0, 1, 2]]),
+    ]
+    kinds = np.zeros(3, dtype=np.int64)
+    found = [
+        SetLikelihoods(None, rng.normal(size=(80, 3)), kinds, CPU).answer(sets, 1)[0]
+        for _ in range(2000)
+    ]
+    # chi-square with three degrees of freedom, halved, less 3 / 2
+    assert abs(np.mean(found)) < 4 * math.sqrt(1.5 / 2000) + 0.06
+
+
+def test_a_column_without_change_explains_nothing_and_a_copy_stays_within_the_bound():
+    values = np.zeros((50, 3))
+    values[:, 1] = values[:, 2] = np.arange(50.0)
+    found = SetLikelihoods(None, values, np.zeros(3, dtype=np.int64), CPU).answer(SETS, 0)
+    assert found[2] == 0.0
+    assert np.isfinite(found).all()
+    question = asked(3)
+    assert (np.abs(found) <= question.encodings[0].bound).all()
+
+
+def test_columns_of_both_types_are_refused():
+    with pytest.raises(MixedTypesError):
+        SetLikelihoods(np.zeros((4, 2), dtype=np.int32), np.zeros((4, 2)), np.array([2, 0]), CPU)
+
+
+def asked(n_variables, discount=1):
+    counts, members = pack_blocks(SETS)
+    return LogLikelihoods(
+        n_variables=n_variables, counts=counts, members=members, discount=discount
+    )
+
+
+def test_a_question_that_cannot_be_is_refused():
+    assert asked(3).encodings[0].length == 5
+    with pytest.raises(ValueError, match="larger than the study"):
+        asked(2)
+    counts, members = pack_blocks([np.array([[3]])])
+    with pytest.raises(ValueError, match="beyond"):
+        LogLikelihoods(n_variables=3, counts=counts, members=members)
+    for discount in (-1, LARGEST_DISCOUNT + 1):
+        with pytest.raises(ValueError, match="discount"):
+            asked(3, discount)
+    counts, members = pack_blocks([np.zeros((0, 1)), np.array([[1, 0]])])
+    with pytest.raises(ValueError, match="ascend"):
+        LogLikelihoods(n_variables=3, counts=counts, members=members)
+    with pytest.raises(ValueError, match="length"):
+        LogLikelihoods(n_variables=3, counts=(5,), members=b"")
+
+
+def test_moments_within_a_site_are_free_of_its_means():
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(9000, 3)) + np.array([3.0, -2.0, 900.0])
+    pool = PoolableData(None, values, (0, 0, 0))
+    question = Moments(
+        n_variables=3,
+        variables=pack_integers(np.arange(3)),
+        origins=np.zeros(3).tobytes(),
+        units=pack_integers(np.array([0, 1, -1])),
+        centred=True,
+    )
+    rows, total, products = np.split(pool.answer(question), [1, 4])
+    assert rows == 9000
+    assert np.abs(total).max() < 1e-6
+    scaled = (values - values.mean(axis=0)) / np.array([1.0, 2.0, 0.5])
+    assert products == pytest.approx((scaled.T @ scaled)[np.triu_indices(3)], rel=1e-9)

@@ -1,0 +1,169 @@
+"""Scores of discrete families against the sums that the papers write down, term by term."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import gammaln
+
+from cipherdag.statistics.reproducible import log_gamma, logarithm
+from cipherdag.statistics.set_scores import SetScore, grid_bits, multinomial_regret
+
+ROWS = 700
+
+
+def data(seed=0, levels=(2, 3, 4, 2)):
+    rng = np.random.default_rng(seed)
+    columns = [rng.integers(0, own, ROWS) for own in levels]
+    columns[1] = np.where(rng.random(ROWS) < 0.6, columns[0], columns[1])
+    return np.column_stack(columns), levels
+
+
+def counts(codes, levels, members):
+    members = list(members)
+    if not members:
+        return np.array(len(codes))
+    table = np.zeros([levels[v] for v in members], dtype=np.int64)
+    np.add.at(table, tuple(codes[:, list(members)].T), 1)
+    return table
+
+
+def of_set(score, codes, levels, members):
+    table = counts(codes, levels, members).ravel()
+    cells = float(math.prod(levels[v] for v in members))
+    return int(score.of_tables(table, np.array([table.size]), np.array([cells]))[0])
+
+
+def family(score, codes, levels, child, parents):
+    both = of_set(score, codes, levels, sorted({child, *parents}))
+    return math.ldexp(both - of_set(score, codes, levels, sorted(parents)), -score.bits)
+
+
+def by_configuration(codes, levels, child, parents):
+    """Counts of the child in every configuration of its parents, one by one."""
+    for configuration in itertools.product(*(range(levels[v]) for v in parents)):
+        rows = codes[(codes[:, list(parents)] == configuration).all(axis=1)]
+        yield np.array([(rows[:, child] == k).sum() for k in range(levels[child])])
+
+
+def plain_bic(codes, levels, child, parents, penalty):
+    likelihood = 0.0
+    for own in by_configuration(codes, levels, child, parents):
+        likelihood += sum(n * math.log(n / own.sum()) for n in own if n)
+    free = (levels[child] - 1) * math.prod(levels[v] for v in parents)
+    return likelihood - penalty * 0.5 * math.log(len(codes)) * free
+
+
+def plain_bdeu(codes, levels, child, parents, prior):
+    q, r = math.prod(levels[v] for v in parents), levels[child]
+    total = 0.0
+    for own in by_configuration(codes, levels, child, parents):
+        total += gammaln(prior / q) - gammaln(own.sum() + prior / q)
+        total += (gammaln(own + prior / (q * r)) - gammaln(prior / (q * r))).sum()
+    return total
+
+
+def exact_regret(rows, cells):
+    """The sum over all counts: Kontkanen and Myllymäki (2007), a recursion over categories."""
+    k = np.arange(rows + 1)
+    logs = gammaln(rows + 1) - gammaln(k + 1) - gammaln(rows - k + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        logs += np.where(k > 0, k * np.log(k / rows), 0.0)
+        logs += np.where(k < rows, (rows - k) * np.log((rows - k) / rows), 0.0)
+    scale, one, two = 0.0, 1.0, np.exp(logs).sum()
+    if cells == 1:
+        return 0.0
+    for own in range(3, cells + 1):
+        one, two = two, two + rows / (own - 2) * one
+        if two > 1e200:
+            one, two, scale = one / two, 1.0, scale + math.log(two)
+    return scale + math.log(two)
+
+
+def expanded(rows, cells):
+    """Szpankowski and Weinberger (2012), theorem 2, as Silander et al. (2018) write it."""
+    a = cells / rows
+    c = 0.5 + 0.5 * math.sqrt(1 + 4 / a)
+    if cells == 1:
+        return 0.0
+    return rows * (math.log(a) + (a + 2) * math.log(c) - 1 / c) - 0.5 * math.log(c + 2 / a)
+
+
+FAMILIES = [(0, ()), (1, (0,)), (2, (0, 1)), (3, (0, 1, 2)), (0, (1, 3))]
+
+
+@pytest.mark.parametrize(("child", "parents"), FAMILIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_bic_and_bdeu_are_the_sums_over_configurations(child, parents, seed):
+    codes, levels = data(seed)
+    for penalty in (1.0, 2.5):
+        score = SetScore(name="bic", rows=ROWS, penalty=penalty, bits=grid_bits(ROWS))
+        expected = plain_bic(codes, levels, child, parents, penalty)
+        assert family(score, codes, levels, child, parents) == pytest.approx(expected, abs=1e-9)
+    for prior in (1.0, 10.0):
+        score = SetScore(name="bdeu", rows=ROWS, prior_rows=prior, bits=grid_bits(ROWS))
+        expected = plain_bdeu(codes, levels, child, parents, prior)
+        assert family(score, codes, levels, child, parents) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(("child", "parents"), FAMILIES)
+def test_qnml_is_the_likelihood_less_what_both_sets_regret(child, parents):
+    codes, levels = data()
+    score = SetScore(name="qnml", rows=ROWS, bits=grid_bits(ROWS))
+    q = math.prod(levels[v] for v in parents)
+    expected = plain_bic(codes, levels, child, parents, 0.0)
+    found = family(score, codes, levels, child, parents)
+    exact = exact_regret(ROWS, q * levels[child]) - exact_regret(ROWS, q)
+    # the expansion of the regret is good to a tenth of a nat
+    assert found == pytest.approx(expected - exact, abs=0.1)
+    expected -= expanded(ROWS, q * levels[child]) - expanded(ROWS, q)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("rows", [50, 1000])
+@pytest.mark.parametrize("cells", [1, 2, 7, 60, 3000])
+def test_the_regret_is_near_the_exact_one(rows, cells):
+    found = multinomial_regret(rows, np.array([float(cells)]))[0]
+    assert found == pytest.approx(exact_regret(rows, cells), abs=0.1)
+
+
+@given(st.permutations(range(4)), st.sampled_from(["bic", "bdeu", "qnml"]), st.integers(0, 5))
+def test_every_order_of_a_complete_graph_scores_the_same_to_the_last_bit(order, name, seed):
+    codes, levels = data(seed)
+    score = SetScore(name=name, rows=ROWS, bits=grid_bits(ROWS))
+    sets = [of_set(score, codes, levels, sorted(order[:k])) for k in range(5)]
+    total = sum(sets[k + 1] - sets[k] for k in range(4))
+    assert total == of_set(score, codes, levels, range(4)) - of_set(score, codes, levels, [])
+
+
+@pytest.mark.parametrize("name", ["bic", "bdeu", "qnml"])
+def test_many_tables_at_once_score_as_each_alone(name):
+    codes, levels = data()
+    score = SetScore(name=name, rows=ROWS, bits=grid_bits(ROWS))
+    sets = [own for k in range(1, 5) for own in itertools.combinations(range(4), k)]
+    tables = [counts(codes, levels, own).ravel() for own in sets]
+    sizes = np.array([own.size for own in tables])
+    together = score.of_tables(np.concatenate(tables), sizes, sizes.astype(float))
+    assert together.tolist() == [of_set(score, codes, levels, own) for own in sets]
+
+
+@pytest.mark.parametrize("rows", [1, 5000, 10**7, 2**40])
+def test_sums_over_a_table_fit_a_word(rows):
+    assert 4 * rows * math.log2(rows + 2) * 2.0 ** grid_bits(rows) <= 2.0**61
+
+
+@given(st.floats(1e-300, 1e300))
+def test_the_logarithm_is_the_library_s_to_a_few_units_of_the_last_place(number):
+    found = logarithm(np.array([number]))[0]
+    assert found == pytest.approx(math.log(number), rel=1e-15, abs=1e-16)
+
+
+@given(st.floats(1e-6, 1e9))
+def test_the_logarithm_of_gamma_is_the_library_s(number):
+    found = log_gamma(np.array([number]))[0]
+    assert found == pytest.approx(math.lgamma(number), rel=1e-13, abs=1e-13)
