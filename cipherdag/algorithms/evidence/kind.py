@@ -49,6 +49,8 @@ class EvidenceKind:
         name: What parameters call it.
         discloses: What the coordinator learns, in one sentence.
         open: Yields the source of p-values of some settings.
+        close: The same by verdicts, whose sums stay closed; None where sums have to be opened.
+        closed: What everybody learns of it then, in one sentence.
         any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
         tests: Names of tests that it takes, where it has tests of its own; empty for any.
@@ -60,6 +62,8 @@ class EvidenceKind:
     name: str
     discloses: str
     open: Opening = field(repr=False)
+    close: Opening | None = field(default=None, repr=False)
+    closed: str = ""
     any_test: bool = False
     triplets: bool = False
     tests: tuple[str, ...] = ()

@@ -30,6 +30,7 @@ from cipherdag.algorithms.fedpc.colliders import (
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, strongest_separators
 from cipherdag.algorithms.fedpc.report import (
+    CLOSED_VOTES,
     SEPARATORS,
     VOTES,
     concluded,
@@ -68,6 +69,7 @@ from cipherdag.questions.question import (
     pack_integers,
 )
 from cipherdag.questions.separators import MAX_GRID_BITS
+from cipherdag.questions.verdicts import FEWEST_SITES
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
@@ -79,6 +81,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Attributes:
         alpha: Significance level of every test.
+        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
+            edge falls, or a test says independent. Three sites at a time, which take turns, compare
+            a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
+            sites at least, and evidence ``vote`` with `sepset` ``max``, ``fisher`` or
+            ``weighted_p``; with the latter two every separating set is as good as another, so that
+            the first is chosen, and `colliders` are those of the ``majority``.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
@@ -148,6 +156,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     title: ClassVar[str] = "FedPC"
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    reveal: Literal["sums", "verdicts"] = "sums"
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
     colliders: ColliderRule = "auto"
@@ -175,7 +184,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """The evidence that is used: what `evidence` names, or what ``auto`` comes to."""
         if self.evidence != "auto":
             return self.evidence
-        return "vote" if only_of_votes(self) else "stratified"
+        return "vote" if self.closed or only_of_votes(self) else "stratified"
+
+    @property
+    def closed(self) -> bool:
+        """Whether sums stay closed, and verdicts on them are found."""
+        return self.reveal == "verdicts"
 
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
@@ -184,8 +198,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             facts: The names are for `knowledge`, the seed for `bootstrap`.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, or the seed
-                is negative.
+            ParameterError: The knowledge contradicts itself or names other variables, the seed is
+                negative, or verdicts are to be found by fewer than three sites.
 
         Returns:
             The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits
@@ -198,6 +212,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             See the class.
         """
         seed = facts.seed
+        require(
+            not self.closed or facts.n_sites >= FEWEST_SITES,
+            f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
+        )
         known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(facts.names)
@@ -218,9 +236,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and with votes what the choice of separating sets does."""
-        said: tuple[str, ...] = (VOTES, SEPARATORS.get(self.sepset, ""))
+        votes = CLOSED_VOTES if self.closed else VOTES
+        said: tuple[str, ...] = (votes, SEPARATORS.get(self.sepset, ""))
         if self.decided_by != "vote":
-            said = (EVIDENCE[self.decided_by].discloses,)
+            kind = EVIDENCE[self.decided_by]
+            said = (kind.closed if self.closed else kind.discloses,)
         return (*said, once_more(self.bootstrap)) if self.bootstrap else said
 
     def report(self, found: LearntGraph) -> Report:
@@ -275,7 +295,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             present=facts.present,
             fewest=facts.fewest,
         )
-        source = yield from EVIDENCE[self.decided_by].open(settings)
+        kind = EVIDENCE[self.decided_by]
+        source = yield from (kind.close if self.closed and kind.close else kind.open)(settings)
         found = yield from stable_skeleton(
             source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
         )
@@ -309,6 +330,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             share=self.vote_share,
             reference="code" if self.reference == "code" else "paper",
             max_cond_size=self.max_cond_size,
+            closed=self.closed,
         )
         return (yield from voted_skeleton(known, self._spec, rule, facts.present, facts.fewest))
 
@@ -318,7 +340,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if self.colliders != "auto":
             return self.colliders
         told_all = self.decided_by != "vote" and self.sepset == "max"
-        return "joining" if told_all else "sepset"
+        return ("majority" if self.closed else "joining") if told_all else "sepset"
 
     @property
     def _spec(self) -> CITestSpec:
@@ -361,7 +383,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         }
         triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
         strength: Strengths = support
-        if judged is not None and self._rule == "joining":
+        if judged is not None and (self.closed or self._rule == "joining"):
             strength = judged.colliders
         arcs = orient_colliders(
             skeleton,

@@ -43,6 +43,10 @@ VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
     "keep it."
 )
+CLOSED_VOTES = (
+    "For every layer, which edges fall by the votes; not how many votes there were, nor how many "
+    "sites can test an edge."
+)
 SEPARATORS = {
     "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
     "which, and the separating set that has it.",
@@ -51,6 +55,11 @@ SEPARATORS = {
     "vote": "For every candidate separating set, how many sites find the pair independent.",
 }
 """What a choice of separating sets opens where sites vote."""
+
+
+STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
+TESTS_STAYED_CLOSED = "Sums and p-values stayed closed: all that was opened are verdicts."
+VERDICT = "1 where the test over all sites says independent, and no number beside it"
 
 
 def once_more(replicates: int) -> str:
@@ -65,8 +74,10 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
     """The graph by name with its evidence, and what `reported` makes a report of."""
     names = facts.names
     details: dict[str, Any] = {"evidence": algorithm.decided_by}
+    if algorithm.closed:
+        details["reveal"] = algorithm.reveal
     if outcome.tests:
-        evidence = joint_evidence(outcome, names, algorithm.decided_by)
+        evidence = joint_evidence(outcome, names, algorithm.decided_by, closed=algorithm.closed)
         details["tests"] = dict(outcome.tests)
     else:
         evidence = votes_evidence(
@@ -75,6 +86,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             n_sites=facts.n_sites,
             sepset=algorithm.sepset,
             reference=algorithm.reference,
+            closed=algorithm.closed,
         )
     if outcome.colliders is not None:
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
@@ -122,36 +134,48 @@ def reported(found: LearntGraph) -> Report:
 
 
 def votes_evidence(
-    outcome: FedPCOutcome, names: Sequence[str], *, n_sites: int, sepset: str, reference: str
+    outcome: FedPCOutcome,
+    names: Sequence[str],
+    *,
+    n_sites: int,
+    sepset: str,
+    reference: str,
+    closed: bool = False,
 ) -> GraphEvidence:
     """The evidence of every edge, the separating sets, and how many votes were unanimous.
 
-    Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer;
-    ``sepset`` and ``reference`` are FedPC's parameters.
+    Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer; there
+    are none where votes stayed ``closed``. ``sepset`` and ``reference`` are FedPC's parameters.
     """
     code = reference == "code"
     reader = _Reader(outcome, names, n_sites, code=code)
     return GraphEvidence(
-        measure=MEASURE,
+        measure="" if closed else MEASURE,
         edges=reader.edges(),
         support=CODE_SUPPORT if code and sepset == "max" else SUPPORTS[sepset],
         separations=reader.separations(),
-        remarks=reader.remarks(),
+        remarks=(STAYED_CLOSED,) if closed else reader.remarks(),
     )
 
 
-def joint_evidence(outcome: FedPCOutcome, names: Sequence[str], kind: str) -> GraphEvidence:
+def joint_evidence(
+    outcome: FedPCOutcome, names: Sequence[str], kind: str, *, closed: bool = False
+) -> GraphEvidence:
     """The separating sets of a graph from tests over all sites, what they direct, and how many.
 
-    ``kind`` is what decided the tests.
+    ``kind`` is what decided the tests; where ``closed`` nobody has their p-values.
     """
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
     reader = _Reader(outcome, names, n_sites=1, code=False)
     return GraphEvidence(
         edges=reader.edges(),
-        support="p-value of the test over all sites",
+        support=VERDICT if closed else "p-value of the test over all sites",
         separations=reader.separations(),
-        remarks=(f"Evidence: {kind}.", f"Tests over all sites: {ways}."),
+        remarks=(
+            f"Evidence: {kind}.",
+            f"Tests over all sites: {ways}.",
+            *((TESTS_STAYED_CLOSED,) if closed else ()),
+        ),
     )
 
 

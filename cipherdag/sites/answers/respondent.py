@@ -40,6 +40,7 @@ from cipherdag.questions.question import (
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import StratifiedTables
+from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts, VerdictQuestion
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
@@ -114,6 +115,7 @@ class Respondent:
             ),
             Contributors: self._contributors,
             Covered: self._covered,
+            **dict.fromkeys((EdgeVerdicts, EvidenceVerdicts), self._compared),
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
             **dict.fromkeys(
@@ -187,6 +189,9 @@ class Respondent:
     def _covered(self, question: Covered) -> FloatVector:
         known = self._counted.pop(question.question, None)
         return question.keep(self.answer(question.question) if known is None else known)
+
+    def _compared(self, question: VerdictQuestion) -> FloatVector:
+        return question.numbers(self.answer(question.question))
 
     def _pooled(self, question: PooledQuestion | RegressionSteps | StratifiedTables) -> FloatVector:
         if self._pool is None:
