@@ -232,10 +232,13 @@ class Compare(Body, frozen=True):
 
 
 class Compared(Body, frozen=True):
-    """A holder's shares of the verdicts on blinded sums of this digest."""
+    """A holder's shares of the verdicts of a round, padded alike by both holders.
+
+    Nothing in it follows from the blinded sums but the verdicts: the dealer, who made both keys and
+    knows what it added, could try sums until a share, or a digest, fits.
+    """
 
     digest: bytes
-    blinded: bytes
     shares: bytes
 
 

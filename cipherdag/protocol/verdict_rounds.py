@@ -130,8 +130,7 @@ def read_verdicts(
         question: What was asked, with the sums that each verdict is true of.
 
     Raises:
-        ForgedSumError: A holder did not sign its shares, or they are for another round, or the two
-            evaluated their keys at different sums.
+        ForgedSumError: A holder did not sign its shares, or they are for another round.
         ShareError: A share is cut short or too long.
         AggregateRangeError: A sum is none that the sites can produce.
     """
@@ -141,15 +140,10 @@ def read_verdicts(
         for envelope, holder in zip(envelopes, roles.holders, strict=True)
     ]
     first, second = bodies
-    if {first.digest, second.digest} != {declared.digest} or first.blinded != second.blinded:
+    if {first.digest, second.digest} != {declared.digest}:
         raise ForgedSumError("the holders' shares of the verdicts are not of this round's sums")
     bits = accepted(question, len(declared.sites)).verdicts(first.shares, second.shares)
     return bits.astype(np.float64)
-
-
-def blinded_digest(content: bytes) -> bytes:
-    """What a holder signs of the words that it evaluated its keys at, 32 bytes."""
-    return digest(b"blinded sums", content)
 
 
 def _signed(envelope: bytes, plan: Plan, holder: int) -> Compared:

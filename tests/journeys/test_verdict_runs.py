@@ -353,11 +353,14 @@ def test_what_holders_are_sent_and_say_is_noise_whatever_the_verdicts_are():
     for operation, _, message in ward.engine.sent:
         if operation == "compare":
             blinded = decode(opened(message).body, Compare).blinded
-            words += np.frombuffer(blinded, dtype="<u8")[2:].tolist()
+            words.append(np.frombuffer(blinded, dtype="<u8")[2:])
     for operation, _, reply in ward.engine.received:
         if operation == "compare":
-            shares += unpack(decode(opened(reply).body, Compared).shares, 20).tolist()
-    assert len(words) == 60 * 2 * 10
-    assert stats.kstest(np.array(words) / WORD_MODULI[0], "uniform").pvalue > 1e-6
-    assert stats.binomtest(sum(shares), len(shares)).pvalue > 1e-6
+            shares.append(unpack(decode(opened(reply).body, Compared).shares, 20))
+    assert len(words) == len(shares) == 60 * 2
+    assert all((own == other).all() for own, other in zip(words[::2], words[1::2], strict=True))
+    seen = np.concatenate(words[::2])  # both holders are sent the same
+    assert stats.kstest(seen / WORD_MODULI[0], "uniform").pvalue > 1e-7
+    for own in (np.concatenate(shares[::2]), np.concatenate(shares[1::2])):
+        assert stats.binomtest(int(own.sum()), own.size).pvalue > 1e-7
     assert len(read_releases(ward.ledgers["hospital-0"].lines)) > 60

@@ -10,6 +10,7 @@ import pytest
 from cohort import agreed_keys, bfv_sites, declare, masking_sites, plain_sites, seeds_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from cipherdag.errors import (
     AggregateRangeError,
@@ -231,3 +232,20 @@ def test_a_sealed_key_is_for_one_holder_one_dealer_and_one_round():
             keys[site].received(own, common, content)
     with pytest.raises(ComparisonKeyError):
         keys[1].received(batch, common[:-1] + bytes([common[-1] ^ 1]), sealed[0])
+
+
+def test_both_holders_pad_alike_and_nobody_else_can():
+    keys = [DealingKeys(i, own) for i, own in enumerate(agreed_keys(4))]
+    pads = []
+    for number in range(1, 40):
+        batch = Comparisons(DIGEST, number, 0, (2, 1), MODULUS, 3)
+        first, second = keys[2].pad(batch, 77), keys[1].pad(batch, 77)
+        assert (first == second).all()
+        assert first.shape == (77,)
+        pads.append(first)
+        for other in (0, 3):
+            with pytest.raises(ValueError, match="too many"):
+                keys[other].pad(batch, 77)
+    flat = np.concatenate(pads)
+    assert stats.binomtest(int(flat.sum()), flat.size).pvalue > 1e-6
+    assert len({own.tobytes() for own in pads}) == len(pads)

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 from adversary import Ward, send_instead, silence, verdicts, votes
+from scipy import stats
 from site_logs import refused
 
 from cipherdag.errors import (
@@ -21,6 +22,9 @@ from cipherdag.errors import (
     SiteUnreachableError,
     SpentKeyError,
 )
+from cipherdag.privacy.comparison import dealing
+from cipherdag.privacy.comparison.keys import ComparisonKeys
+from cipherdag.privacy.comparison.verdicts import unpack as bits
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import (
     Ask,
@@ -34,7 +38,13 @@ from cipherdag.protocol.messages import (
     read_envelope,
     seal_envelope,
 )
-from cipherdag.protocol.verdict_rounds import Roles, beacon_of, commitment, new_chance
+from cipherdag.protocol.verdict_rounds import (
+    Roles,
+    accepted,
+    beacon_of,
+    commitment,
+    new_chance,
+)
 from cipherdag.protocol.wire import decode, encode, pack, unpack
 from cipherdag.questions.question import Bundle
 
@@ -373,19 +383,51 @@ def test_verdicts_of_another_round_or_on_another_sum_are_no_verdicts():
     ward.session.ask(verdicts(0.3))
     reply = ward.runtimes[NAMES[0]].handle("ask", ward.message("ask", next_ask(ward, pack(old))))
     assert refused(reply) is ForgedSumError
-    # a holder that colludes and signs shares of another sum than the other holder's
     content = unpack(ward.session._previous, 1 << 16, exactly=False)
     first, second = decode(content, Verdicts).envelopes
     told = decode(read_envelope(first).body, Compared)
     name = NAMES[roles(ward).holders[0]]
-    for changes in ({"blinded": bytes(32)}, {"digest": bytes(32)}):
-        forged = seal_envelope(
-            ward.identities[name], session=ward.session._plan.session, sender=name,
-            topic="compared", body=msgspec.structs.replace(told, **changes),
-        )  # fmt: skip
-        request = next_ask(ward, pack(encode(Verdicts(envelopes=(forged, second)))))
-        reply = ward.runtimes[NAMES[0]].handle("ask", ward.message("ask", request))
-        assert refused(reply) is ForgedSumError
+    forged = seal_envelope(
+        ward.identities[name], session=ward.session._plan.session, sender=name,
+        topic="compared", body=msgspec.structs.replace(told, digest=bytes(32)),
+    )  # fmt: skip
+    request = next_ask(ward, pack(encode(Verdicts(envelopes=(forged, second)))))
+    reply = ward.runtimes[NAMES[0]].handle("ask", ward.message("ask", request))
+    assert refused(reply) is ForgedSumError
+
+
+def test_what_every_site_is_told_says_nothing_of_the_sums_to_who_dealt(monkeypatch):
+    """The dealer has both keys: of bare shares, or a digest of D, it could try which sum fits."""
+    ward, made = opened(), []
+    honest = dealing.deal
+
+    def deal(batch, blinds):
+        made.append((batch, honest(batch, blinds)))
+        return made[-1][1]
+
+    monkeypatch.setattr(dealing, "deal", deal)
+    alike, told = [[], []], [[], []]
+    for number in range(60):
+        question = verdicts(1e-45 * (1 + number * 1e-6))
+        found = ward.session.ask(question)
+        (batch, keys), request = made[-1], sent(ward, "compare", Compare)[-1][1]
+        blinded = np.frombuffer(request.blinded, dtype="<u8")[2:].astype(np.uint64)
+        sets = accepted(question, N_SITES)
+        bare = [
+            sets.shares(ComparisonKeys(own, keys.common, batch, holder), blinded)
+            for holder, own in enumerate(keys.secrets)
+        ]
+        assert ((bare[0] ^ bare[1])[:10] == (found > 0)).all()
+        content = unpack(ward.session._previous, 1 << 16, exactly=False)
+        envelopes = decode(content, Verdicts).envelopes
+        for holder, (envelope, own) in enumerate(zip(envelopes, bare, strict=True)):
+            body = decode(read_envelope(envelope).body, Compared)
+            assert set(body.__struct_fields__) == {"digest", "shares"}
+            alike[holder] += (bits(body.shares, 20) == own).tolist()
+            told[holder] += bits(body.shares, 20).tolist()
+    assert alike[0] == alike[1]  # padded alike
+    for own in (*alike, *told):
+        assert stats.binomtest(sum(own), len(own)).pvalue > 1e-7
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             sites at least, and evidence ``vote`` with `sepset` ``max``, ``fisher`` or
             ``weighted_p``; with the latter two every separating set is as good as another, so that
             the first is chosen, and `colliders` are those of the ``majority``.
-        evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
-            that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
+        evidence: What decides a test: ``auto``: ``stratified``, or ``fisher`` where verdicts are
+            revealed, or ``vote`` where a choice is made that only votes have (`reference`,
+            `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
             `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
@@ -184,7 +185,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """The evidence that is used: what `evidence` names, or what ``auto`` comes to."""
         if self.evidence != "auto":
             return self.evidence
-        return "vote" if self.closed or only_of_votes(self) else "stratified"
+        if only_of_votes(self):
+            return "vote"
+        return "fisher" if self.closed else "stratified"
 
     @property
     def closed(self) -> bool:

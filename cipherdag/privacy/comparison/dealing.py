@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cipherdag.errors import ComparisonKeyError, KeyAgreementError
 from cipherdag.privacy.comparison.keys import ComparisonKeys, DealtKeys, deal
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, place
 from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
@@ -19,8 +22,11 @@ if TYPE_CHECKING:
 
     from cipherdag.privacy.aggregation import WordVector
     from cipherdag.privacy.comparison.batch import Comparisons
+    from cipherdag.privacy.comparison.keys import BitVector
 
 _PURPOSE = b"comparison key"
+_PAD = b"verdict pad"
+_WORD_BITS = 64
 
 
 class DealingKeys(Secret):
@@ -77,6 +83,20 @@ class DealingKeys(Secret):
                 "the comparison key was altered, or is for another holder or round"
             ) from None
         return ComparisonKeys(secret, common, batch, holder)
+
+    def pad(self, batch: Comparisons, count: int) -> BitVector:
+        """Bits that both holders of a batch add to their shares, shape (count,).
+
+        The dealer knows both keys and what it added, so that a bare share would tell it about a bit
+        of the sum; what two holders add alike cancels in the verdict.
+
+        Leaks:
+            Nothing: nobody but the two holders has the key that they follow from.
+        """
+        (other,) = set(batch.holders) - {self._index}
+        stream = Keystream(self._keys[other].derive(_PAD, batch.header(0)))
+        words = stream.words(-(-count // _WORD_BITS)).astype("<u8", copy=False)
+        return np.unpackbits(words.view(np.uint8), count=count).astype(bool)
 
 
 def _direction(dealer: int) -> bytes:

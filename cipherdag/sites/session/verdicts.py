@@ -14,7 +14,7 @@ from cipherdag.errors import OpeningRefusedError, SpentKeyError
 from cipherdag.privacy.comparison.keys import draw_blinds
 from cipherdag.privacy.comparison.verdicts import pack
 from cipherdag.protocol.messages import Compared, Dealt
-from cipherdag.protocol.verdict_rounds import Roles, accepted, blinded_digest
+from cipherdag.protocol.verdict_rounds import Roles, accepted
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, WordVector
@@ -80,11 +80,8 @@ class Part:
         own = keys.received(batch, request.common, request.sealed)
         self._compared = True
         shares = accepted(self.question, len(self.declared.sites)).shares(own, blinded)
-        return Compared(
-            digest=self.declared.digest,
-            blinded=blinded_digest(request.blinded),
-            shares=pack(shares),
-        )
+        padded = shares ^ keys.pad(batch, shares.size)
+        return Compared(digest=self.declared.digest, shares=pack(padded))
 
 
 @dataclass(frozen=True, slots=True)
