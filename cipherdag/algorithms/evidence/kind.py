@@ -69,5 +69,16 @@ class EvidenceKind:
     tests: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.discloses.strip():
+        silent = not self.discloses.strip() or (self.close is not None and not self.closed.strip())
+        if silent:
             raise ValueError(f"evidence '{self.name}' does not say what it discloses")
+
+    def source(
+        self, settings: EvidenceSettings, *, closed: bool
+    ) -> Generator[Question, FloatVector, EvidenceSource]:
+        """The source of p-values, or of verdicts where sums stay ``closed``."""
+        return (self.close if closed and self.close is not None else self.open)(settings)
+
+    def told(self, *, closed: bool) -> str:
+        """What is learnt of it, in one sentence."""
+        return self.closed if closed else self.discloses

@@ -20,7 +20,7 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
-from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
+from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, check_sites, only_of_votes
 from cipherdag.algorithms.fedpc.colliders import (
     ColliderRule,
     JudgedTriples,
@@ -69,7 +69,6 @@ from cipherdag.questions.question import (
     pack_integers,
 )
 from cipherdag.questions.separators import MAX_GRID_BITS
-from cipherdag.questions.verdicts import FEWEST_SITES
 
 BoolMatrix = NDArray[np.bool_]
 Asking = Generator[Question, FloatVector, "FedPCOutcome"]
@@ -215,10 +214,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             See the class.
         """
         seed = facts.seed
-        require(
-            not self.closed or facts.n_sites >= FEWEST_SITES,
-            f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
-        )
+        check_sites(self, facts.n_sites)
         known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(facts.names)
@@ -242,8 +238,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         votes = CLOSED_VOTES if self.closed else VOTES
         said: tuple[str, ...] = (votes, SEPARATORS.get(self.sepset, ""))
         if self.decided_by != "vote":
-            kind = EVIDENCE[self.decided_by]
-            said = (kind.closed if self.closed else kind.discloses,)
+            said = (EVIDENCE[self.decided_by].told(closed=self.closed),)
         return (*said, once_more(self.bootstrap)) if self.bootstrap else said
 
     def report(self, found: LearntGraph) -> Report:
@@ -298,8 +293,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             present=facts.present,
             fewest=facts.fewest,
         )
-        kind = EVIDENCE[self.decided_by]
-        source = yield from (kind.close if self.closed and kind.close else kind.open)(settings)
+        source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
         found = yield from stable_skeleton(
             source, known, alpha=self.alpha, max_cond_size=self.max_cond_size
         )

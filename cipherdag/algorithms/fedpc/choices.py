@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.parameters import require
 from cipherdag.questions.ci_tests import CI_TESTS
+from cipherdag.questions.verdicts import FEWEST_SITES
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc.algorithm import FedPC
@@ -51,6 +52,14 @@ def check_choices(own: FedPC) -> None:
         given = getattr(own, name)
         require(not given or own.evidence == "glm", f"{name} needs evidence glm")
     _check_test(own)
+
+
+def check_sites(own: FedPC, n_sites: int) -> None:
+    """Raise ParameterError where verdicts are to be found by too few sites."""
+    require(
+        not own.closed or n_sites >= FEWEST_SITES,
+        f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
+    )
 
 
 def _check_closed(own: FedPC) -> None:
