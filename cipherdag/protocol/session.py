@@ -1,9 +1,10 @@
-"""One run at the coordinator: set-up, rounds, drop-outs, and nothing but sums coming back.
+"""One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts on them.
 
 Leaks:
     The coordinator sees signed public keys, equality of schemas, the number of variables, which of
     them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
-    nothing but the agreed sum, and each round's aggregate. It holds no key that opens a share.
+    nothing but the agreed sum, and each round's aggregate; of a blinded one only verdicts. It holds
+    no key that opens a share, or compares.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from cipherdag.questions.question import (
     SingleQuestion,
     finds_verdicts,
 )
+from cipherdag.questions.verdicts import VERDICT_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -81,7 +82,7 @@ def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Qu
         for number, question in waiting.items():
             if finds_verdicts(question) != compared:
                 continue
-            length = _length(question)
+            length = _length(question) * (VERDICT_VALUES if compared else 1)
             if not begun or (most is not None and values + length > most):
                 rounds.append({})
                 values, begun = 0, True

@@ -28,6 +28,10 @@ SUM_BITS = 35
 """Bits of the largest sum that a verdict is found on, whatever the protection."""
 FEWEST_SITES = 3
 """A dealer and two holders of comparison keys."""
+MOST_VERDICTS = 250_000
+"""Verdicts of one question: keys for more do not fit a message."""
+VERDICT_VALUES = 100
+"""As many values as the keys of one verdict are long."""
 RELIABLE = 1 << 16
 """What stands for a test that is reliable at one site already."""
 

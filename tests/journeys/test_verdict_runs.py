@@ -187,6 +187,22 @@ def test_two_sites_are_refused_by_name():
         federation.run(CLOSED)
 
 
+def test_more_edges_than_keys_fit_a_message_are_refused_by_name():
+    with pytest.raises(ParameterError, match="250,000 edges at most"):
+        next(CLOSED.ask(Facts(710, 4, fewest=3)))
+    assert next(CLOSED.ask(Facts(700, 4, fewest=3))).encodings[0].length == 700 * 699 // 2
+
+
+def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message():
+    """An algorithm's first round over 300 variables has 44,850 pairs, each with two verdicts."""
+    tests = FedPC(evidence="fisher", reveal="verdicts")
+    asked = next(tests.ask(Facts(300, 4, fewest=3)))
+    assert sum(encoding.length for encoding in asked.encodings) == 20_000
+    drawn = FedPC(evidence="vote", reveal="verdicts", bootstrap=50)
+    asked = next(drawn.ask(Facts(40, 4, fewest=3)))
+    assert sum(encoding.length for encoding in asked.encodings) <= 20_000
+
+
 @pytest.mark.parametrize(
     ("choice", "said"),
     [

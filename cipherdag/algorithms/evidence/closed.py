@@ -20,7 +20,7 @@ from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.errors import ParameterError
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.verdicts import SUM_BITS, ByCount, EvidenceVerdicts
+from cipherdag.questions.verdicts import SUM_BITS, VERDICT_VALUES, ByCount, EvidenceVerdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Compared = Literal["fisher", "weighted_p"]
 
-_VALUES = {"fisher": 2, "weighted_p": 1}
+_VERDICTS = {"fisher": 2, "weighted_p": 1}
 
 
 class ClosedTests(RememberedTests):
@@ -60,9 +60,9 @@ class ClosedTests(RememberedTests):
             self._amounts, self._grid_bits = excess_amounts(settings.max_rows, n_sites, fewest)
 
     def _ask(self, tests: Tests) -> PValues:
-        """One round per `ROUND_VALUES`."""
+        """A round, or more where the keys of all verdicts are longer than `ROUND_VALUES`."""
         self.tally[self._combination] += sum(len(rows) for rows in tests)
-        values = _VALUES[self._combination]
+        values = float(_VERDICTS[self._combination] * VERDICT_VALUES)
         return (yield from by_slices(tests, [np.full(len(r), values) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:

@@ -143,7 +143,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             how many replicates each edge occurs.
 
     Leaks:
-        With other evidence than ``vote``: what that evidence says of every test asked. Else:
+        With `reveal` ``verdicts`` everybody learns which edges fall, or which tests say
+        independent, and with votes what ``max`` below says. With other evidence than ``vote``: what
+        that evidence says of every test asked. Else:
         The coordinator learns, per layer, how many sites can test each edge, and where those are as
         many as a sum has to cover, how many of them keep it; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted

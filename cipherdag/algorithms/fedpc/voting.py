@@ -16,10 +16,11 @@ import numpy as np
 
 from cipherdag.algorithms.fedpc.outcome import LayerVotes
 from cipherdag.algorithms.fedpc.pcstable import layer_possible
+from cipherdag.algorithms.parameters import require
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.question import Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import EdgeVerdicts
+from cipherdag.questions.verdicts import MOST_VERDICTS, EdgeVerdicts
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import BoolMatrix, IndexArray
     from cipherdag.questions.presence import Presence
     from cipherdag.questions.question import FloatVector, Question
+
+
+TOO_MANY = (
+    f"reveal verdicts with evidence vote is for {MOST_VERDICTS:,} edges at most; evidence fisher "
+    "asks for more in several rounds"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +122,9 @@ def voted_skeleton(
         rule: How votes decide.
         present: How many sites the last sum covers.
         fewest: How many sites have to be able to test an edge that is voted on; others stay.
+
+    Raises:
+        ParameterError: There are too many edges for verdicts.
     """
     kept = ~(np.eye(len(known.required), dtype=bool) | known.apart)
     edges_left: list[int] = []
@@ -125,6 +135,7 @@ def voted_skeleton(
         edges = packed.edges()
         question = _layer(packed, layer, test, rule)
         if rule.closed:
+            require(packed.n_edges <= MOST_VERDICTS, TOO_MANY)
             falls = (yield EdgeVerdicts(question, rule.table(n_sites, fewest))) > 0
         else:
             votes, able = yield from _counted(question, present, fewest)
