@@ -28,6 +28,7 @@ WRITERS = {
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
+    "verdicts": "verdicts",
 }
 
 

@@ -293,6 +293,21 @@ def test_a_run_goes_on_where_its_coordinator_crashed(
     assert len(set(graphs)) == 1
 
 
+def test_a_run_that_ended_for_want_of_a_holder_goes_on_when_it_is_back(hospitals, tmp_path):
+    about = {"parameters": msgspec.to_builtins(CLOSED)}
+    expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
+    hospitals.close()
+    handlers, path = hospitals.handlers(), tmp_path / "journal.jsonl"
+    away = RecordingEngine(
+        handlers, forge=lambda operation, _, reply: b"" if operation == "compare" else reply
+    )
+    with pytest.raises(SiteUnreachableError, match="holds the keys of round 1"):
+        learn(hospitals.session(handlers, engine=away, journal=Journal(path), **about))
+    found, closed = learn(hospitals.session(handlers, journal=Journal(path)))
+    assert found == expected
+    assert set(closed) == set(FOUR)
+
+
 def left_out(algorithm, number, step):
     """The arcs where a site dies in a step of a round, and whether it held keys there."""
     ward = Ward(n_sites=6, algorithm=algorithm)
