@@ -38,6 +38,7 @@ from cipherdag.privacy.aggregation import (
 from cipherdag.privacy.residues import (
     Draw,
     Moduli,
+    add,
     capacity,
     from_whole,
     recombine,
@@ -57,6 +58,8 @@ DIGEST_BYTES = 32
 MAX_RESOLUTION_BITS = 512
 MAX_TOTAL = 1 << 106
 """Largest sum in units of its grid: what every protection can carry, so that all accept alike."""
+MAX_COMPARED = 1 << 35
+"""Largest sum that a verdict is found on: with room to spare one residue under every protection."""
 
 _INT64_LIMIT = 1 << 63
 
@@ -82,6 +85,7 @@ def encode(
     declaration: Declaration,
     moduli: Moduli,
     *,
+    blinds: WordVector | None = None,
     random_words: Draw = system_words,
 ) -> WordVector:
     """An answer as residues, plane after plane.
@@ -91,6 +95,8 @@ def encode(
             1 in comparison segments.
         declaration: What the answer is for.
         moduli: What residues are taken modulo of; see `residues`.
+        blinds: What a dealer adds to the values that verdicts are found on, shape (length,), below
+            the first modulus.
         random_words: Where comparisons draw their nonzero words from.
 
     Returns:
@@ -115,6 +121,8 @@ def encode(
         if position == 0 and compared.any():
             # every comparison draws a word, so that the time taken does not tell the answers
             words[compared] *= uniform(random_words, int(compared.sum()), modulus, nonzero=True)
+        if position == 0 and blinds is not None:
+            add(words, blinds, modulus)
         planes.append(_with_heads(words, layout.plane_lengths[position], head_words(modulus)))
     return np.concatenate(planes)
 
@@ -136,6 +144,31 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
         Nothing beyond the words.
     """
     layout = _Layout.of(declaration, moduli)
+    planes = _planes(content, layout, moduli)
+    values = np.zeros(0) if declaration.blinded else _values(planes, layout, moduli)
+    return Aggregate(values=values, content=content)
+
+
+def blinded_sums(content: bytes, declaration: Declaration, moduli: Moduli) -> WordVector:
+    """The blinded sums that summed words stand for, shape (declaration.length,).
+
+    Args:
+        content: As for `decode`.
+        declaration: What the shares were for; its sums are blinded.
+        moduli: As for `decode`.
+
+    Raises:
+        ShareError: As `decode`.
+        AggregateRangeError: A check word is not zero, or a word not reduced.
+
+    Leaks:
+        Nothing to whoever does not know what they are blinded with.
+    """
+    return _planes(content, _Layout.of(declaration, moduli), moduli)[0]
+
+
+def _planes(content: bytes, layout: _Layout, moduli: Moduli) -> list[WordVector]:
+    """The residues of all values, plane by plane."""
     words = words_from_bytes(content, sum(layout.plane_lengths))
     planes = []
     for plane, modulus in zip(
@@ -144,7 +177,7 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
         if plane[::ROW_WORDS].any() or (plane > np.uint64(modulus - 1)).any():
             raise AggregateRangeError("the sum is not one of the shares it claims to cover")
         planes.append(_without_heads(plane, head_words(modulus)))
-    return Aggregate(values=_values(planes, layout, moduli), content=content)
+    return planes
 
 
 def words_from_bytes(content: bytes, count: int) -> WordVector:
@@ -192,6 +225,8 @@ class _Layout:
         if len(declaration.digest) != DIGEST_BYTES or declaration.cohort_size < 1:
             raise ParameterError("a declaration needs a 32-byte digest and at least one site")
         segments = declaration.segments
+        if declaration.blinded:
+            _check_blinded(declaration)
         bounds = [_whole_bound(segment) for segment in segments]
         totals = tuple(declaration.cohort_size * bound for bound in bounds)
         counts = tuple(_residues_needed(total, moduli) for total in totals)
@@ -236,6 +271,18 @@ def _whole_bound(segment: Segment) -> int:
         return 1
     numerator, denominator = float(bound).as_integer_ratio()
     return -(-(numerator << bits) // denominator)
+
+
+def _check_blinded(declaration: Declaration) -> None:
+    """Raise ParameterError unless all sums are whole, not negative and small enough to compare."""
+    for segment in declaration.segments:
+        small = declaration.cohort_size * _whole_bound(segment) <= MAX_COMPARED
+        other = segment.signed or segment.comparison or segment.resolution_bits
+        if not segment.verdict or other or not small:
+            raise ParameterError(
+                "verdicts are found on whole numbers from 0 whose sums are at most 2**35, and not "
+                "in one round with sums that are opened"
+            )
 
 
 def _residues_needed(total: int, moduli: Moduli) -> int:

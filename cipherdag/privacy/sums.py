@@ -27,6 +27,7 @@ import numpy as np
 
 from cipherdag.errors import AggregateRangeError, OpeningRefusedError, ShareError
 from cipherdag.privacy.fixedpoint import (
+    blinded_sums,
     decode,
     encode,
     plane_lengths,
@@ -150,8 +151,20 @@ class SiteAggregation(Secret):
         masks = 0 if self._masks is None else self._masks.secret_size
         return masks + self._sum_key.secret_size + self._carrier.secret_size
 
-    def share(self, answer: FloatVector, declaration: Declaration) -> bytes:
+    @property
+    def modulus(self) -> int:
+        """What blinded sums are residues of."""
+        return self._carrier.moduli[0]
+
+    def share(
+        self, answer: FloatVector, declaration: Declaration, blinds: WordVector | None = None
+    ) -> bytes:
         """Protect one answer of shape (declaration.length,).
+
+        Args:
+            answer: The answer.
+            declaration: What it is for.
+            blinds: What this site adds to it as the dealer of a round of verdicts, likewise.
 
         Raises:
             BoundExceededError: A value is not finite or lies outside its bound.
@@ -165,7 +178,7 @@ class SiteAggregation(Secret):
         moduli = self._carrier.moduli
         if self._masks is not None:
             self._masks.check(declaration)
-        words = encode(answer, declaration, moduli)
+        words = encode(answer, declaration, moduli, blinds=blinds)
         lengths = plane_lengths(declaration, moduli)
         self._sum_key.tag(words, lengths, moduli, declaration.digest)
         if self._masks is not None:
@@ -244,12 +257,29 @@ class SiteAggregation(Secret):
         Leaks:
             Nothing.
         """
+        self._check_tags(content, declaration)
+        return decode(content, declaration, self._carrier.moduli).values
+
+    def blinded(self, content: bytes, declaration: Declaration) -> WordVector:
+        """The blinded sums that the coordinator says were opened, of shape (declaration.length,).
+
+        Raises:
+            ForgedSumError: As `accept`.
+            ShareError: As `accept`.
+
+        Leaks:
+            Nothing; whoever dealt the blinds must not see them.
+        """
+        self._check_tags(content, declaration)
+        return blinded_sums(content, declaration, self._carrier.moduli)
+
+    def _check_tags(self, content: bytes, declaration: Declaration) -> None:
+        """Raise ForgedSumError or ShareError unless the words are the sums of all sites' words."""
         moduli = self._carrier.moduli
         lengths = plane_lengths(declaration, moduli)
         words = words_from_bytes(content, sum(lengths))
         n_sites = len(declaration.sites)
         self._sum_key.check(words, lengths, moduli, declaration.digest, n_sites=n_sites)
-        return decode(content, declaration, moduli).values
 
     def _decrypted(
         self, combined: bytes, seeds: Mapping[int, bytes], declaration: Declaration
@@ -270,7 +300,8 @@ class SiteAggregation(Secret):
 class CoordinatorAggregation:
     """The coordinator's side of one protection; it holds no key.
 
-    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
+    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first, and
+    ``modulus`` what blinded sums are residues of.
 
     Args:
         carrier: What the words travel by.
@@ -280,6 +311,7 @@ class CoordinatorAggregation:
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:
         self._carrier = carrier
         self._masked = masked
+        self.modulus = carrier.moduli[0]
         self.opened_by_site = carrier.opened_by_site
 
     def check(self, share: bytes, declaration: Declaration) -> None:

@@ -32,13 +32,14 @@ class Started(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="star
 
 
 class Opened(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="opened"):
-    """The session was set up; ``received`` are bytes by site."""
+    """The session was set up; ``received`` are bytes by site, and ``beacon`` says who deals."""
 
     transcript: bytes
     public_context: bytes
     n_variables: int
     received: dict[str, int]
     labels: tuple[int, ...] = ()
+    beacon: bytes = b""
 
 
 class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="given-up"):
@@ -52,7 +53,8 @@ class GivenUp(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="give
 class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summed"):
     """A round's sum, the sites that go on, and the round's report.
 
-    ``values`` is the sum as little-endian float64, ``opened`` as the sites check it, packed.
+    ``values`` is the sum, or the verdicts, as little-endian float64, ``opened`` what the sites
+    check, packed.
     """
 
     content: bytes

@@ -12,7 +12,6 @@ Leaks:
 
 from __future__ import annotations
 
-import zlib
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.question import Question
 
-WIRE_VERSION: Final = 2
+WIRE_VERSION: Final = 3
 COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"
@@ -40,7 +39,8 @@ WAITING: Final = frozenset({AWAITS, OTHER_SITES})
 """Refusals of a plan that end once a person of the site has decided on it."""
 Topic = Literal[
     "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
-    "unmask", "unmasked", "recover", "recovered", "open", "opened", "finish", "closed", "refusal",
+    "unmask", "unmasked", "recover", "recovered", "open", "opened", "compare", "compared",
+    "finish", "closed", "refusal",
 ]  # fmt: skip
 
 
@@ -56,11 +56,15 @@ class Envelope(Body, frozen=True):
 
 
 class Offer(Body, frozen=True):
-    """A site's ephemeral public keys for one session, bound to the plan it saw."""
+    """A site's ephemeral public keys for one session, bound to the plan it saw.
+
+    ``commitment`` is the digest of a random number that it tells once all have committed.
+    """
 
     plan_digest: bytes
     x25519: bytes
     mlkem: bytes
+    commitment: bytes
 
 
 class Offers(Body, frozen=True):
@@ -75,6 +79,7 @@ class Seals(Body, frozen=True):
     Attributes:
         transcript: Digest of all offers.
         ciphertexts: One per later site in cohort order.
+        chance: The random number that the site committed to; of all of them the `beacon` is made.
         secrets: From the first site only, one sealed `SharedSecrets` per later site.
         content: From the first site only, the sealed `SharedContent`, once for all.
         public_context: From the first site under BFV: the coordinator's key-free context.
@@ -82,6 +87,7 @@ class Seals(Body, frozen=True):
 
     transcript: bytes
     ciphertexts: tuple[bytes, ...]
+    chance: bytes
     secrets: tuple[bytes, ...] = ()
     content: bytes = b""
     public_context: bytes = b""
@@ -127,8 +133,8 @@ class Ask(Body, frozen=True):
         participants: Ascending positions of the sites asked.
         step: Which question of the plan; that of the round before, where it was given up.
         content: `content_digest` of the question as the coordinator derived it.
-        previous: The sum opened last, as `pack_sum` has it; empty for the first step, and where the
-            round before was given up.
+        previous: The sum opened last, as `wire.pack` has it, or the `Verdicts` found in its place;
+            empty for the first step, and where the round before was given up.
     """
 
     number: int
@@ -136,6 +142,13 @@ class Ask(Body, frozen=True):
     step: int
     content: bytes
     previous: bytes = b""
+
+
+class Dealt(Body, frozen=True):
+    """A dealer's comparison keys: what both have in common, and what it seals for each holder."""
+
+    common: bytes
+    sealed: tuple[bytes, bytes]
 
 
 class Share(Body, frozen=True):
@@ -148,12 +161,14 @@ class Share(Body, frozen=True):
             no site may leave.
         tags: Its word on the digest for each. A coordinator that asked the sites different
             questions cannot collect tags on one digest.
+        dealt: From the dealer of a round of verdicts only.
     """
 
     digest: bytes
     share: bytes
     escrow: tuple[bytes, ...]
     tags: tuple[bytes, ...]
+    dealt: Dealt | None = None
 
 
 class Unmask(Body, frozen=True):
@@ -200,6 +215,39 @@ class Opened(Body, frozen=True):
     words: bytes
 
 
+class Compare(Body, frozen=True):
+    """Asks a holder for its shares of the verdicts of a round.
+
+    Attributes:
+        digest: Of the question.
+        blinded: The opened words of the blinded sums, tags included; no dealer is sent them.
+        common: What the dealer dealt to both holders.
+        sealed: What it sealed for this one.
+    """
+
+    digest: bytes
+    blinded: bytes
+    common: bytes
+    sealed: bytes
+
+
+class Compared(Body, frozen=True):
+    """A holder's shares of the verdicts of a round, padded alike by both holders.
+
+    Nothing in it follows from the blinded sums but the verdicts: the dealer, who made both keys and
+    knows what it added, could try sums until a share, or a digest, fits.
+    """
+
+    digest: bytes
+    shares: bytes
+
+
+class Verdicts(Body, frozen=True):
+    """What stands in the place of a sum: the signed `Compared` of both holders, as they came."""
+
+    envelopes: tuple[bytes, bytes]
+
+
 class Finish(Body, frozen=True):
     """Ends a session after this many rounds; ``previous`` is the last sum, as in `Ask`."""
 
@@ -230,12 +278,12 @@ class Refusal(Body, frozen=True):
 
 REQUESTS: Final[Mapping[str, type[Body]]] = {
     "invite": Plan, "offers": Offers, "sealed": Sealed, "ask": Ask, "unmask": Unmask,
-    "recover": Recover, "open": Open, "finish": Finish,
+    "recover": Recover, "open": Open, "compare": Compare, "finish": Finish,
 }  # fmt: skip
 """What the coordinator sends a site, by operation."""
 REPLIES: Final[Mapping[str, Topic]] = {
     "invite": "offer", "offers": "seals", "sealed": "ready", "ask": "share", "unmask": "unmasked",
-    "recover": "recovered", "open": "opened", "finish": "closed",
+    "recover": "recovered", "open": "opened", "compare": "compared", "finish": "closed",
 }  # fmt: skip
 """What a reply to each is about, unless it is a refusal."""
 OPERATIONS: Final = frozenset(REQUESTS)
@@ -316,23 +364,6 @@ def content_digest(question: Question) -> bytes:
     return digest(b"content", msgspec.msgpack.encode(question, order="deterministic"))
 
 
-def pack_sum(content: bytes) -> bytes:
-    """An opened sum as it travels back to the sites; most of its bytes are zero."""
-    return zlib.compress(content, level=1)
-
-
-def unpack_sum(packed: bytes, length: int) -> bytes:
-    """Undo `pack_sum`; raises MalformedMessageError unless it has just this length."""
-    reader = zlib.decompressobj()
-    try:
-        content = reader.decompress(packed, length + 1)
-    except zlib.error:
-        content = b""
-    if len(content) != length or not reader.eof or reader.unused_data:
-        raise MalformedMessageError("the last sum is cut short or too long")
-    return content
-
-
 def declaration(
     question: Question, participants: tuple[int, ...], digest_: bytes, plan: Plan
 ) -> Declaration:
@@ -349,7 +380,9 @@ def declaration(
         digest=digest_,
         cohort_size=asked,
         segments=tuple(
-            Segment(own.length, own.bound, own.resolution_bits, own.comparison, own.signed)
+            Segment(
+                own.length, own.bound, own.resolution_bits, own.comparison, own.signed, own.verdict
+            )
             for own in question.encodings
         ),
         participants=participants,

@@ -1,9 +1,10 @@
-"""One run at the coordinator: set-up, rounds, drop-outs, and nothing but sums coming back.
+"""One run at the coordinator: set-up, rounds, drop-outs; only sums come back, or verdicts on them.
 
 Leaks:
     The coordinator sees signed public keys, equality of schemas, the number of variables, which of
     them are labels if the algorithm needs it, shares that say nothing on their own, seeds that open
-    nothing but the agreed sum, and each round's aggregate. It holds no key that opens a share.
+    nothing but the agreed sum, and each round's aggregate; of a blinded one only verdicts. It holds
+    no key that opens a share, or compares.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
+from cipherdag.protocol.attendance import Attendance
+from cipherdag.protocol.comparing import Comparing
 from cipherdag.protocol.courier import Courier
 from cipherdag.protocol.messages import (
     Ask,
@@ -40,14 +43,14 @@ from cipherdag.protocol.messages import (
     Topic,
     content_digest,
     declaration,
-    pack_sum,
     question_digest,
 )
 from cipherdag.protocol.opening import Opening, agreed_result, check_share
 from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
-from cipherdag.protocol.wire import Body, digest
+from cipherdag.protocol.verdict_rounds import Roles, beacon_of
+from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
-from cipherdag.questions.question import FloatVector, Question, question_kinds
+from cipherdag.questions.question import FloatVector, Question, finds_verdicts, question_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,11 +103,12 @@ class Session:
         )
         self._progress = progress
         self._reports: list[RoundReport] = []
-        self._dropouts: list[DropOut] = []
+        self._attendance = Attendance(plan)
+        self._dropouts = self._attendance.dropouts
         self._before = Counter[str]()
         self._number = self._summed = self._step = 0
         self._present = self._covered = tuple(range(len(plan.cohort)))
-        self._previous = self._transcript = self._result = self._sums = b""
+        self._previous = self._transcript = self._result = self._sums = self._beacon = b""
         self._labels: tuple[int, ...] = ()
         self._aggregation: CoordinatorAggregation | None = None
 
@@ -152,7 +156,7 @@ class Session:
         protection = protection_kind(self._plan.protection)
         opened = self._resumed.opened
         if opened is not None:
-            self._transcript = opened.transcript
+            self._transcript, self._beacon = opened.transcript, opened.beacon
             self._aggregation = protection.coordinator(opened.public_context)
             self._before.update(opened.received)
             self._labels = opened.labels
@@ -165,6 +169,9 @@ class Session:
         transcript = digest(b"offers", self._plan.digest, *raw)
         seals, raw = self._all("offers", Offers(envelopes=raw), Seals)
         self._transcript = digest(b"sealed", transcript, *raw)
+        self._beacon = beacon_of(
+            self._plan, [own.commitment for own in offers], [own.chance for own in seals]
+        )
         self._aggregation = protection.coordinator(seals[0].public_context)
         ready, _ = self._all("sealed", Sealed(envelopes=raw), Ready)
         for member, reply in zip(self._plan.cohort, ready, strict=True):
@@ -173,6 +180,7 @@ class Session:
         self._write(
             log.Opened(
                 transcript=self._transcript,
+                beacon=self._beacon,
                 public_context=seals[0].public_context,
                 n_variables=ready[0].n_variables,
                 received=self._courier.bytes_received,
@@ -197,7 +205,7 @@ class Session:
         return replay.outcome
 
     def ask(self, question: Question, skeleton: BoolMatrix | None = None) -> FloatVector:
-        """The next step: the sum of the sites' answers, shape (sum of the encodings' lengths,).
+        """The next step: the sums of the sites' answers, or verdicts on them, shape (values,).
 
         The sites derive the question themselves; another one than the plan's they refuse. Where a
         site does not answer and enough others are there, they are asked once more without it; from
@@ -221,7 +229,7 @@ class Session:
         opened: Aggregate | None = None
         while opened is None:
             opened = self._attempt(question, content)
-        values, self._previous = opened.values, pack_sum(opened.content)
+        values, self._previous = opened.values, pack(opened.content)
         self._sums = digest(b"sums", self._sums, opened.content)
         sent = self._courier.bytes_received
         told = sum(len(own.left) for own in self._reports)
@@ -299,7 +307,8 @@ class Session:
         bound_to = question_digest(self._plan, self._transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self._plan)
         self._covered = declared.sites
-        shares = self._shares(ask, declared)
+        comparing = self._comparing(question, declared) if finds_verdicts(question) else None
+        shares = self._shares(ask, declared, comparing)
         if len(shares) < len(self._present):
             self._give_up(tuple(sorted(shares)))
             return None
@@ -310,16 +319,27 @@ class Session:
             tuple(member.name for member in self._plan.cohort),
             self._number,
             lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
+            None if comparing is None else comparing.roles.dealer,
         )
         seeds = opening.released(shares)
         self._require(opening.present, "unmask")
         seeds |= opening.recovered(shares)
         with located(self._number, map(self._name, self._covered), self._step - 1):
             total = opening.sum(shares, seeds)
+            if comparing is not None:
+                total = comparing.verdicts(total.content, shares)
         self._present, self._summed = opening.present, len(shares)
         return total
 
-    def _shares(self, ask: Ask, declared: Declaration) -> dict[int, Share]:
+    def _comparing(self, question: Question, declared: Declaration) -> Comparing:
+        """Who finds the verdicts of this round."""
+        roles = Roles.of(self._beacon, self._step, declared.sites)
+        batch = roles.batch(declared, self._number, self._protection.modulus)
+        return Comparing(self._courier, self._plan, declared, roles, batch, question)
+
+    def _shares(
+        self, ask: Ask, declared: Declaration, comparing: Comparing | None
+    ) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
         replies = self._courier.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
         for position, share in list(replies.bodies.items()):
@@ -330,6 +350,8 @@ class Session:
             try:
                 check_share(share, declared)
                 self._protection.check(share.share, declared)
+                if comparing is not None:
+                    comparing.check(position, share)
             except ShareError as error:
                 replies.failures[position] = error.message
                 del replies.bodies[position]
@@ -345,32 +367,10 @@ class Session:
         self._write(log.GivenUp(number=self._number, present=present, left=left))
 
     def _leave(self, position: int, step: str, reason: str, *, in_sum: bool) -> None:
-        name = self._name(position)
-        if any(left.site == name for left in self._dropouts):
-            return
-        self._dropouts.append(
-            DropOut(
-                site=name,
-                round=self._number,
-                step=step,
-                reason=reason,
-                in_sum=in_sum,
-                n_sites=len(self._plan.cohort) - len(self._dropouts) - 1,
-                fewest=self._plan.min_survivors,
-            )
-        )
+        self._attendance.leave(position, self._number, step, reason, in_sum=in_sum)
 
     def _require(self, present: tuple[int, ...], step: str) -> None:
-        fewest = self._plan.min_survivors
-        if len(present) >= fewest:
-            return
-        gone = [d for d in self._dropouts if d.round == self._number] or self._dropouts
-        names = ", ".join(f"'{left.site}' ({left.reason})" for left in gone)
-        raise SiteUnreachableError(
-            f"round {self._number}, {step}: no answer from {names}; {len(present)} of "
-            f"{len(self._plan.cohort)} sites remain, {fewest} are needed",
-            site=gone[0].site if gone else None,
-        )
+        self._attendance.require(present, self._number, step)
 
     def _all(
         self, operation: Topic, body: Body, kind: type[Reply]

@@ -28,7 +28,8 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``length`` values in 0..``bound``, on a grid of ``2**-resolution_bits``.
 
     Those that are ``signed`` lie in -``bound``..``bound``. With ``comparison`` the values are 0 or
-    1 and the sum only tells whether any site has 1.
+    1 and the sum only tells whether any site has 1. With ``verdict`` the sum is not opened: what
+    comes back is 0 or 1, whether a public set holds it.
     """
 
     length: int
@@ -36,6 +37,7 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     resolution_bits: int = 0
     comparison: bool = False
     signed: bool = False
+    verdict: bool = False
 
 
 def segments(encodings: Sequence[Encoding], sums: FloatVector) -> list[FloatVector]:

@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from cipherdag.questions.question import Bundle, FloatVector, Question, SingleQuestion
+from cipherdag.questions.question import (
+    Bundle,
+    FloatVector,
+    Question,
+    SingleQuestion,
+    finds_verdicts,
+)
+from cipherdag.questions.verdicts import VERDICT_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -32,7 +39,7 @@ def lockstep(
 
     Returns:
         The outcomes in the order of ``searches``; as many rounds as the longest search asks, or
-        more with ``most_values``.
+        more with ``most_values``, or where some ask for verdicts and others for sums.
     """
     outcomes: dict[int, Outcome] = {}
     waiting: dict[int, Question] = {}
@@ -79,16 +86,19 @@ def parts_of(question: Question) -> tuple[SingleQuestion, ...]:
 
 
 def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Question]]:
-    """The waiting questions, in order, by the round that asks them."""
+    """The waiting questions, in order, by the round that asks them: sums apart from verdicts."""
     rounds: list[dict[int, Question]] = []
-    values = 0
-    for number, question in waiting.items():
-        length = _length(question)
-        if not rounds or (most is not None and values + length > most):
-            rounds.append({})
-            values = 0
-        rounds[-1][number] = question
-        values += length
+    for compared in (False, True):
+        values, begun = 0, False
+        for number, question in waiting.items():
+            if finds_verdicts(question) != compared:
+                continue
+            length = _length(question) * (VERDICT_VALUES if compared else 1)
+            if not begun or (most is not None and values + length > most):
+                rounds.append({})
+                values, begun = 0, True
+            rounds[-1][number] = question
+            values += length
     return rounds
 
 

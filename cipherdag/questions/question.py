@@ -40,6 +40,7 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables
+from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 __all__ = [
@@ -48,7 +49,9 @@ __all__ = [
     "CITestSpec",
     "Candidates",
     "CombinedEvidence",
+    "EdgeVerdicts",
     "Encoding",
+    "EvidenceVerdicts",
     "FamilyRegretExceeds",
     "FamilyRegrets",
     "FloatVector",
@@ -66,6 +69,8 @@ __all__ = [
     "Skeleton",
     "StratifiedTables",
     "WeightedEvidence",
+    "finds_verdicts",
+    "opens_sums",
     "pack_integers",
     "question_kinds",
     "subsets",
@@ -92,6 +97,8 @@ ResampledQuestion = (
     | StratifiedTables
     | Contributors
     | Covered
+    | EdgeVerdicts
+    | EvidenceVerdicts
 )
 
 
@@ -171,6 +178,16 @@ def question_kinds(question: Question) -> str:
     while left:
         part = left.pop()
         found.add(str(type(part).__struct_config__.tag))  # type: ignore[attr-defined]
-        if isinstance(part, Resampled | Contributors | Covered):
+        if isinstance(part, Resampled | Contributors | Covered | EdgeVerdicts | EvidenceVerdicts):
             left.append(part.question)
     return "+".join(sorted(found))
+
+
+def finds_verdicts(question: Question) -> bool:
+    """Whether its sums are not opened, and only verdicts on them are found."""
+    return any(encoding.verdict for encoding in question.encodings)
+
+
+def opens_sums(question: Question) -> bool:
+    """Whether more than 0 or 1 comes back for any of its values."""
+    return not all(own.verdict or own.comparison for own in question.encodings)

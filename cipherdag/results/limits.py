@@ -47,6 +47,12 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
         yield dropout_line(dropout)
     if len(run.sites) < FEWEST_SITES:
         yield "With fewer than three sites, a site can take its own part off a sum."
+    if run.parameters.get("reveal") == "verdicts":
+        yield (
+            "A verdict is not protected: what the tests say of all sites together is open, and "
+            "whoever blinded a sum sees it with the coordinator's help, as if it were opened."
+        )
+        return
     yield (
         "A sum is not protected: what all sites have in common is visible in it, and a run "
         "repeated without one site would show that site's part."

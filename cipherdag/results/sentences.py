@@ -10,6 +10,7 @@ from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import SingleQuestion
+from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
 
 if TYPE_CHECKING:
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 PHRASES = {str(own.__struct_config__.tag): own.leaves for own in get_args(SingleQuestion)} | {
     kind.name: kind.phrase for kind in RELEASE_KINDS.values()
 }
+CLOSED = {str(own.__struct_config__.tag) for own in get_args(VerdictQuestion)}
+"""Kinds of shares whose sums are never opened."""
 STEPS = {
     "share": "before it sent its share",
     "unmask": "before it released its mask",
     "open": "while it opened the sum",
+    "compare": "before it told its shares of the verdicts",
     "finish": "before it said goodbye",
 }
 REASONS = {
@@ -117,6 +121,9 @@ def _seen(kind: str, protection: str, sites: int) -> str:
     if not answers(kind):
         return RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
     own = protection_kind(protection)
+    if CLOSED & set(kind.split("+")):
+        only = f", of which nothing but verdicts on sums over {sites} sites are found"
+        return f", {own.left}{only if own.protects else ''}"
     only = f" only as a sum over {sites} sites" if own.protects else ""
     return f", {own.left}, seen by the coordinator{only}"
 

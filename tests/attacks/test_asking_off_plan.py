@@ -39,13 +39,12 @@ from cipherdag.protocol.messages import (
     Share,
     Unmask,
     content_digest,
-    pack_sum,
     read_envelope,
     seal_envelope,
 )
 from cipherdag.protocol.plan import PLAN_FORMAT, make_plan
 from cipherdag.protocol.replay import Replay
-from cipherdag.protocol.wire import decode, encode
+from cipherdag.protocol.wire import decode, encode, pack
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.session import program
 from cipherdag.sites.session.program import Program, installed_program
@@ -128,7 +127,7 @@ def altered(packed, change):
     """A packed sum with some words changed, packed again."""
     words = np.frombuffer(zlib.decompress(packed), dtype="<u8").copy()
     change(words)
-    return pack_sum(words.tobytes())
+    return pack(words.tobytes())
 
 
 def one_more_vote(words):
@@ -221,11 +220,11 @@ def test_a_sum_of_fewer_sites_is_forged():
         if operation == "ask"
     }
     whole = np.sum([words.astype(object) for words in shares.values()], axis=0) % WORD_MODULI[0]
-    assert pack_sum(whole.astype("<u8").tobytes()) == run.packed[0]
+    assert pack(whole.astype("<u8").tobytes()) == run.packed[0]
     for share in shares.values():
         own = share.astype(object)
         for words in (whole - own, whole + own, 2 * whole - own, own):
-            forged = pack_sum((words % WORD_MODULI[0]).astype("<u8").tobytes())
+            forged = pack((words % WORD_MODULI[0]).astype("<u8").tobytes())
             assert run.refusals("ask", run.ask(previous=forged)) == {ForgedSumError}
 
 
@@ -242,10 +241,10 @@ def test_a_sum_that_is_packed_otherwise_than_a_sum_is_malformed():
         packed[:-4],
         packed + b"\x00",
         packed + packed,
-        pack_sum(b""),
-        pack_sum(content[:-8]),
-        pack_sum(content + bytes(8)),
-        pack_sum(content + b"\x00"),
+        pack(b""),
+        pack(content[:-8]),
+        pack(content + bytes(8)),
+        pack(content + b"\x00"),
         content,
         bomb,
         zlib.compress(content + bytes(2**28), level=9),
@@ -281,7 +280,7 @@ def test_a_site_that_refuses_what_it_was_sent_counts_as_one_that_left():
     assert run.session.rounds[-1].n_sites == 3
 
 
-@pytest.mark.parametrize("previous", [b"\x00", pack_sum(b""), pack_sum(bytes(96))])
+@pytest.mark.parametrize("previous", [b"\x00", pack(b""), pack(bytes(96))])
 def test_no_sum_leads_to_the_first_step(previous):
     run = Halfway(0)
     assert run.refusals("ask", run.ask(previous=previous)) == {ReplayError}
@@ -619,7 +618,7 @@ def test_a_run_that_the_coordinator_ends_early_has_no_result():
 def test_a_result_that_too_few_sites_confirm_is_none():
     """The last sum is checked by the last word alone: where sites refuse it, there is no result."""
     ward = Ward(n_sites=4, algorithm=PLANNED)
-    forged = Finish(rounds=99, previous=pack_sum(b""))
+    forged = Finish(rounds=99, previous=pack(b""))
 
     def tamper(operation, site, message):
         return ward.message("finish", forged) if operation == "finish" else message

@@ -29,6 +29,7 @@ WRITERS = {
     "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
     "site_differences": "site_differences",
+    "verdicts": "verdicts",
 }
 
 

@@ -66,6 +66,10 @@ RUNS = [
         (FedPC(evidence="vote", sepset=kind, alpha=0.5), "discrete")
         for kind in ("max", "mean", "vote")
     ),
+    *(
+        (FedPC(evidence=kind, reveal="verdicts", alpha=0.3), data)
+        for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
+    ),
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),

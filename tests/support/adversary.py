@@ -25,16 +25,16 @@ from cipherdag.protocol.messages import (
     Unmasked,
     content_digest,
     declaration,
-    pack_sum,
     read_envelope,
     seal_envelope,
 )
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
-from cipherdag.protocol.wire import decode, encode
+from cipherdag.protocol.wire import decode, encode, pack
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.sites.answers.respondent import Respondent, table_tests
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
@@ -195,6 +195,12 @@ def votes(alpha=0.01):
     return EdgeVotes(skeleton=FULL, layer=0, test=CITestSpec(alpha=alpha))
 
 
+def verdicts(alpha=0.01, n_sites=4):
+    """Which edges fall, by a majority of at least three."""
+    needed = tuple(0 if able < 3 else able // 2 + 1 for able in range(n_sites + 1))
+    return EdgeVerdicts(votes(alpha), needed)
+
+
 def silence(ward, site, operation, *, after=False):
     """From ``operation`` on the site is dead; ``after``: it still does the work, unheard."""
     dead = set()
@@ -267,7 +273,7 @@ class Split:
         declared = self.declaration(ask, digest)
         coordinator = self.ward.session._aggregation
         combined = coordinator.combine({p: s.share for p, s in shares.items()}, declared)
-        return pack_sum(
+        return pack(
             coordinator.open(combined, {p: s.seed for p, s in seeds.items()}, declared).content
         )
 
@@ -313,7 +319,7 @@ def every_integer(message):
 
 __all__ = ["CATEGORIES", "NAMES", "ROWS", "RecordingEngine", "Split", "Ward", "encode",
            "every_integer", "expected", "hospitals", "patients", "recorded", "refused",
-           "silence", "tags_for", "votes"]  # fmt: skip
+           "silence", "tags_for", "verdicts", "votes"]  # fmt: skip
 
 
 class CrashError(Exception):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cipherdag.protocol.verdict_rounds import accepted
+from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.answers.respondent import Respondent
 
 
@@ -11,12 +13,22 @@ def plain_sum(question, respondents):
     """The aggregate that every protection must give for one question."""
     answers = np.array([respondent.answer(question) for respondent in respondents])
     total = answers.sum(axis=0)
+    if finds_verdicts(question):
+        return plain_verdicts(question, total, len(respondents))
     for encoding, part in parts(question):
         assert within(encoding, answers[:, part]), question.label
         if encoding.comparison:
             total[part] = total[part] > 0
     assert sum(encoding.length for encoding in question.encodings) == len(total)
     return total
+
+
+def plain_verdicts(question, total, n_sites):
+    """Which sums over so many sites the verdicts of a question are true of."""
+    sets = accepted(question, n_sites)
+    assert (total == np.rint(total)).all()
+    assert ((total >= 0) & (total <= sets.most)).all(), question.label
+    return ((sets.low <= total) & (total <= sets.high)).any(axis=0).astype(float)
 
 
 def parts(question):

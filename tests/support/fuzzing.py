@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from adversary import Ward, silence, votes
+from adversary import Ward, silence, verdicts, votes
 from cohort import masking_sites, opened_sum
 from driving import drive
 
@@ -25,7 +25,7 @@ from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.tags import SumKey
 from cipherdag.privacy.unprotected import UNPROTECTED
-from cipherdag.protocol import messages
+from cipherdag.protocol import messages, wire
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.question import Bundle, CITestSpec, LocalBeliefs, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
@@ -110,6 +110,8 @@ def stopped_at(operation):
         ward.engine.tamper = tamper
         ward.session.open()
         ward.session.ask(votes())
+        if operation == "compare":
+            ward.session.ask(verdicts())
         silence(ward, "hospital-2", "unmask")
         ward.session.ask(votes(0.2))
         ward.session.finish()
@@ -162,12 +164,12 @@ def sum_targets():
 
         def read(packed, site=sites[0], declared=declared):
             length = site.sum_bytes(declared)
-            return site.accept(messages.unpack_sum(packed, length), declared)
+            return site.accept(wire.unpack(packed, length), declared)
 
         def read_words(content, site=sites[0], declared=declared):
             return site.accept(content, declared)
 
-        found.append(Target(f"packed sum {name}", read, (messages.pack_sum(opened.content),)))
+        found.append(Target(f"packed sum {name}", read, (wire.pack(opened.content),)))
         found.append(Target(f"sum {name}", read_words, (opened.content,)))
     return found
 
@@ -186,6 +188,7 @@ def asked_questions():
             (FedPC(evidence=kind), discrete)
             for kind in ("vote", "stratified", "statistic", "pooled")
         ),
+        *((FedPC(evidence=kind, reveal="verdicts"), discrete) for kind in ("vote", "fisher")),
         (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),

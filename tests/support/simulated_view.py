@@ -23,6 +23,7 @@ from cipherdag.protocol.messages import (
     REQUESTS,
     Ask,
     Closed,
+    Compared,
     Finish,
     Offer,
     Opened,
@@ -36,14 +37,16 @@ from cipherdag.protocol.messages import (
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.protocol.verdict_rounds import accepted
 from cipherdag.protocol.wire import decode
+from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
-    "opened": Opened, "closed": Closed,
+    "opened": Opened, "compared": Compared, "closed": Closed,
 }  # fmt: skip
 
 
@@ -69,10 +72,20 @@ class Pretending:
 
     def answer(self, question):
         total = next(self._sums)
+        if finds_verdicts(question):
+            total = self._any_sums(question, total)
         answer = np.zeros(len(total))
         for encoding, part in parts(question):
             answer[part] = [self._part(encoding, value) for value in total[part].tolist()]
         return answer
+
+    def _any_sums(self, question, verdicts):
+        """Some sums of which the verdicts are true: 0 is the least of those of which none is."""
+        sets = accepted(question, self._n_sites)
+        there = sets.low <= sets.high
+        first = sets.low[there.argmax(axis=0), np.arange(len(verdicts))]
+        assert there.any(axis=0)[verdicts > 0].all()
+        return np.where(verdicts > 0, first, 0).astype(float)
 
     def _part(self, encoding, value):
         if encoding.comparison:

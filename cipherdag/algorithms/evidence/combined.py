@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed import closed
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.questions.combined_evidence import (
@@ -29,6 +30,7 @@ from cipherdag.statistics.normal_scores import normal_scores
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.algorithms.evidence.kind import Opening
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 
@@ -75,7 +77,14 @@ def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     return normal_scores(strength, weight if question.combination == "statistic" else 2.0 * weight)
 
 
-def _combined(name: Combination, discloses: str, *, any_test: bool = True) -> EvidenceKind:
+def _combined(
+    name: Combination,
+    discloses: str,
+    *,
+    any_test: bool = True,
+    close: Opening | None = None,
+    closed: str = "",
+) -> EvidenceKind:
     """A kind that asks nothing before its tests."""
 
     def opened(
@@ -85,7 +94,13 @@ def _combined(name: Combination, discloses: str, *, any_test: bool = True) -> Ev
         return CombinedTests(name, settings)
 
     return EvidenceKind(
-        name=name, discloses=discloses, open=opened, any_test=any_test, triplets=True
+        name=name,
+        discloses=discloses,
+        open=opened,
+        close=close,
+        closed=closed,
+        any_test=any_test,
+        triplets=True,
     )
 
 
@@ -95,7 +110,11 @@ STATISTIC = _combined(
     any_test=False,
 )
 FISHER = _combined(
-    "fisher", "For every test, the sum of -2 ln p over the sites, and how many did it."
+    "fisher",
+    "For every test, the sum of -2 ln p over the sites, and how many did it.",
+    close=closed("fisher"),
+    closed="For every test, whether it says independent over all sites, and whether they have rows "
+    "enough for it; no sum, no p-value, and not how many sites did it.",
 )
 STOUFFER = _combined(
     "stouffer", "For every test, the sums of the sites' weighted z and of the squared weights."
@@ -104,4 +123,7 @@ WEIGHTED_P = _combined(
     "weighted_p",
     "For every test, the mean p-value over the sites, weighted by rows, and the rows of all sites "
     "together; for every pair that is selected from, also the weighted mean strength.",
+    close=closed("weighted_p"),
+    closed="For every test, whether the mean p-value, weighted by rows, is above alpha; no sum, no "
+    "p-value, and not how many sites did it.",
 )

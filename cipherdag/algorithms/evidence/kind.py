@@ -49,6 +49,8 @@ class EvidenceKind:
         name: What parameters call it.
         discloses: What the coordinator learns, in one sentence.
         open: Yields the source of p-values of some settings.
+        close: The same by verdicts, whose sums stay closed; None where sums have to be opened.
+        closed: What everybody learns of it then, in one sentence.
         any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
         asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
@@ -63,6 +65,8 @@ class EvidenceKind:
     name: str
     discloses: str
     open: Opening = field(repr=False)
+    close: Opening | None = field(default=None, repr=False)
+    closed: str = ""
     any_test: bool = False
     triplets: bool = False
     asks_columns: bool = False
@@ -70,5 +74,16 @@ class EvidenceKind:
     tests: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.discloses.strip():
+        silent = not self.discloses.strip() or (self.close is not None and not self.closed.strip())
+        if silent:
             raise ValueError(f"evidence '{self.name}' does not say what it discloses")
+
+    def source(
+        self, settings: EvidenceSettings, *, closed: bool
+    ) -> Generator[Question, FloatVector, EvidenceSource]:
+        """The source of p-values, or of verdicts where sums stay ``closed``."""
+        return (self.close if closed and self.close is not None else self.open)(settings)
+
+    def told(self, *, closed: bool) -> str:
+        """What is learnt of it, in one sentence."""
+        return self.closed if closed else self.discloses

@@ -24,23 +24,11 @@ from cipherdag.algorithms.evidence.site_differences import (
 )
 from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedpc.bootstrap import resampled
-from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
-from cipherdag.algorithms.fedpc.colliders import (
-    ColliderRule,
-    JudgedTriples,
-    JudgingRule,
-    separated,
-)
+from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, check_sites, only_of_votes
+from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, JudgingRule, separated
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
-from cipherdag.algorithms.fedpc.report import (
-    DIFFERENCES,
-    SEPARATORS,
-    VOTES,
-    concluded,
-    once_more,
-    reported,
-)
+from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
@@ -84,8 +72,15 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Attributes:
         alpha: Significance level of every test.
-        evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
-            that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
+        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
+            edge falls, or a test says independent. Three sites at a time, which take turns, compare
+            a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
+            sites at least, and evidence ``vote`` with `sepset` ``max``, ``fisher`` or
+            ``weighted_p``; with the latter two every separating set is as good as another, so that
+            the first is chosen, and `colliders` are those of the ``majority``.
+        evidence: What decides a test: ``auto``: ``stratified``, or ``fisher`` where verdicts are
+            revealed, or ``vote`` where a choice is made that only votes have (`reference`,
+            `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
             `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
@@ -142,8 +137,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             how many replicates each edge occurs.
 
     Leaks:
-        With other evidence than ``vote``: what that evidence says of every test asked, and with
-        `compare_sites` what `evidence.site_differences` does of every variable. Else:
+        With `reveal` ``verdicts`` everybody learns which edges fall, or which tests say
+        independent, and with votes what ``max`` below says. With other evidence than ``vote``: what
+        that evidence says of every test asked, and with `compare_sites` what
+        `evidence.site_differences` does of every variable. Else:
         The coordinator learns, per layer, how many sites can test each edge, and where those are as
         many as a sum has to cover, how many of them keep it; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted
@@ -156,6 +153,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     title: ClassVar[str] = "FedPC"
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    reveal: Literal["sums", "verdicts"] = "sums"
     evidence: str = one_of("auto", ("auto", "vote", *EVIDENCE))
     sepset: Literal["max", "mean", "vote", "search"] = "max"
     colliders: ColliderRule = "auto"
@@ -184,7 +182,14 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         """The evidence that is used: what `evidence` names, or what ``auto`` comes to."""
         if self.evidence != "auto":
             return self.evidence
-        return "vote" if only_of_votes(self) else "stratified"
+        if only_of_votes(self):
+            return "vote"
+        return "fisher" if self.closed else "stratified"
+
+    @property
+    def closed(self) -> bool:
+        """Whether sums stay closed, and verdicts on them are found."""
+        return self.reveal == "verdicts"
 
     def ask(self, facts: Facts) -> Asking:
         """The run as a generator: yields questions, receives sums, returns a `FedPCOutcome`.
@@ -193,8 +198,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             facts: The names are for `knowledge`, the seed for `bootstrap`.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, or the seed
-                is negative.
+            ParameterError: The knowledge contradicts itself or names other variables, the seed is
+                negative, or verdicts are to be found by fewer than three sites.
 
         Returns:
             The outcome. Rounds: two per layer (of ``code`` one), then with ``max`` about (grid_bits
@@ -207,6 +212,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             See the class.
         """
         seed = facts.seed
+        check_sites(self, facts.n_sites)
         known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(facts.names)
@@ -227,12 +233,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and with votes what the choice of separating sets does."""
-        said: tuple[str, ...] = (VOTES, SEPARATORS.get(self.sepset, ""))
-        if self.decided_by != "vote":
-            said = (EVIDENCE[self.decided_by].discloses,)
-            if self.compare_sites and EVIDENCE[self.decided_by].asks_columns:
-                said = (*said, DIFFERENCES)
-        return (*said, once_more(self.bootstrap)) if self.bootstrap else said
+        return disclosed(self)
 
     def report(self, found: LearntGraph) -> Report:
         """Confidence of edges, triples that stay open, and differences between sites."""
@@ -285,7 +286,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             present=facts.present,
             fewest=facts.fewest,
         )
-        source = yield from EVIDENCE[self.decided_by].open(settings)
+        source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
         kinds = source.kinds if self.compare_sites and not drawn else None
         shown = None if drawn else facts.present
         size = self.max_cond_size
@@ -327,6 +328,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             share=self.vote_share,
             reference="code" if self.reference == "code" else "paper",
             max_cond_size=self.max_cond_size,
+            closed=self.closed,
         )
         return (yield from voted_skeleton(known, self._spec, rule, facts.present, facts.fewest))
 
@@ -336,7 +338,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if self.colliders != "auto":
             return self.colliders
         told_all = self.decided_by != "vote" and self.sepset == "max"
-        return "joining" if told_all else "sepset"
+        return ("majority" if self.closed else "joining") if told_all else "sepset"
 
     @property
     def _spec(self) -> CITestSpec:
@@ -379,7 +381,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         }
         triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
         strength: Strengths = support
-        if judged is not None and self._rule == "joining":
+        if judged is not None and (self.closed or self._rule == "joining"):
             strength = judged.colliders
         arcs = orient_colliders(
             skeleton,

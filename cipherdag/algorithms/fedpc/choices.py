@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.parameters import require
 from cipherdag.questions.ci_tests import CI_TESTS
+from cipherdag.questions.verdicts import FEWEST_SITES
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc.algorithm import FedPC
@@ -27,6 +28,8 @@ def check_choices(own: FedPC) -> None:
         ParameterError: The first two that do not.
     """
     voting = own.decided_by == "vote"
+    if own.closed:
+        _check_closed(own)
     choices = ("max", "mean", "vote") if voting else ("max", "search")
     require(
         own.sepset in choices,
@@ -49,6 +52,35 @@ def check_choices(own: FedPC) -> None:
         given = getattr(own, name)
         require(not given or own.evidence == "glm", f"{name} needs evidence glm")
     _check_test(own)
+
+
+def check_sites(own: FedPC, n_sites: int) -> None:
+    """Raise ParameterError where verdicts are to be found by too few sites."""
+    require(
+        not own.closed or n_sites >= FEWEST_SITES,
+        f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
+    )
+
+
+def _check_closed(own: FedPC) -> None:
+    """Refuse what verdicts are not enough for."""
+    voting = own.decided_by == "vote"
+    takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.close is not None)]
+    require(
+        own.decided_by in takes,
+        f"reveal verdicts needs evidence {', '.join(takes[:-1])} or {takes[-1]}; of "
+        f"{own.decided_by} sums are opened",
+    )
+    require(
+        not voting or own.sepset == "max",
+        f"reveal verdicts needs sepset max: for {own.sepset} sums over all candidate sets are "
+        "opened",
+    )
+    require(
+        own.colliders != "joining",
+        "colliders joining compares p-values, and reveal verdicts opens none; choose majority, "
+        "conservative or sepset",
+    )
 
 
 def _check_test(own: FedPC) -> None:

@@ -60,6 +60,10 @@ DIFFERENCES = (
     "values."
 )
 """What looking for differences between sites opens."""
+CLOSED_VOTES = (
+    "For every layer, which edges fall by the votes; not how many votes there were, nor how many "
+    "sites can test an edge."
+)
 SEPARATORS = {
     "max": "For every pair with a common neighbour, the highest p-value at any site, but not at "
     "which, and the separating set that has it.",
@@ -68,6 +72,11 @@ SEPARATORS = {
     "vote": "For every candidate separating set, how many sites find the pair independent.",
 }
 """What a choice of separating sets opens where sites vote."""
+
+
+STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
+TESTS_STAYED_CLOSED = "Sums and p-values stayed closed: all that was opened are verdicts."
+VERDICT = "1 where the test over all sites says independent, and no number beside it"
 
 
 def once_more(replicates: int) -> str:
@@ -82,8 +91,10 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
     """The graph by name with its evidence, and what `reported` makes a report of."""
     names = facts.names
     details: dict[str, Any] = {"evidence": algorithm.decided_by}
+    if algorithm.closed:
+        details["reveal"] = algorithm.reveal
     if outcome.tests:
-        evidence = joint_evidence(outcome, names, algorithm.decided_by)
+        evidence = joint_evidence(outcome, names, algorithm.decided_by, closed=algorithm.closed)
         details["tests"] = dict(outcome.tests)
     else:
         evidence = votes_evidence(
@@ -92,6 +103,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             n_sites=facts.n_sites,
             sepset=algorithm.sepset,
             reference=algorithm.reference,
+            closed=algorithm.closed,
         )
     if outcome.colliders is not None:
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
@@ -116,6 +128,18 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
         return found
     drawn_anew = Confidences(details["bootstrap"]).evidence(evidence, found.graph)
     return replace(found, evidence=drawn_anew)
+
+
+def disclosed(algorithm: FedPC) -> tuple[str, ...]:
+    """What the evidence opens, and with votes what the choice of separating sets does."""
+    votes = CLOSED_VOTES if algorithm.closed else VOTES
+    said: tuple[str, ...] = (votes, SEPARATORS.get(algorithm.sepset, ""))
+    if algorithm.decided_by != "vote":
+        kind = EVIDENCE[algorithm.decided_by]
+        said = (kind.told(closed=algorithm.closed),)
+        if algorithm.compare_sites and kind.asks_columns:
+            said = (*said, DIFFERENCES)
+    return (*said, once_more(algorithm.bootstrap)) if algorithm.bootstrap else said
 
 
 def reported(algorithm: FedPC, found: LearntGraph) -> Report:
@@ -152,36 +176,48 @@ def reported(algorithm: FedPC, found: LearntGraph) -> Report:
 
 
 def votes_evidence(
-    outcome: FedPCOutcome, names: Sequence[str], *, n_sites: int, sepset: str, reference: str
+    outcome: FedPCOutcome,
+    names: Sequence[str],
+    *,
+    n_sites: int,
+    sepset: str,
+    reference: str,
+    closed: bool = False,
 ) -> GraphEvidence:
     """The evidence of every edge, the separating sets, and how many votes were unanimous.
 
-    Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer;
-    ``sepset`` and ``reference`` are FedPC's parameters.
+    Strengths are the least share of the ``n_sites`` sites that kept the edge in any layer; there
+    are none where votes stayed ``closed``. ``sepset`` and ``reference`` are FedPC's parameters.
     """
     code = reference == "code"
     reader = _Reader(outcome, names, n_sites, code=code)
     return GraphEvidence(
-        measure=MEASURE,
+        measure="" if closed else MEASURE,
         edges=reader.edges(),
         support=CODE_SUPPORT if code and sepset == "max" else SUPPORTS[sepset],
         separations=reader.separations(),
-        remarks=reader.remarks(),
+        remarks=(STAYED_CLOSED,) if closed else reader.remarks(),
     )
 
 
-def joint_evidence(outcome: FedPCOutcome, names: Sequence[str], kind: str) -> GraphEvidence:
+def joint_evidence(
+    outcome: FedPCOutcome, names: Sequence[str], kind: str, *, closed: bool = False
+) -> GraphEvidence:
     """The separating sets of a graph from tests over all sites, what they direct, and how many.
 
-    ``kind`` is what decided the tests.
+    ``kind`` is what decided the tests; where ``closed`` nobody has their p-values.
     """
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
     reader = _Reader(outcome, names, n_sites=1, code=False)
     return GraphEvidence(
         edges=reader.edges(),
-        support="p-value of the test over all sites",
+        support=VERDICT if closed else "p-value of the test over all sites",
         separations=reader.separations(),
-        remarks=(f"Evidence: {kind}.", f"Tests over all sites: {ways}."),
+        remarks=(
+            f"Evidence: {kind}.",
+            f"Tests over all sites: {ways}.",
+            *((TESTS_STAYED_CLOSED,) if closed else ()),
+        ),
     )
 
 

@@ -103,15 +103,15 @@ class ComparisonKeys(Secret):
         return BLOCK_BYTES * self.batch.count
 
     def contains(self, blinded: WordVector, low: WordVector, high: WordVector) -> BitVector:
-        """This holder's share of whether each sum lies within its interval, ends included.
+        """This holder's share of whether each sum lies within its intervals, ends included.
 
         Args:
             blinded: The sums plus what the dealer drew, modulo the batch's modulus, shape (count,).
-            low: Public least residues of the intervals, shape (count,).
+            low: Public least residues of the intervals, shape (count,), or (intervals, count).
             high: Public largest ones, not below ``low``.
 
         Returns:
-            Bits, shape (count,): the exclusive or of both holders' is the verdict.
+            Bits, shape as ``low``: the exclusive or of both holders' is the verdict.
 
         Raises:
             SpentKeyError: They were evaluated at other sums or intervals before.
@@ -121,22 +121,24 @@ class ComparisonKeys(Secret):
             The share says nothing without the other holder's.
         """
         self._check(blinded, low, high)
-        used_for = hashlib.sha256(np.concatenate([blinded, low, high]).tobytes()).digest()
+        used_for = hashlib.sha256(np.vstack([blinded, low, high]).tobytes()).digest()
         if self._used_for not in (b"", used_for):
             raise SpentKeyError("the comparison keys were used for other sums or intervals before")
         self._used_for = used_for
         batch, one = self.batch, np.uint64(1)
         last = high == np.uint64(batch.modulus - 1)
         ends = np.stack([low, np.where(last, np.uint64(0), high + one)])
+        points = batch.difference(batch.difference(blinded, ends), one)
         shares = evaluate_tree(
             self.batch.block_hash(),
             self._roots,
             self._corrections,
             self._outputs,
-            batch.difference(batch.difference(blinded, ends), one),
+            points.reshape(-1, batch.count),
             second=bool(self._holder),
             bits=self.batch.bits,
-        ).astype(bool)
+        )
+        shares = shares.reshape(ends.shape).astype(bool)
         share: BitVector = shares[0] ^ shares[1]
         if self._holder == 0:
             share ^= (blinded <= ends[0]) ^ (blinded <= ends[1]) ^ last
@@ -145,11 +147,11 @@ class ComparisonKeys(Secret):
     def _check(self, blinded: WordVector, low: WordVector, high: WordVector) -> None:
         largest = np.uint64(self.batch.modulus - 1)
         for values in (blinded, low, high):
-            if values.shape != (self.batch.count,) or values.dtype != np.uint64:
+            if values.shape[-1:] != (self.batch.count,) or values.dtype != np.uint64:
                 raise ParameterError("there is one word for every comparison")
             if (values > largest).any():
                 raise ParameterError("what is compared is reduced modulo the batch's modulus")
-        if (low > high).any():
+        if blinded.ndim != 1 or low.shape != high.shape or (low > high).any():
             raise ParameterError("an interval ends where it begins or later")
 
 

@@ -38,6 +38,7 @@ from cipherdag.questions.question import (
 )
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts, VerdictQuestion
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
@@ -110,6 +111,7 @@ class Respondent:
             **dict.fromkeys(get_args(PoolQuestion), self._pooled),
             Contributors: self._contributors,
             Covered: self._covered,
+            **dict.fromkeys((EdgeVerdicts, EvidenceVerdicts), self._compared),
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
             **dict.fromkeys(
@@ -183,6 +185,9 @@ class Respondent:
     def _covered(self, question: Covered) -> FloatVector:
         known = self._counted.pop(question.question, None)
         return question.keep(self.answer(question.question) if known is None else known)
+
+    def _compared(self, question: VerdictQuestion) -> FloatVector:
+        return question.numbers(self.answer(question.question))
 
     def _pooled(self, question: PoolQuestion) -> FloatVector:
         if self._pool is None:

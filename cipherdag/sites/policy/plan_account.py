@@ -9,6 +9,7 @@ import msgspec
 from cipherdag.algorithms.registry import make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def plan_lines(
         return [*lines, f"NOT POSSIBLE HERE: {error.message}."]
     if first is not None:
         values = sum(encoding.length for encoding in first.encodings)
+        opened = "verdicts" if finds_verdicts(first) else "sums"
         lines.append(
-            f"The first sums: {first.label}, {values:,} values. What follows, the sums decide, by "
-            "the same program at every site."
+            f"The first {opened}: {first.label}, {values:,} values. What follows, the {opened} "
+            "decide, by the same program at every site."
         )
     if policy is not None:
         lines.append(

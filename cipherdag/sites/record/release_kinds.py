@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+BLINDED = "blinded-sum"
 REFUSAL = "refusal"
 REPEAT = "repeat"
 REPAIRED = "repaired-line"
@@ -51,6 +52,17 @@ _KINDS = (
         "the opened sum over all sites",
         ", the sum over {sites} sites, seen by the coordinator and the opening site",
         operation="open",
+    ),
+    ReleaseKind(
+        BLINDED,
+        "the opened sum over all sites, blinded",
+        ", noise over {sites} sites, seen by the coordinator and two other sites at most",
+    ),
+    ReleaseKind(
+        "verdict-shares",
+        "shares of the verdicts",
+        ", with those of a second site the verdicts, seen by everybody",
+        operation="compare",
     ),
     ReleaseKind("closed", "a digest of the result, and the head of the ledger", operation="finish"),
     ReleaseKind(REFUSAL, "a refusal"),

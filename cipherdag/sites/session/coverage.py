@@ -14,6 +14,7 @@ from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts
 
 if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
@@ -69,6 +70,11 @@ class Coverage:
                 if counted is None or self._too_few(inner, counted, n_sites):
                     raise PolicyRefusedError(
                         f"a test is opened where {self.fewest} sites contribute to it at least"
+                    )
+            elif isinstance(inner, EdgeVerdicts | EvidenceVerdicts):
+                if inner.fewest < self.fewest:
+                    raise PolicyRefusedError(
+                        f"a verdict is found where {self.fewest} sites contribute to it at least"
                     )
             elif _tells_of_one(inner) and self.fewest > 1:
                 raise PolicyRefusedError("the sites that contribute to a test are counted first")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
+from cipherdag.privacy.comparison.dealing import DealingKeys
 from cipherdag.privacy.keys.agreement import AgreementKeys
 from cipherdag.privacy.keys.keyed import keyed_digest
 from cipherdag.privacy.keys.pairkeys import (
@@ -41,6 +42,7 @@ from cipherdag.protocol.messages import (
     open_envelope,
     read_envelope,
 )
+from cipherdag.protocol.verdict_rounds import beacon_of, commitment, new_chance
 from cipherdag.protocol.wire import decode, digest, encode
 
 if TYPE_CHECKING:
@@ -61,11 +63,13 @@ Kind = TypeVar("Kind", Offer, Seals)
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """What a set-up yields: the keys' two uses and what the digests are bound to."""
+    """What a set-up yields: the keys' uses, what the digests are bound to, and the beacon."""
 
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
+    dealing: DealingKeys = field(repr=False)
     transcript: bytes
+    beacon: bytes
 
 
 class Handshake:
@@ -87,6 +91,7 @@ class Handshake:
         self._schema = profile.schema
         self.plan = plan
         self._keys = EphemeralKeys.generate()
+        self._chance = new_chance()
         self._pair_keys: dict[int, PairKey] = {}
         self._own_secrets: SharedSecrets | None = None
         self._transcript = b""
@@ -97,6 +102,7 @@ class Handshake:
             plan_digest=self.plan.digest,
             x25519=self._keys.x25519_public,
             mlkem=self._keys.mlkem_public,
+            commitment=commitment(self.plan, self.index, self._chance),
         )
 
     def seals(self, offers: Offers) -> Seals:
@@ -122,7 +128,9 @@ class Handshake:
             )
             ciphertexts.append(ciphertext)
         self._offers = opened
-        seals = Seals(transcript=self._transcript, ciphertexts=tuple(ciphertexts))
+        seals = Seals(
+            transcript=self._transcript, ciphertexts=tuple(ciphertexts), chance=self._chance
+        )
         return self._with_secrets(seals) if self.index == 0 else seals
 
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
@@ -132,10 +140,13 @@ class Handshake:
             The keyring, and the reply; its ``n_variables`` is left at 0 for the runtime to fill in.
 
         Raises:
-            KeyAgreementError: A ciphertext is missing or belongs to other offers.
+            KeyAgreementError: A ciphertext is missing or belongs to other offers, or a site tells
+                another random number than it committed to.
             SchemaMismatchError: The first site's schema is another one.
         """
         seals = self._opened_seals(sealed)
+        committed = [own.commitment for own in self._offers]
+        beacon = beacon_of(self.plan, committed, [own.chance for own in seals])
         for earlier in range(self.index):
             ciphertexts = seals[earlier].ciphertexts
             self._pair_keys[earlier] = agree_as_responder(
@@ -156,7 +167,13 @@ class Handshake:
         aggregation = kind.site(
             self.index, self._pair_keys, SumKey(secrets.sum_key), content.context
         )
-        keyring = Keyring(aggregation, AgreementKeys(self.index, self._pair_keys), transcript)
+        keyring = Keyring(
+            aggregation,
+            AgreementKeys(self.index, self._pair_keys),
+            DealingKeys(self.index, self._pair_keys),
+            transcript,
+            beacon,
+        )
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
     def _opened_offers(self, offers: Offers) -> list[Offer]:

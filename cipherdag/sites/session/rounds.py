@@ -9,7 +9,9 @@
                            nearly these sites
     unmask      unmask     the tags of all other sites asked on this digest        opened
     opened      recover    the vanished site was asked and is not this one         opened
-    opened      open       once per round and ciphertext                           opened
+    opened      open       once per round and ciphertext; not at a dealer          opened
+    opened      compare    once per round, at a holder of comparison keys, of the  opened
+                           sites' own words
     opened      ask        as above                                                unmask
 
 An ask may also follow an unfinished round: it is given up, since this site releases nothing of it
@@ -33,6 +35,8 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol.messages import (
     Ask,
+    Compare,
+    Compared,
     Finish,
     Open,
     Opened,
@@ -44,11 +48,12 @@ from cipherdag.protocol.messages import (
     content_digest,
     declaration,
     question_digest,
-    unpack_sum,
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
-from cipherdag.protocol.wire import digest
+from cipherdag.protocol.verdict_rounds import most_bytes, read_verdicts
+from cipherdag.protocol.wire import digest, unpack
 from cipherdag.protocol.wrong_sums import located
+from cipherdag.questions.question import finds_verdicts
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, FloatVector
@@ -62,18 +67,20 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.run_record import RunRecord
     from cipherdag.sites.session.coverage import Coverage
     from cipherdag.sites.session.program import Program
+    from cipherdag.sites.session.verdicts import Part, Parts
 
 log = logging.getLogger("cipherdag.site")
 
 
 @dataclass(slots=True)
 class Round:
-    """Where the current round stands."""
+    """Where the current round stands; with the site's ``part`` where verdicts are found."""
 
     ask: Ask
     declared: Declaration
     content: bytes
     question: Question
+    part: Part | None = None
     unmasked: bool = False
 
 
@@ -88,6 +95,7 @@ class Rounds:
         transcript: Digest of the key agreement.
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
+        parts: Makes this site's part in a round of verdicts.
         sums: What was opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
@@ -100,6 +108,7 @@ class Rounds:
     transcript: bytes
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
+    parts: Parts = field(repr=False)
     respondent: Respondent
     policy: Policy
     sums: OpenedSums = field(repr=False)
@@ -153,13 +162,17 @@ class Rounds:
         if self._answered is None or self._answered[0] != content:
             self._answered = content, self.respondent.answer(question)
         answer = self.coverage.kept(question, self._answered[1], len(ask.participants))
-        share = self.aggregation.share(answer, declared)
+        part = self.parts.of(ask, declared, question) if finds_verdicts(question) else None
+        blinds, dealt = None, None
+        if part is not None:
+            blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus)
+        share = self.aggregation.share(answer, declared, blinds)
         escrow = self.aggregation.escrow(declared)
         tags = tuple(self.agreement.tag(peer, bound_to) for peer in self._others(declared))
         self._number = ask.number
         self._values += declared.length
-        self._current = Round(ask, declared, content, question)
-        return Share(digest=bound_to, share=share, escrow=escrow, tags=tags)
+        self._current = Round(ask, declared, content, question, part)
+        return Share(digest=bound_to, share=share, escrow=escrow, tags=tags, dealt=dealt)
 
     def result(self, finish: Finish) -> bytes:
         """What the run came to, as a digest; empty where the coordinator ended it before its end.
@@ -204,9 +217,8 @@ class Rounds:
             self._question = self.program.replay.advance(1, None)
         else:
             declared = self._current.declared
-            opened = unpack_sum(previous, self.aggregation.sum_bytes(declared))
             with located(self._number, self._names(declared.sites), self._step - 1):
-                sums = self.aggregation.accept(opened, declared)
+                opened, sums = self._opened_last(previous, self._current)
                 self._question = self.program.replay.advance(
                     self._step + 1, sums, len(declared.sites)
                 )
@@ -215,6 +227,15 @@ class Rounds:
                 self.kept.add(self._number, declared.sites, sums)
             self._sums = digest(b"sums", self._sums, opened)
         self._step, self._previous, self._current = self._step + 1, previous, None
+
+    def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
+        """What was opened, or the verdicts found, and the numbers in it; checked."""
+        declared, part = current.declared, current.part
+        if part is None:
+            opened = unpack(previous, self.aggregation.sum_bytes(declared))
+            return opened, self.aggregation.accept(opened, declared)
+        opened = unpack(previous, most_bytes(declared), exactly=False)
+        return opened, read_verdicts(opened, self.plan, declared, part.roles, current.question)
 
     def unmask(self, request: Unmask) -> Unmasked:
         """Release the seed that the sum needs.
@@ -254,14 +275,29 @@ class Rounds:
         """Open the sum under homomorphic encryption.
 
         Raises:
-            OpeningRefusedError: It is not the sum over the sites asked, or another was opened.
+            OpeningRefusedError: It is not the sum over the sites asked, another was opened, or this
+                site blinded it.
         """
         current = self._unmasked_round(request.digest)
+        if current.part is not None and current.part.deals:
+            raise OpeningRefusedError("whoever blinded a sum does not open it")
         if len(request.seeds) != len(current.declared.sites):
             raise OpeningRefusedError("the seed of a site is missing")
         seeds = dict(zip(current.declared.sites, request.seeds, strict=True))
         words = self.aggregation.open(request.combined, seeds, current.declared)
         return Opened(digest=request.digest, words=words)
+
+    def compare(self, request: Compare) -> Compared:
+        """Tell this site's shares of the verdicts of the round.
+
+        Raises:
+            OpeningRefusedError: Nothing was opened yet, or the site holds no keys in this round.
+            PrivacyError: As `Part.compared`.
+        """
+        current = self._unmasked_round(request.digest)
+        if current.part is None:
+            raise OpeningRefusedError("no verdicts are found in this round")
+        return current.part.compared(request, self.parts.keys, self.aggregation)
 
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.plan.cohort[position].name for position in positions]

@@ -25,6 +25,7 @@ from cipherdag.protocol.messages import (
     REPLIES,
     Ask,
     Closed,
+    Compare,
     Finish,
     Offer,
     Offers,
@@ -50,6 +51,7 @@ from cipherdag.sites.session.incoming import Incoming, open_message
 from cipherdag.sites.session.program import Program, Programs, installed_program
 from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
+from cipherdag.sites.session.verdicts import Parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -205,6 +207,8 @@ class SiteRuntime:
                 reply = held.set_up().recover(recover)
             case Open() as request:
                 reply = held.set_up().open(request)
+            case Compare() as request:
+                reply = held.set_up().compare(request)
             case Finish() as finish:
                 reply = self._finish(finish)
         return reply
@@ -234,6 +238,7 @@ class SiteRuntime:
             transcript=keyring.transcript,
             aggregation=keyring.aggregation,
             agreement=keyring.agreement,
+            parts=Parts(handshake.index, keyring.dealing, keyring.beacon),
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,

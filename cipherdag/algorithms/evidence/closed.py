@@ -1,0 +1,143 @@
+"""Tests over all sites whose sums stay closed: of every test its verdict, and nothing else.
+
+fisher       sum of -2 ln p below the chi-square's critical value for so many sites (Fisher, 1932)
+weighted_p   sum of n (p - alpha) above 0 (FedCMFS, Eq. 1)
+
+Leaks:
+    Of every test whether it says independent, and with ``fisher`` whether there are rows enough for
+    it; see `EvidenceVerdicts`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
+from cipherdag.errors import ParameterError
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.verdicts import SUM_BITS, VERDICT_VALUES, ByCount, EvidenceVerdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings, Opening
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+Compared = Literal["fisher", "weighted_p"]
+
+_VERDICTS = {"fisher": 2, "weighted_p": 1}
+
+
+class ClosedTests(RememberedTests):
+    """Verdicts of tests in the place of p-values: 1 for independent, 0 for dependent.
+
+    Leaks:
+        See the module.
+
+    Args:
+        combination: What the sites add up.
+        settings: How tests are done.
+
+    Raises:
+        ParameterError: There are too many sites, or rows at a site, to compare their sums.
+    """
+
+    def __init__(self, combination: Compared, settings: EvidenceSettings) -> None:
+        super().__init__()
+        self._combination = combination
+        self._template = CombinedEvidence.over_sites(
+            settings.spec, combination, settings.n_variables, settings.max_rows
+        )
+        n_sites, fewest, alpha = settings.present.n_sites, settings.fewest, settings.spec.alpha
+        if combination == "fisher":
+            self._amounts, self._grid_bits = fisher_amounts(alpha, n_sites, fewest)
+        else:
+            self._amounts, self._grid_bits = excess_amounts(settings.max_rows, n_sites, fewest)
+
+    def _ask(self, tests: Tests) -> PValues:
+        """A round, or more where the keys of all verdicts are longer than `ROUND_VALUES`."""
+        self.tally[self._combination] += sum(len(rows) for rows in tests)
+        values = float(_VERDICTS[self._combination] * VERDICT_VALUES)
+        return (yield from by_slices(tests, [np.full(len(r), values) for r in tests], self._piece))
+
+    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
+        counts, members = pack_blocks(tests)
+        question = msgspec.structs.replace(self._template, counts=counts, members=members)
+        bits = yield EvidenceVerdicts(question, self._amounts, self._grid_bits)
+        if self._combination == "weighted_p":
+            return bits
+        independent, reliable = np.split(bits, 2)
+        return np.where(reliable > 0, independent, np.nan)
+
+
+def closed(combination: Compared) -> Opening:
+    """Makes the source of a kind of evidence; it asks nothing before its tests."""
+
+    def opened(settings: EvidenceSettings) -> Generator[Question, FloatVector, ClosedTests]:
+        yield from ()
+        return ClosedTests(combination, settings)
+
+    return opened
+
+
+def fisher_amounts(alpha: float, n_sites: int, fewest: int) -> tuple[ByCount, int]:
+    """The sums of -2 ln p that say independent, by number of sites, and their grid.
+
+    What one site adds is cut at the largest critical value: more of it changes no verdict.
+
+    Args:
+        alpha: Independent iff the p-value of the sum is above it.
+        n_sites: How many sites there are.
+        fewest: How many contribute at least where a verdict is true.
+
+    Raises:
+        ParameterError: There are too many sites.
+    """
+    from scipy.special import chdtri
+
+    critical = [float(chdtri(2.0 * sites, alpha)) for sites in range(1, n_sites + 1)]
+
+    def amounts(bits: int) -> ByCount:
+        steps = [math.ceil(math.ldexp(own, bits)) - 1 for own in critical]
+        high = [-1, *(own if k >= fewest else -1 for k, own in enumerate(steps, start=1))]
+        return ByCount(low=(0,) * (n_sites + 1), high=tuple(high), largest=steps[-1] + 1)
+
+    return _finest(amounts, "reveal verdicts with evidence fisher is for fewer sites")
+
+
+def excess_amounts(max_rows: int, n_sites: int, fewest: int) -> tuple[ByCount, int]:
+    """The sums of n (p - alpha), moved up by each site's largest, that say independent.
+
+    Args:
+        max_rows: Declared bound of a site's rows.
+        n_sites: How many sites there are.
+        fewest: How many contribute at least where a verdict is true.
+
+    Raises:
+        ParameterError: There are too many sites, or rows at one.
+    """
+
+    def amounts(bits: int) -> ByCount:
+        half = max_rows << bits
+        return ByCount(
+            low=tuple(k * half + 1 for k in range(n_sites + 1)),
+            high=tuple(2 * k * half if k >= fewest else -1 for k in range(n_sites + 1)),
+            largest=2 * half,
+        )
+
+    return _finest(amounts, "reveal verdicts with evidence weighted_p needs a smaller max_rows")
+
+
+def _finest(amounts: Callable[[int], ByCount], otherwise: str) -> tuple[ByCount, int]:
+    """The amounts on the finest grid whose sums are small enough to compare."""
+    for bits in range(SUM_BITS - 1, -1, -1):
+        try:
+            return amounts(bits), bits
+        except ValueError:
+            continue
+    raise ParameterError(otherwise)

@@ -1,0 +1,164 @@
+"""Rounds whose sums stay closed: who has which role, and the verdicts that both holders signed.
+
+A round of verdicts goes as any other until its sums are opened; but one site asked, the dealer,
+blinded them, and sent comparison keys for two others, the holders. Each of these evaluates its keys
+at the blinded sums, once, and signs its shares of the verdicts; the coordinator relays both, and
+every site reads the verdicts from them. Who is dealer and who holds keys follows from numbers that
+the sites commit to before any of them is told.
+
+Leaks:
+    The verdicts, to everybody. The dealer is never sent what was opened: it could take off what it
+    added.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from cipherdag.errors import (
+    CipherdagError,
+    ForgedSumError,
+    KeyAgreementError,
+    SiteUnreachableError,
+)
+from cipherdag.privacy.comparison.accepted import Accepted
+from cipherdag.privacy.comparison.batch import Comparisons
+from cipherdag.privacy.comparison.roles import in_turn
+from cipherdag.protocol.messages import Compared, Verdicts, open_envelope, read_envelope
+from cipherdag.protocol.wire import decode, digest
+from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.question import Resampled
+from cipherdag.questions.verdicts import FEWEST_SITES, EdgeVerdicts, EvidenceVerdicts, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.privacy.aggregation import Declaration, FloatVector
+    from cipherdag.protocol.plan import Plan
+    from cipherdag.questions.question import Question
+
+CHANCE_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Positions of the sites that find the verdicts of a round."""
+
+    dealer: int
+    holders: tuple[int, int]
+
+    @classmethod
+    def of(cls, beacon: bytes, step: int, sites: Sequence[int]) -> Roles:
+        """Who has which role in a step of the plan, of the sites asked.
+
+        Raises:
+            SiteUnreachableError: Fewer than three are asked.
+        """
+        if len(sites) < FEWEST_SITES:
+            raise SiteUnreachableError(
+                f"{len(sites)} sites remain, and verdicts need {FEWEST_SITES}: a dealer and two "
+                "holders of keys"
+            )
+        dealer, first, second = in_turn(beacon, step, sites, FEWEST_SITES)
+        return cls(dealer, (first, second))
+
+    def batch(self, declared: Declaration, number: int, modulus: int) -> Comparisons:
+        """What the keys of the round are for."""
+        return Comparisons(
+            session=declared.digest,
+            number=number,
+            dealer=self.dealer,
+            holders=self.holders,
+            modulus=modulus,
+            count=declared.length,
+        )
+
+
+def new_chance() -> bytes:
+    """A site's random number for the beacon."""
+    return os.urandom(CHANCE_BYTES)
+
+
+def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
+    """What a site offers before any site tells its number, 32 bytes."""
+    return digest(b"commitment", plan.digest, site.to_bytes(4, "big"), chance)
+
+
+def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]) -> bytes:
+    """Randomness that no site chose: it is fixed once all have committed, and then told.
+
+    Raises:
+        KeyAgreementError: A site tells another number than it committed to.
+    """
+    for site, (own, chance) in enumerate(zip(commitments, chances, strict=True)):
+        if len(chance) != CHANCE_BYTES or commitment(plan, site, chance) != own:
+            raise KeyAgreementError(
+                "it told another random number than it committed to", site=plan.cohort[site].name
+            )
+    return digest(b"beacon", *chances)
+
+
+def accepted(question: Question, n_sites: int) -> Accepted:
+    """The sums over so many sites that the verdicts of a question are true of."""
+    found = []
+    for part in parts_of(question):
+        inner = part.question if isinstance(part, Resampled) else part
+        if isinstance(inner, EdgeVerdicts | EvidenceVerdicts):
+            found.append(inner.sets(n_sites))
+    return Accepted(*joined(found))
+
+
+def most_bytes(declared: Declaration) -> int:
+    """Bytes of `Verdicts` at most."""
+    return declared.length + 4096
+
+
+def read_verdicts(
+    content: bytes, plan: Plan, declared: Declaration, roles: Roles, question: Question
+) -> FloatVector:
+    """The verdicts of a round, 0 or 1, shape (declared.length,).
+
+    Args:
+        content: `Verdicts`, as the coordinator relays it.
+        plan: The plan, which pins the holders' keys.
+        declared: What was asked.
+        roles: Who held keys.
+        question: What was asked, with the sums that each verdict is true of.
+
+    Raises:
+        ForgedSumError: A holder did not sign its shares, or they are for another round.
+        ShareError: A share is cut short or too long.
+        AggregateRangeError: A sum is none that the sites can produce.
+    """
+    envelopes = decode(content, Verdicts).envelopes
+    bodies = [
+        _signed(envelope, plan, holder)
+        for envelope, holder in zip(envelopes, roles.holders, strict=True)
+    ]
+    first, second = bodies
+    if {first.digest, second.digest} != {declared.digest}:
+        raise ForgedSumError("the holders' shares of the verdicts are not of this round's sums")
+    bits = accepted(question, len(declared.sites)).verdicts(first.shares, second.shares)
+    return bits.astype(np.float64)
+
+
+def _signed(envelope: bytes, plan: Plan, holder: int) -> Compared:
+    """What a holder says, by its own signature."""
+    member = plan.cohort[holder]
+    try:
+        body = open_envelope(
+            read_envelope(envelope),
+            identity=member.identity,
+            session=plan.session,
+            sender=member.name,
+            topic="compared",
+        )
+        return decode(body, Compared)
+    except CipherdagError as error:
+        raise ForgedSumError(
+            f"the shares of '{member.name}' of the verdicts: {error.message}"
+        ) from None

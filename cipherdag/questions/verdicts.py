@@ -1,0 +1,249 @@
+"""Questions of which no sum is opened: of every sum the sites find one bit, and nothing else.
+
+A site's number is how often it contributes (0 or 1), times a width, plus its amount; so the sum of
+all sites' numbers has how many contribute and their amount in it, side by side. A verdict is true
+of a public set of such sums: for every number of sites the amounts that decide. It is true of none
+where too few contribute, so that no verdict is a single site's answer, and nobody learns how many
+there were.
+
+Leaks:
+    Of every sum one bit, to everybody; under the assumptions of `cipherdag.privacy.comparison`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray, segments
+from cipherdag.questions.skeleton import EdgeVotes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SUM_BITS = 35
+"""Bits of the largest sum that a verdict is found on, whatever the protection."""
+FEWEST_SITES = 3
+"""A dealer and two holders of comparison keys."""
+MOST_VERDICTS = 250_000
+"""Verdicts of one question: keys for more do not fit a message."""
+VERDICT_VALUES = 100
+"""As many values as the keys of one verdict are long."""
+RELIABLE = 1 << 16
+"""What stands for a test that is reliable at one site already."""
+
+Sets = tuple[IndexArray, IndexArray, IndexArray]
+"""Least and largest sums of intervals, shape (intervals, B); the largest sum of all, shape (B,)."""
+
+
+class ByCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The amounts that a verdict is true of, by how many sites contribute.
+
+    Attributes:
+        low: Least amounts for 0, 1, ..., N sites; above ``high`` where it is true of none.
+        high: Largest ones.
+        largest: Largest amount of one site.
+    """
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    largest: int
+
+    def __post_init__(self) -> None:
+        ends = zip(self.low, self.high, strict=True)
+        holds = all(low >= 0 and high <= k * self.largest for k, (low, high) in enumerate(ends))
+        if len(self.low) < 2 or self.largest < 0 or not holds or self.fewest < 1:  # noqa: PLR2004
+            raise ValueError("amounts lie in what so many sites can have, of one site at least")
+        if self.n_sites * self.bound > 1 << SUM_BITS:
+            raise ValueError(f"sums that verdicts are found on have at most {SUM_BITS} bits")
+
+    @property
+    def n_sites(self) -> int:
+        """How many sites may contribute, N."""
+        return len(self.low) - 1
+
+    @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where it is true; N + 1 where it never is."""
+        there = (k for k in range(len(self.low)) if self.low[k] <= self.high[k])
+        return next(there, len(self.low))
+
+    @property
+    def bound(self) -> int:
+        """Largest number of one site."""
+        return self._width + self.largest
+
+    @property
+    def _width(self) -> int:
+        return self.n_sites * self.largest + 1
+
+    def numbers(self, contributes: FloatVector, amount: FloatVector) -> FloatVector:
+        """A site's numbers, from 0 or 1 and its amounts, whole and at most ``largest``."""
+        return np.where(contributes > 0, self._width + amount, 0.0)
+
+    def sets(self, length: int, n_sites: int) -> Sets:
+        """The same set for ``length`` sums, over so many sites."""
+        some = range(min(self.n_sites, n_sites) + 1)
+        low = np.array([k * self._width + self.low[k] for k in some], dtype=np.int64)
+        high = np.array([k * self._width + self.high[k] for k in some], dtype=np.int64)
+        there = low <= high
+        most = np.full(length, n_sites * self.bound, dtype=np.int64)
+        return _rows(low[there], length), _rows(high[there], length), most
+
+
+class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-verdicts"):
+    """Which edges fall by the sites' votes? A bit for every edge; of the votes nothing is opened.
+
+    Attributes:
+        question: The votes; a site that does not abstain counts as able.
+        needed: Least votes that keep an edge, by how many sites can test it: 0, 1, ..., N; 0 where
+            it stands anyway.
+    """
+
+    leaves: ClassVar[str] = "whether an edge falls by the votes of all sites together"
+
+    question: EdgeVotes
+    needed: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if not all(0 <= votes <= able + 1 for able, votes in enumerate(self.needed)):
+            raise ValueError("an edge needs from no vote to one more than there are")
+        self.by_count()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return self.question.label
+
+    @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where an edge falls."""
+        return self.by_count().fewest
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One verdict per edge, in the order of the skeleton's."""
+        return (_compared(self.question.skeleton.n_edges, self.by_count()),)
+
+    def by_count(self) -> ByCount:
+        """The votes that let an edge fall."""
+        return ByCount(
+            low=(0,) * len(self.needed),
+            high=tuple(min(votes - 1, able) for able, votes in enumerate(self.needed)),
+            largest=1,
+        )
+
+    def numbers(self, answer: FloatVector) -> FloatVector:
+        """A site's numbers from its votes, shape (E,)."""
+        votes, *able = segments(self.question.encodings, answer)
+        return self.by_count().numbers(able[0] if able else np.ones(len(votes)), votes)
+
+    def sets(self, n_sites: int) -> Sets:
+        """The sums over so many sites of which each edge falls."""
+        return self.by_count().sets(self.question.skeleton.n_edges, n_sites)
+
+
+class EvidenceVerdicts(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="evidence-verdicts"
+):
+    """Which tests over all sites say independent? Of their statistics nothing is opened.
+
+    The answer has B bits: independent; with ``fisher`` B more: is there data enough for the test? A
+    site whose test has no degrees of freedom counts with the mean of -2 ln p, 2.
+
+    Attributes:
+        question: The tests, ``fisher`` or ``weighted_p``.
+        amounts: Of which summed amounts a test says independent. An amount is -2 ln p, at most
+            ``amounts.largest``, on a grid of ``2**-grid_bits``; or n (p - alpha), to which half of
+            ``amounts.largest`` is added.
+        grid_bits: The grid.
+    """
+
+    leaves: ClassVar[str] = "whether a test over all sites together says independent"
+
+    question: CombinedEvidence
+    amounts: ByCount
+    grid_bits: int
+
+    def __post_init__(self) -> None:
+        if self.question.combination not in ("fisher", "weighted_p"):
+            raise ValueError("only sums of p-values and of their logarithms are compared")
+        if not 0 <= self.grid_bits < SUM_BITS:
+            raise ValueError(f"grid_bits must lie in 0..{SUM_BITS - 1}")
+        self._reliable()
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"verdicts, {self.question.label}"
+
+    @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where a bit is true."""
+        return self.amounts.fewest
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One verdict per test; with ``fisher`` another one."""
+        total = sum(self.question.counts)
+        return tuple(_compared(total, own) for own in self._parts())
+
+    def numbers(self, answer: FloatVector) -> FloatVector:
+        """A site's numbers from its summands, shape (B,) or (2 B,)."""
+        parts = segments(self.question.encodings, answer)
+        if self.question.combination == "weighted_p":
+            weighted, rows = parts
+            half = self.amounts.largest // 2
+            excess = np.rint(np.ldexp(weighted - self.question.test.alpha * rows, self.grid_bits))
+            return self.amounts.numbers(rows, np.clip(excess, -half, half) + half)
+        logs, informed, reliability = parts
+        amount = np.rint(np.ldexp(np.where(informed > 0, logs, 2.0), self.grid_bits))
+        share = np.rint(reliability * (RELIABLE / self.question.rows_per_cell))
+        return np.concatenate(
+            [
+                self.amounts.numbers(reliability, np.minimum(amount, self.amounts.largest)),
+                self._reliable().numbers(reliability, np.minimum(share, RELIABLE)),
+            ]
+        )
+
+    def sets(self, n_sites: int) -> Sets:
+        """The sums over so many sites of which each bit is true."""
+        total = sum(self.question.counts)
+        return joined([own.sets(total, n_sites) for own in self._parts()])
+
+    def _parts(self) -> tuple[ByCount, ...]:
+        fisher = self.question.combination == "fisher"
+        return (self.amounts, self._reliable()) if fisher else (self.amounts,)
+
+    def _reliable(self) -> ByCount:
+        """As many rows per cell together as are needed; each site's share is rounded once."""
+        most = self.amounts.n_sites
+        return ByCount(
+            low=tuple(RELIABLE - most for _ in range(most + 1)),
+            high=tuple(k * RELIABLE if k >= self.fewest else 0 for k in range(most + 1)),
+            largest=RELIABLE,
+        )
+
+
+VerdictQuestion = EdgeVerdicts | EvidenceVerdicts
+
+
+def joined(parts: Iterable[Sets]) -> Sets:
+    """The sets of several questions, one after the other; none of them overlap."""
+    own = list(parts)
+    widest = max(len(low) for low, _, _ in own)
+    low = [np.pad(low, ((0, widest - len(low)), (0, 0)), constant_values=1) for low, _, _ in own]
+    high = [np.pad(high, ((0, widest - len(high)), (0, 0))) for _, high, _ in own]
+    most = [most for _, _, most in own]
+    return np.concatenate(low, axis=1), np.concatenate(high, axis=1), np.concatenate(most)
+
+
+def _compared(length: int, own: ByCount) -> Encoding:
+    return Encoding(length=length, bound=float(own.bound), verdict=True)
+
+
+def _rows(values: IndexArray, length: int) -> IndexArray:
+    return np.broadcast_to(values[:, None], (len(values), length))

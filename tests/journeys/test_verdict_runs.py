@@ -1,0 +1,397 @@
+"""Runs that open verdicts only: the graphs of opened sums, after crashes and departures too."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import hospital_folders
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from adversary import (
+    CrashError,
+    CrashingEngine,
+    RecordingEngine,
+    Ward,
+    silence,
+    verdicts,
+    votes,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cipherdag import Federation, FedPC, Policy
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import (
+    AggregateRangeError,
+    ParameterError,
+    PolicyRefusedError,
+    SiteUnreachableError,
+)
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.graphs.networks import asia
+from cipherdag.protocol.journal import Journal
+from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.verdict_rounds import Roles
+from cipherdag.questions.question import opens_sums
+from cipherdag.questions.verdicts import EdgeVerdicts
+from cipherdag.results.sentences import release_lines
+from cipherdag.results.site_result import site_result
+from cipherdag.sites.policy.plan_account import plan_lines
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.sites.record.ledger import read_releases
+
+CLOSED = FedPC(evidence="vote", reveal="verdicts")
+FOUR = tuple(f"hospital-{k}" for k in range(4))
+ALARM = Path(__file__).parents[2] / "benchmarks" / "data" / "alarm_5000.csv.gz"
+
+
+@cache
+def sample(rows=2400, seed=3):
+    return asia().sample(rows, np.random.default_rng(seed))
+
+
+def learnt(algorithm, federation):
+    done = federation.ask("fedpc", algorithm.ask, seed=1)
+    return done.outcome
+
+
+def same(opened, closed, *fields):
+    for own in ("skeleton", "arcs", *fields):
+        assert (np.asarray(getattr(opened, own)) == np.asarray(getattr(closed, own))).all(), own
+    assert opened.separators == closed.separators
+
+
+# verdicts and sums lead to one graph
+
+
+@pytest.mark.parametrize("reference", ["paper", "code"])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.123456])
+@pytest.mark.parametrize("sites", [3, 5])
+def test_votes_give_the_graph_of_opened_votes(reference, share, sites):
+    federation = Federation.split(sample(), sites, seed=2)
+    own = {"evidence": "vote", "reference": reference, "vote_share": share}
+    opened, closed = (
+        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
+    )
+    same(opened, closed, "layers", "ambiguous")
+    assert opened.support == closed.support
+    assert opened.votes
+    assert not closed.votes
+
+
+@pytest.mark.parametrize(("protection", "sites"), [("masking", 10), ("masking", 15), ("bfv", 4)])
+def test_alarm_is_the_same_by_verdicts(protection, sites):
+    if protection == "bfv":
+        pytest.importorskip("tenseal")
+    data = pd.read_csv(ALARM, dtype=str)
+    federation = Federation.split(data, sites, seed=0, protection=protection, device="cpu")
+    own = {"evidence": "vote", "max_cond_size": 1}
+    opened, closed = (
+        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
+    )
+    same(opened, closed, "layers")
+
+
+@pytest.mark.parametrize("colliders", ["majority", "conservative"])
+@pytest.mark.parametrize("evidence", ["fisher", "weighted_p"])
+def test_tests_by_verdicts_give_the_graph_of_the_same_tests_with_sums(evidence, colliders):
+    federation = Federation.split(sample(4000), 5, seed=4)
+    own = {"evidence": evidence, "colliders": colliders, "sepset": "search", "alpha": 0.02}
+    opened, closed = (
+        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
+    )
+    assert (opened.skeleton == closed.skeleton).all()
+    assert opened.layers == closed.layers
+    assert set(opened.colliders) == set(closed.colliders)
+
+
+def test_bootstrap_is_the_same_by_verdicts():
+    federation = Federation.split(sample(), 4, seed=5)
+    own = {"evidence": "vote", "bootstrap": 3, "max_cond_size": 1}
+    opened, closed = (
+        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
+    )
+    same(opened, closed)
+    for own in fields(EdgeCounts):
+        first, second = (getattr(found.bootstrap, own.name) for found in (opened, closed))
+        assert (np.asarray(first) == np.asarray(second)).all()
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 10**6), st.integers(3, 6), st.floats(1e-6, 0.4))
+def test_any_question_of_votes_has_the_verdicts_of_its_sums(seed, sites, alpha):
+    rows = sample(600, seed % 7)
+    federation = Federation.split(rows, sites, seed=seed, protection="none")
+    own = {"evidence": "vote", "alpha": alpha, "max_cond_size": 2}
+    opened, closed = (
+        learnt(FedPC(**own, reveal=kind), federation) for kind in ("sums", "verdicts")
+    )
+    same(opened, closed, "layers")
+
+
+def test_no_sum_is_opened_in_a_run_by_verdicts():
+    federation = Federation.split(sample(), 4, seed=6, policy=Policy(reveal="verdicts"))
+    for evidence in ("vote", "fisher", "weighted_p"):
+        assert federation.run(FedPC(evidence=evidence, reveal="verdicts")).rounds
+
+
+# who may ask for what
+
+
+def test_a_site_that_opens_verdicts_only_refuses_a_question_that_opens_a_sum():
+    ward = Ward(n_sites=4, policy=Policy(reveal="verdicts"))
+    ward.session.open()
+    assert not opens_sums(verdicts())
+    assert ward.session.ask(verdicts()).size
+    with pytest.raises(PolicyRefusedError, match="no question that opens a sum"):
+        ward.session.ask(votes())
+
+
+def test_and_a_plan_that_opens_sums(tmp_path):
+    policy = Policy(approve_runs="automatic", reveal="verdicts")
+    hospitals = hospital_folders.hospitals(tmp_path, names=FOUR, policy=policy)
+    hospitals.installed = True
+    session = hospitals.session(hospitals.handlers())
+    with pytest.raises(PolicyRefusedError, match="asks for reveal verdicts"):
+        session.open()
+    hospitals.close()
+    session = hospitals.session(hospitals.handlers(), parameters=msgspec.to_builtins(CLOSED))
+    assert session.open()
+    hospitals.close()
+
+
+def test_the_policy_s_file_names_it_and_knows_no_third():
+    written = Policy(reveal="verdicts").dumps()
+    assert 'reveal = "verdicts"' in written
+    assert Policy.loads(written).reveal == "verdicts"
+    with pytest.raises(Exception, match='reveal is neither "sums" nor "verdicts"'):
+        Policy.loads('reveal = "all"')
+
+
+def test_a_site_that_wants_more_contributors_than_the_plan_refuses():
+    ward = Ward(n_sites=4, policy=Policy(min_sites=4))
+    ward.session.open()
+    with pytest.raises(PolicyRefusedError, match="a verdict is found where 4 sites"):
+        ward.session.ask(verdicts())
+
+
+def test_two_sites_are_refused_by_name():
+    policy = Policy(min_sites=2, questions=QUESTION_KINDS)
+    federation = Federation.split(sample(), 2, seed=0, policy=policy)
+    with pytest.raises(ParameterError, match="reveal verdicts needs 3 sites"):
+        federation.run(CLOSED)
+
+
+def test_more_edges_than_keys_fit_a_message_are_refused_by_name():
+    with pytest.raises(ParameterError, match="250,000 edges at most"):
+        next(CLOSED.ask(Facts(710, 4, fewest=3)))
+    assert next(CLOSED.ask(Facts(700, 4, fewest=3))).encodings[0].length == 700 * 699 // 2
+
+
+def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message():
+    """An algorithm's first round over 300 variables has 44,850 pairs, each with two verdicts."""
+    tests = FedPC(evidence="fisher", reveal="verdicts")
+    asked = next(tests.ask(Facts(300, 4, fewest=3)))
+    assert sum(encoding.length for encoding in asked.encodings) == 20_000
+    drawn = FedPC(evidence="vote", reveal="verdicts", bootstrap=50)
+    asked = next(drawn.ask(Facts(40, 4, fewest=3)))
+    assert sum(encoding.length for encoding in asked.encodings) <= 20_000
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        *(({"evidence": own}, "of .* sums are opened") for own in
+          ("stratified", "pooled", "glm", "statistic", "stouffer")),
+        ({"sepset": "mean"}, "needs sepset max"),
+        ({"sepset": "vote"}, "needs sepset max"),
+        ({"evidence": "fisher", "colliders": "joining"}, "opens none"),
+    ],
+)  # fmt: skip
+def test_what_verdicts_are_not_enough_for_is_refused_by_name(choice, said):
+    with pytest.raises(ParameterError, match=said):
+        FedPC(reveal="verdicts", **choice)
+
+
+def test_a_plan_says_that_verdicts_are_opened():
+    ward = Ward(n_sites=4, algorithm=CLOSED)
+    lines = plan_lines(ward.session._plan, n_variables=5)
+    assert any("reveal verdicts" in line for line in lines)
+    assert any(line.startswith("The first verdicts: ") for line in lines)
+    assert any("not how many votes there were" in line for line in lines)
+
+
+# what is written down of it
+
+
+def test_ledgers_reports_and_results_say_that_no_sum_was_opened(tmp_path):
+    result = Federation.split(sample(), 4, seed=6).run(CLOSED)
+    page = result.page()
+    releases = {name: read_releases(own) for name, own in result.ledgers.items()}
+    lines = "\n".join(release_lines(releases))
+    assert "Votes stayed closed" in page
+    assert "A verdict is not protected" in page
+    assert "nothing but verdicts on sums over 4 sites" in lines
+    assert "shares of the verdicts" in lines
+    loaded = type(result).load(result.save(tmp_path / "result"))
+    assert loaded.details["reveal"] == "verdicts"
+    assert loaded.to_dict() == result.to_dict()
+
+
+# crashes and departures
+
+
+@pytest.fixture
+def hospitals(tmp_path):
+    made = hospital_folders.hospitals(tmp_path, names=FOUR)
+    made.installed = True
+    yield made
+    made.close()
+
+
+def learn(session):
+    facts = Facts(session.open(), 4, fewest=3)
+    outcome = session.run(Replay(CLOSED.ask(facts), facts.present))
+    return outcome.arcs.tobytes(), session.finish()
+
+
+@pytest.mark.parametrize(
+    ("protection", "operation", "count"),
+    [
+        ("masking", "sealed", 1), ("masking", "ask", 1), ("masking", "ask", 2),
+        ("masking", "unmask", 1), ("masking", "compare", 1), ("masking", "compare", 2),
+        ("masking", "finish", 1), ("bfv", "open", 1), ("bfv", "compare", 2),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_where_its_coordinator_crashed(
+    hospitals, tmp_path, protection, operation, count
+):
+    about = {"parameters": msgspec.to_builtins(CLOSED), "protection": protection}
+    expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
+    hospitals.close()
+    handlers, path = hospitals.handlers(), tmp_path / "journal.jsonl"
+    crashing = CrashingEngine(handlers, operation, count)
+    with pytest.raises(CrashError):
+        learn(hospitals.session(handlers, engine=crashing, journal=Journal(path), **about))
+    engine = RecordingEngine(handlers)
+    second = hospitals.session(handlers, engine=engine, journal=Journal(path))
+    found, closed = learn(second)
+    assert found == expected
+    assert set(closed) == set(FOUR)
+    if operation == "compare":
+        # the shares of the round that was cut short are told again, by the same bytes
+        told = [reply for own, _, reply in crashing.received if own == "compare"]
+        again = [reply for own, _, reply in engine.received if own == "compare"]
+        assert told[-2:] == again[:2]
+    results = {name: site_result(folder) for name, folder in hospitals.folders.items()}
+    graphs = [len(own.graph.edges) for own in results.values()]
+    assert len(set(graphs)) == 1
+
+
+def test_a_run_that_ended_for_want_of_a_holder_goes_on_when_it_is_back(hospitals, tmp_path):
+    about = {"parameters": msgspec.to_builtins(CLOSED)}
+    expected, _ = learn(hospitals.session(hospitals.handlers(), **about))
+    hospitals.close()
+    handlers, path = hospitals.handlers(), tmp_path / "journal.jsonl"
+    away = RecordingEngine(
+        handlers, forge=lambda operation, _, reply: b"" if operation == "compare" else reply
+    )
+    with pytest.raises(SiteUnreachableError, match="holds the keys of round 1"):
+        learn(hospitals.session(handlers, engine=away, journal=Journal(path), **about))
+    found, closed = learn(hospitals.session(handlers, journal=Journal(path)))
+    assert found == expected
+    assert set(closed) == set(FOUR)
+
+
+def left_out(algorithm, number, step):
+    """The arcs where a site dies in a step of a round, and whether it held keys there."""
+    ward = Ward(n_sites=6, algorithm=algorithm)
+    n_variables = ward.session.open()
+    rounds = itertools.count(1)
+    honest = ward.engine.call
+
+    def call(operation, messages, **options):
+        if operation == "ask" and next(rounds) == number:
+            silence(ward, "hospital-5", step)
+            return ward.engine.call(operation, messages, **options)
+        return honest(operation, messages, **options)
+
+    ward.engine.call = honest_call = call
+    assert honest_call is ward.engine.call
+    facts = Facts(n_variables, 6, fewest=3)
+    roles = Roles.of(ward.session._beacon, number, range(6))
+    if algorithm is CLOSED and step != "ask" and 5 in roles.holders:
+        with pytest.raises(SiteUnreachableError, match="holds the keys"):
+            ward.session.run(Replay(algorithm.ask(facts), facts.present))
+        return None
+    outcome = ward.session.run(Replay(algorithm.ask(facts), facts.present))
+    assert [left.site for left in ward.session.dropouts] == ["hospital-5"]
+    ward.session.finish()
+    return outcome.arcs.tobytes()
+
+
+@pytest.mark.parametrize("step", ["ask", "unmask"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_site_that_leaves_is_missed_by_verdicts_as_by_sums(step, number):
+    # votes take a round to count before; whoever dies in "unmask" is in the verdict all the same
+    closed = left_out(CLOSED, number, step)
+    opened = left_out(FedPC(evidence="vote"), 2 * number - (step == "ask"), step)
+    assert closed is None or closed == opened
+
+
+def test_a_site_that_poisons_its_votes_is_found_out(monkeypatch):
+    """Of a blinded sum nobody sees that it cannot be; the holders' second interval does."""
+    from cipherdag.privacy import fixedpoint
+
+    ward = Ward(n_sites=4, algorithm=CLOSED)
+    n_variables = ward.session.open()
+    monkeypatch.setattr(fixedpoint, "_check", lambda *_: None)
+    respondent = ward.runtimes["hospital-2"]._current.rounds.respondent
+    honest = respondent.answer
+
+    def poisoned(question):
+        numbers = honest(question)
+        return numbers * -10.0 if isinstance(question, EdgeVerdicts) else numbers
+
+    monkeypatch.setattr(respondent, "answer", poisoned)
+    facts = Facts(n_variables, 4, fewest=3)
+    with pytest.raises(AggregateRangeError, match="round 1 over .*none that the cohort"):
+        ward.session.run(Replay(CLOSED.ask(facts), facts.present))
+
+
+# what the sites see
+
+
+def test_what_holders_are_sent_and_say_is_noise_whatever_the_verdicts_are():
+    from scipy import stats
+
+    from cipherdag.privacy.comparison.verdicts import unpack
+    from cipherdag.privacy.residues import WORD_MODULI
+    from cipherdag.protocol.messages import Compare, Compared
+    from cipherdag.protocol.messages import read_envelope as opened
+    from cipherdag.protocol.wire import decode
+
+    words, shares = [], []
+    ward = Ward(n_sites=4)
+    ward.session.open()
+    for number in range(60):
+        ward.session.ask(verdicts(1e-45 * (1 + number * 1e-6)))
+    for operation, _, message in ward.engine.sent:
+        if operation == "compare":
+            blinded = decode(opened(message).body, Compare).blinded
+            words.append(np.frombuffer(blinded, dtype="<u8")[2:])
+    for operation, _, reply in ward.engine.received:
+        if operation == "compare":
+            shares.append(unpack(decode(opened(reply).body, Compared).shares, 20))
+    assert len(words) == len(shares) == 60 * 2
+    assert all((own == other).all() for own, other in zip(words[::2], words[1::2], strict=True))
+    seen = np.concatenate(words[::2])  # both holders are sent the same
+    assert stats.kstest(seen / WORD_MODULI[0], "uniform").pvalue > 1e-7
+    for own in (np.concatenate(shares[::2]), np.concatenate(shares[1::2])):
+        assert stats.binomtest(int(own.sum()), own.size).pvalue > 1e-7
+    assert len(read_releases(ward.ledgers["hospital-0"].lines)) > 60

@@ -1,0 +1,56 @@
+"""Verdicts between hospitals that are processes of their own: the graph of a simulation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+
+import numpy as np
+import pytest
+from hospitals import SITES, Hospitals, Study, sorted_edges
+from loopback import free_port
+
+from cipherdag.graphs.networks import asia
+from cipherdag.sites.table.schema import Schema
+
+ROWS = {"north": slice(0, 2500), "south": slice(2500, 4000), "west": slice(4000, 6000)}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    patients = asia().sample(6000, np.random.default_rng(1))
+    return {name: patients[rows] for name, rows in ROWS.items()}
+
+
+@pytest.fixture(scope="module")
+def hospitals(tables, tmp_path_factory):
+    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
+        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    work = tmp_path_factory.mktemp("hospitals")
+    address = ("--host", "localhost", "--port", str(free_port()))
+    made = Hospitals(work, address, dict.fromkeys(SITES, address))
+    made.enrol(tables, Schema.infer(list(tables.values())))
+    with contextlib.ExitStack() as up:
+        up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
+        for name in SITES:
+            up.enter_context(made.started("site", "start", "--dir", work / name))
+        made.wait_for_sites()
+        yield made
+
+
+@pytest.mark.parametrize("evidence", ["vote", "fisher"])
+def test_hospitals_come_to_the_graph_of_a_simulation(hospitals, tables, evidence, tmp_path):
+    chosen = {"evidence": evidence, "reveal": "verdicts"}
+    study = Study(tables, Schema.infer(list(tables.values())), "fedpc", chosen)
+    out = tmp_path / "learnt"
+    hospitals.command("coordinator", *study.run_words, "--out", out, "--dir", hospitals.coordinator)
+    expected = study.in_process()
+    assert sorted_edges(expected)
+    hospitals.check_own_results(expected)
+    learnt = json.loads((out / "result.json").read_text("utf-8"))
+    assert learnt["parameters"]["reveal"] == "verdicts"
+
+
+def test_every_byte_of_it_stands_in_the_ledgers(hospitals):
+    hospitals.check_audits()
