@@ -48,9 +48,10 @@ class StratifiedTables(
     diag c - c c', by n**2 (n - 1): the distinct covariances of the former, given r and c. Zero
     throughout where x or y has one category only, and where n is below 2 or the site's
     ``min_cell_size``. Then, for every triplet, the site's own test: the chi-square of its
-    differences of all configurations together, an eighth of it, and of its degrees of freedom;
-    both 0 where nothing varies enough there. Sums over the sites of the former see an association
-    that the sites have alike, of the latter also one that is every site's own.
+    differences of all configurations together, an eighth of it, and of its degrees of freedom, to a
+    sixteenth of one; less where counts are rare, and both 0 where nothing varies enough there. Sums
+    over the sites of the former see an association that the sites have alike, of the latter also
+    one that is every site's own.
 
     Where `Covered` leaves strata out since too few sites have anything to say of them, a site adds
     its own of these to the one of the same triplet that varies most there and that enough have.

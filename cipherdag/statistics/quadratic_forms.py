@@ -5,6 +5,11 @@ generalised inverse gives the same form (Rao and Mitra, 1971; Goodnight, America
 (1979) 149-158). Stopping at a pivot within the tolerance leaves a form of fewer degrees of freedom,
 which is chi-square as well.
 
+Of rare counts d is no normal variate: where one of them has the variance v of a Poisson variate,
+its square over v has a variance of 2 + 1 / v. What this is beyond 2 is told by the pivots: 1 / v
+each, with their geometric mean for v, since the determinant, unlike the pivots, is the same
+whichever category of a table is left out.
+
 Leaks:
     Nothing: pure arithmetic.
 """
@@ -25,8 +30,8 @@ if TYPE_CHECKING:
 
 def quadratic_forms(
     differences: FloatMatrix, covariances: FloatMatrix, *, tolerance: float
-) -> tuple[FloatVector, IndexArray]:
-    """The form and the rank of every pair, shape (B,) each.
+) -> tuple[FloatVector, IndexArray, FloatVector]:
+    """The form, the rank, and what rare counts add to the form's variance, shape (B,) each.
 
     Args:
         differences: d, shape (B, k).
@@ -36,6 +41,7 @@ def quadratic_forms(
     left, matrix = differences.copy(), covariances.copy()
     every = np.arange(len(left))
     form, rank = np.zeros(len(left)), np.zeros(len(left), dtype=np.int64)
+    volume = np.zeros(len(left))
     for _ in range(left.shape[1]):
         variances = np.diagonal(matrix, axis1=1, axis2=2)
         at = variances.argmax(axis=1)
@@ -46,12 +52,27 @@ def quadratic_forms(
         safe = np.where(there, pivot, 1.0)
         form += np.where(there, own * own / safe, 0.0)
         rank += there
+        volume += np.log(safe)
         row = matrix[every, at]
         factor = np.where(there[:, None], row / safe[:, None], 0.0)
         left -= factor * own[:, None]
         matrix -= factor[:, :, None] * row[:, None, :]
         matrix[every[there], at[there], at[there]] = 0.0
-    return form, rank
+    ranks = rank.astype(np.float64)
+    return form, rank, ranks * np.exp(-volume / np.maximum(ranks, 1.0))
+
+
+def chi_square_scale(rank: FloatVector | IndexArray, rare: FloatVector) -> FloatVector:
+    """By what a form and its rank are multiplied to have a chi-square's mean and variance.
+
+    Source: Satterthwaite, Biometrics Bulletin 2 (1946) 110-114.
+
+    Args:
+        rank: Degrees of freedom, shape (B,).
+        rare: What rare counts add to the variance, shape (B,).
+    """
+    scale: FloatVector = 1.0 / (1.0 + 0.5 * rare / np.maximum(rank, 1.0))
+    return scale
 
 
 def kronecker_matrices(values: FloatMatrix, a: int, b: int) -> FloatMatrix:

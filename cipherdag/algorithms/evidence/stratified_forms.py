@@ -9,6 +9,9 @@ which sees associations of another direction at another site. Their p-values are
 of Cauchy variates, which asks no independence of them; the third has a small part in it, enough
 for mechanisms that are every site's own, and little is lost where they are not.
 
+Where categories are rare the statistics scatter more widely than chi-square. They and their degrees
+of freedom are scaled to its mean and variance for their p-values, the sites' own at the sites.
+
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Landis, Heyman and Koch, International
 Statistical Review 46 (1978) 237-254; Agresti, Categorical Data Analysis, section 8.4 (general
 association); Liu and Xie, JASA 115 (2020) 393-402 (Cauchy combination).
@@ -24,7 +27,11 @@ import numpy as np
 from cipherdag.questions.combined_evidence import SMALLEST_P
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES
-from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
+from cipherdag.statistics.quadratic_forms import (
+    chi_square_scale,
+    kronecker_matrices,
+    quadratic_forms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,16 +59,20 @@ class StratifiedForms:
     Attributes:
         general: Sum over the configurations.
         general_dof: Its degrees of freedom.
+        general_rare: What rare counts add to its variance.
         consistent: Of the sums over the configurations.
         consistent_dof: Its degrees of freedom.
-        own: Sum of the sites' own, each over all configurations.
+        consistent_rare: What rare counts add to its variance.
+        own: Sum of the sites' own, each over all configurations, scaled.
         own_dof: Its degrees of freedom.
     """
 
     general: FloatVector
     general_dof: FloatVector
+    general_rare: FloatVector
     consistent: FloatVector
     consistent_dof: FloatVector
+    consistent_rare: FloatVector
     own: FloatVector
     own_dof: FloatVector
 
@@ -76,7 +87,7 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
     Raises:
         AggregateRangeError: A variance is negative.
     """
-    general, consistent = np.zeros((2, len(question.sides()))), np.zeros((2, len(question.sides())))
+    general, consistent = np.zeros((2, 3, len(question.sides())))
     for owner, differences, covariances in _batches(question, sums):
         least = np.diagonal(covariances, axis1=1, axis2=2).min(initial=0.0)
         require_possible(question.label, "a negative variance", holds=least >= -ROUNDING)
@@ -89,19 +100,21 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
     return StratifiedForms(
         general=general[0],
         general_dof=general[1],
+        general_rare=general[2],
         consistent=consistent[0],
         consistent_dof=consistent[1],
+        consistent_rare=consistent[2],
         own=own[:, 0],
-        own_dof=np.rint(own[:, 1]),
+        own_dof=own[:, 1],
     )
 
 
 def _add(
     found: FloatMatrix, owner: IndexArray, differences: FloatMatrix, covariances: FloatMatrix
 ) -> None:
-    form, rank = quadratic_forms(differences, covariances, tolerance=LEAST_VARIANCE)
-    np.add.at(found[0], owner, form)
-    np.add.at(found[1], owner, rank)
+    parts = quadratic_forms(differences, covariances, tolerance=LEAST_VARIANCE)
+    for total, part in zip(found, parts, strict=True):
+        np.add.at(total, owner, part)
 
 
 def _batches(
@@ -143,10 +156,12 @@ def omnibus_p(forms: StratifiedForms) -> FloatVector:
     """
     from cipherdag.statistics.contingency import chi_square_tail
 
+    general = chi_square_scale(forms.general_dof, forms.general_rare)
+    consistent = chi_square_scale(forms.consistent_dof, forms.consistent_rare)
     p_values = np.stack(
         [
-            chi_square_tail(forms.general, forms.general_dof),
-            chi_square_tail(forms.consistent, forms.consistent_dof),
+            chi_square_tail(forms.general * general, forms.general_dof * general),
+            chi_square_tail(forms.consistent * consistent, forms.consistent_dof * consistent),
             chi_square_tail(forms.own, forms.own_dof),
         ]
     )

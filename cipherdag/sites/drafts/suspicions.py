@@ -146,7 +146,7 @@ def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDAr
     others = distinct[~named]
     if len(others) < 2:
         return distinct[:0]
-    low, high = others[0], others[-1]
+    low, high = float(others[0]), float(others[-1])
     spread, most = high - low, counts[~named].max()
     marks = []
     for value, times in zip(distinct[named], counts[named], strict=True):

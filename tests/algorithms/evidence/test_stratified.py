@@ -99,15 +99,60 @@ def test_the_textbooks_example_of_eight_centres():
     assert (forms.general_dof[0], forms.consistent_dof[0]) == (1, 1)
     p_values, tally, _ = found(sites, [np.array([[0, 1]])])
     ours = StratifiedTable([np.array(own) for own in CENTRES]).test_null_odds()
-    by_centre = [StratifiedTable([np.array(own)]).test_null_odds().statistic for own in CENTRES]
+    assert forms.general[0] == pytest.approx(ours.statistic, rel=1e-6)
     # at three centres the successes vary by less than 1
-    assert forms.own[0] == pytest.approx(sum(by_centre[k] for k in (0, 1, 2, 4)), rel=1e-6)
-    assert forms.own_dof[0] == 4
-    parts = np.array([[ours.pvalue], [stats.chi2.sf(forms.own[0], 4)]])
-    assert p_values[0] == pytest.approx(
-        cauchy_combination(parts, np.array([[1.0], [OWN_WEIGHT]]))[0], rel=1e-6
-    )
+    variances = [variance_of(np.array(own)) for own in CENTRES]
+    by_centre = [StratifiedTable([np.array(own)]).test_null_odds().statistic for own in CENTRES]
+    dof = [scale_of(own) for own in variances]
+    expected = sum(by_centre[k] * dof[k] for k in (0, 1, 2, 4))
+    assert forms.own[0] == pytest.approx(expected, rel=1e-6)
+    assert forms.own_dof[0] == sum(dof[k] for k in (0, 1, 2, 4))
+    wider = 1 + 1 / (2 * sum(variances))
+    own = stats.chi2.sf(forms.own[0], forms.own_dof[0])
+    parts = [[stats.chi2.sf(ours.statistic / wider, 1 / wider)], [own]]
+    expected = cauchy_combination(np.array(parts), np.array([[1.0], [OWN_WEIGHT]]))[0]
+    assert p_values[0] == pytest.approx(expected, rel=1e-6)
     assert tally == {"stratified": 1}
+
+
+def variance_of(table):
+    """Of the first cell, given the margins."""
+    r, c, n = table[0].sum(), table[:, 0].sum(), table.sum()
+    return r * (n - r) * c * (n - c) / (n * n * (n - 1.0))
+
+
+def scale_of(variance):
+    """Of a site's own degree of freedom, in sixteenths."""
+    return round(16 / (1 + 1 / (2 * variance))) / 16
+
+
+@pytest.mark.parametrize(
+    ("sites", "rows", "share", "configurations"),
+    [
+        (10, 100, 0.05, 4),
+        (5, 500, 0.02, 4),
+        (10, 200, 0.02, 1),
+        (15, 20, 0.05, 1),
+        (15, 500, 0.05, 1),
+    ],
+)
+def test_rare_categories_make_no_evidence(sites, rows, share, configurations):
+    """Their differences are far from normal: chi-square tails gave up to 0.03 and 0.01 here."""
+    rng, pairs = np.random.default_rng(sites * rows), 2500
+    categories = (*(2,) * (2 * pairs), configurations)
+    parts = []
+    for _ in range(sites):
+        rare = rng.random((rows, 2 * pairs)) < share
+        parts.append(np.column_stack([rare, rng.integers(0, configurations, rows)]).astype(np.int8))
+    tests = np.arange(2 * pairs).reshape(pairs, 2)
+    asked = [tests]
+    if configurations > 1:
+        asked = [tests[:0], np.column_stack([tests, np.full(pairs, 2 * pairs)])]
+    p_values = found([discrete_site(own, categories) for own in parts], asked, fewest=3)[0]
+    done = p_values[~np.isnan(p_values)]
+    assert len(done) > 0.9 * pairs
+    assert (done <= 0.01).mean() <= 0.015
+    assert (done <= 0.001).mean() <= 0.004
 
 
 @given(seed=st.integers(0, 2**32))
@@ -316,7 +361,8 @@ def test_the_sites_own_tests_are_those_of_each_sites_strata(seed):
         r, c, n = own[:, 0].sum(axis=1), own[:, :, 0].sum(axis=1), own.sum(axis=(1, 2))
         difference = (own[:, 0, 0] - r * c / n).sum()
         variance = (r * (n - r) * c * (n - c) / (n * n * (n - 1.0))).sum()
-        expected += [difference**2 / variance, 1] if variance > 1 else [0, 0]
+        if variance > 1:
+            expected += np.array([difference**2 / variance, 1]) * scale_of(variance)
     sites = [
         discrete_site(
             np.concatenate([np.c_[rows_of(t), np.full(t.sum(), s)] for s, t in enumerate(own)]),
@@ -466,10 +512,28 @@ def test_quadratic_forms_are_those_of_the_pseudo_inverse(seed):
     factors = rng.normal(size=(5, size, int(rng.integers(1, size + 1))))
     matrices = factors @ factors.transpose(0, 2, 1)
     differences = (matrices @ rng.normal(size=(5, size, 1)))[:, :, 0]
-    form, rank = quadratic_forms(differences, matrices, tolerance=1e-9)
+    form, rank, _ = quadratic_forms(differences, matrices, tolerance=1e-9)
     expected = np.einsum("bi,bij,bj->b", differences, np.linalg.pinv(matrices, 1e-9), differences)
     assert np.allclose(form, expected, rtol=1e-5)
     assert (rank == factors.shape[2]).all()
+
+
+def test_what_rare_counts_add_does_not_know_which_category_is_left_out():
+    rng = np.random.default_rng(3)
+    margins = rng.integers(2, 40, (2, 4))
+    spreads = [own.sum() * np.diag(own) - np.outer(own, own) for own in margins]
+    found_with = [
+        quadratic_forms(
+            np.zeros((1, 9)),
+            np.kron(*(np.delete(np.delete(own, k, 0), k, 1) for own in spreads))[None] / 1e4,
+            tolerance=1e-9,
+        )[2][0]
+        for k in range(4)
+    ]
+    assert found_with == pytest.approx([found_with[0]] * 4)
+    assert quadratic_forms(np.ones((1, 1)), np.full((1, 1, 1), 0.4), tolerance=0.1)[2][0] == (
+        pytest.approx(2.5)
+    )
 
 
 def test_the_cauchy_combination_keeps_the_level_of_dependent_tests():

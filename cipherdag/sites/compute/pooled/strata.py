@@ -8,7 +8,11 @@ import numpy as np
 import torch
 
 from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, stratum_values
-from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
+from cipherdag.statistics.quadratic_forms import (
+    chi_square_scale,
+    kronecker_matrices,
+    quadratic_forms,
+)
 from cipherdag.statistics.table_shapes import TableShape
 
 if TYPE_CHECKING:
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 BYTES_PER_CELL = 64
 OWN_VARIANCE = 1.0
 """Below it, differences of one site are too far from normal for a chi-square."""
+OWN_STEPS = 16.0
+"""To parts of it degrees of freedom are told: finer ones would tell more of the margins."""
 
 
 def stratified_answer(
@@ -62,7 +68,7 @@ def stratified_answer(
 
 
 def _own_tests(answer: FloatVector, sides: IndexArray) -> FloatMatrix:
-    """Chi-square and degrees of freedom of every test at this site, shape (B, 2).
+    """Chi-square and degrees of freedom of every test at this site, scaled, shape (B, 2).
 
     Args:
         answer: Differences and distinct covariances of all strata, test by test.
@@ -79,14 +85,10 @@ def _own_tests(answer: FloatVector, sides: IndexArray) -> FloatMatrix:
         place = np.repeat(starts[tests] - firsts * width, strata[tests])
         place = (place + np.arange(ends[-1]) * width)[:, None] + np.arange(width)
         summed = np.add.reduceat(answer[place], firsts)
-        found[tests] = np.stack(
-            quadratic_forms(
-                summed[:, : a * b],
-                kronecker_matrices(summed[:, a * b :], a, b),
-                tolerance=OWN_VARIANCE,
-            ),
-            axis=1,
-        )
+        covariances = kronecker_matrices(summed[:, a * b :], a, b)
+        form, rank, rare = quadratic_forms(summed[:, : a * b], covariances, tolerance=OWN_VARIANCE)
+        dof = np.rint(OWN_STEPS * rank * chi_square_scale(rank, rare)) / OWN_STEPS
+        found[tests] = np.stack([form * dof / np.maximum(rank, 1), dof], axis=1)
     return found
 
 
