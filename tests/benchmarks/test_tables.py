@@ -30,6 +30,7 @@ WRITERS = {
     "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
     "site_differences": "site_differences",
+    "sites_that_differ": "sites_that_differ",
     "verdicts": "verdicts",
 }
 
