@@ -19,6 +19,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
 )
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
+from cipherdag.questions.combined_evidence import SUMMED
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
 from cipherdag.questions.question import (
     Bundle,
@@ -252,15 +253,16 @@ def table_tests(table: SiteTable, *, device: str = "auto") -> Callable[[CITestSp
     def make(spec: CITestSpec) -> CITest:
         computed = CI_TESTS[spec.name].computed.get(table.kind)
         many = [column.name for column in table.schema.variables if column.cardinality > 2]  # noqa: PLR2004
+        asked = next((own for own, summed in SUMMED.items() if summed == spec.name), spec.name)
         if computed is None:
             raise MixedTypesError(
-                f"the test '{spec.name}' cannot treat {table.kind} columns",
+                f"the test '{asked}' cannot treat {table.kind} columns",
                 column=odd_column(table),
                 remedy=fitting_tests(table.kind, two_categories=not many),
             )
         if many and CI_TESTS[computed].two_categories and spec.name != "numbers":
             raise MixedTypesError(
-                f"the test '{spec.name}' takes discrete columns of two categories only",
+                f"the test '{asked}' takes discrete columns of two categories only",
                 column=many[0],
                 remedy=fitting_tests(table.kind, two_categories=False),
             )

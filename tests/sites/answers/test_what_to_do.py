@@ -44,6 +44,10 @@ def test_the_options_that_are_named_work():
     Federation.split(table().drop(columns="weight"), 3, device="cpu").run(RFcd())
 
 
+def test_no_test_is_named_that_nobody_asked_for():
+    assert "the test 'auto' cannot" in str(refused(FedPC(evidence="fisher"), table()))
+
+
 def test_the_default_takes_columns_of_any_kind():
     """Several numbers beside several categories, and tables larger than are asked for."""
     rng = np.random.default_rng(1)
