@@ -73,6 +73,7 @@ def out_options() -> list[click.Option]:
             help="Folder for the result.",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="One JSON object per line."),
+        click.Option(["--force"], is_flag=True, help="Overwrite a result that is in --out."),
     ]
 
 
