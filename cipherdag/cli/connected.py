@@ -166,6 +166,7 @@ def _carry_out(
     federation: ConnectedFederation, plan: Plan, out: Path | None, *, as_json: bool, force: bool
 ) -> None:
     """Have the sites carry a plan out, and say which and how it goes."""
+    from cipherdag.algorithms.registry import make_algorithm
     from cipherdag.cli.terminal import heading
     from cipherdag.results.folder import new_result_folder
 
@@ -188,7 +189,8 @@ def _carry_out(
         "seed": plan.seed,
         "parameters": plan.parameters,
     }
-    with following(as_json=as_json, n_sites=n_sites) as progress:
+    most = make_algorithm(plan.algorithm, plan.parameters).most_rounds
+    with following(as_json=as_json, n_sites=n_sites, most_rounds=most) as progress:
         result = federation.carry_out_plan(plan, progress=progress, source=source, begun=begun)
     _show_connected(result, out, as_json=as_json)
 

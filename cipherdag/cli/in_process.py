@@ -265,7 +265,8 @@ def learn(
     n_sites, names = len(federation.sites), federation.sites[0].table.names
     if not as_json:
         click.echo("\n" + heading(algorithm.title, n_sites, federation.protection))
-    with following(as_json=as_json, n_sites=n_sites, names=names) as progress:
+    most = algorithm.most_rounds
+    with following(as_json=as_json, n_sites=n_sites, names=names, most_rounds=most) as progress:
         return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 
 
