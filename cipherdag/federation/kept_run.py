@@ -279,8 +279,10 @@ def same(kept: Begun, begun: Begun, folder: Path) -> None:
     Raises:
         OutputError: Naming what differs.
     """
+    # as the file has it: parameters may hold tuples, which are read back as lists
+    now = msgspec.json.decode(msgspec.json.encode(begun), type=Begun)
     for name in Begun.__struct_fields__:
-        if getattr(kept, name) != getattr(begun, name):
+        if getattr(kept, name) != getattr(now, name):
             raise OutputError(
                 f"{folder} keeps a run that was begun with other {name}",
                 remedy="Go on with what it was begun with, or begin anew with --force.",

@@ -21,6 +21,7 @@ from cipherdag.errors import OutputError, ResultExistsError
 from cipherdag.federation import kept_run
 from cipherdag.federation.kept_run import ROUNDS_FILE, read_rounds
 from cipherdag.federation.simulated import Federation
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
 from cipherdag.results.folder import UNFINISHED, new_result_folder, verify_folder
 from cipherdag.results.result import Result
@@ -60,10 +61,12 @@ def sums(run):
     return [(own.number, own.label, own.aggregate) for own in run.rounds]
 
 
+KNOWN = Knowledge(required=(("Smoking", "LungCancer"),), tiers=(("VisitToAsia",), ("XRay",)))
 TRAINING = {"rounds": 3, "epochs": 1, "fit_steps": 20, "graph_steps": 5}
 RUNS = {
     "strata": (hospitals, FedPC()),
     "votes": (hospitals, FedPC(evidence="vote")),
+    "knowledge": (hospitals, FedPC(knowledge=KNOWN)),
     "bootstrap": (hospitals, FedPC(bootstrap=2)),
     "encrypted": (lambda: hospitals("bfv"), FedPC()),
     "labels": (labelled, FedCMFS()),
