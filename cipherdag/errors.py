@@ -1,7 +1,7 @@
 """Every error the package raises on purpose, in one tree.
 
     CipherdagError              exit 1, the run failed
-    ├── LedgerError, OutputError, GraphError
+    ├── LedgerError, OutputError, ResultExistsError, GraphError
     ├── ParameterError          exit 2, a parameter is out of its range
     ├── PrivacyError            exit 3, refused so that nothing leaks
     ├── SiteNotReadyError       exit 4, a site cannot take part yet
@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+STOPPED = 130  # what Ctrl-C ends a command with, as in a shell
 
 
 class CipherdagError(Exception):
@@ -69,6 +71,11 @@ class LedgerError(CipherdagError):
 class OutputError(CipherdagError):
     __doc__ = summary = "A result folder or file cannot be written or read"
     default_remedy = "Choose another folder with --out, or make this one readable and writable."
+
+
+class ResultExistsError(OutputError):
+    __doc__ = summary = "A folder holds a result that would be overwritten, or a stopped run"
+    default_remedy = "Choose another folder with --out, or overwrite this one with --force."
 
 
 @contextmanager
@@ -232,9 +239,7 @@ class SiteNotReadyError(CipherdagError):
 
 
 class SiteComputationError(SiteNotReadyError):
-    """A site failed inside its own computation; its details stay in the site's own log."""
-
-    summary = "A site failed inside its own computation; its details stay in the site's own log"
+    __doc__ = summary = "A site failed in its own computation; why stays in the site's own log"
     default_remedy = "Read the log on that site's machine; it is not sent for privacy."
 
 
@@ -299,23 +304,17 @@ class UnreadableDataError(DataError):
 
 
 class DatabaseError(UnreadableDataError):
-    """A database does not give the table; the message never quotes a cell or a password."""
-
-    summary = "A database does not give the table; the message never quotes a cell or a password"
+    __doc__ = summary = "A database does not give the table; no cell or password is ever quoted"
     default_remedy = "Try the query with the database's own program, as the same user."
 
 
 class DatabaseAddressError(DatabaseError):
-    """The file that names a database is not valid, or a password stands in its address."""
-
-    summary = "The file that names a database is not valid, or a password stands in its address"
+    __doc__ = summary = "The file that names a database is wrong, or its address has a password"
     default_remedy = "Correct the file; docs/howto/read-from-a-database.md shows every key of it."
 
 
 class DatabaseCredentialsError(DatabaseError):
-    """The file with a database's password is missing, open to other users, or not valid."""
-
-    summary = "The file with a database's password is missing, open to other users, or not valid"
+    __doc__ = summary = "The file with a database's password is missing, open to others or wrong"
     default_remedy = "Write it with the keys user and password, then `chmod 600` it."
 
 

@@ -23,6 +23,7 @@ MEANING = {
     4: "a site is not ready",
     5: "a site does not answer",
     6: "data do not fit the schema",
+    errors.STOPPED: "stopped by Ctrl-C; `run` and `simulate` say how to go on",
 }
 
 

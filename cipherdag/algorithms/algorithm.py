@@ -98,6 +98,11 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def disclosures(self) -> tuple[str, ...]:
         """What the opened sums tell the coordinator, in sentences, at least one."""
 
+    @property
+    def most_rounds(self) -> int | None:
+        """Most rounds of a run, where the parameters say so; it may end earlier."""
+        return None
+
     def report(self, found: Conclusion) -> Report:
         """What a report adds to a conclusion, from its details; nothing by default."""
         del found

@@ -144,6 +144,7 @@ def _run(
     seed: int,
     out: Path | None,
     as_json: bool,
+    force: bool,
     **options: Any,
 ) -> None:
     from cipherdag.algorithms.registry import make_algorithm
@@ -158,18 +159,19 @@ def _run(
         approval_s=approval_s,
     )
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
-    _carry_out(federation, plan, out, as_json=as_json)
+    _carry_out(federation, plan, out, as_json=as_json, force=force)
 
 
 def _carry_out(
-    federation: ConnectedFederation, plan: Plan, out: Path | None, *, as_json: bool
+    federation: ConnectedFederation, plan: Plan, out: Path | None, *, as_json: bool, force: bool
 ) -> None:
     """Have the sites carry a plan out, and say which and how it goes."""
+    from cipherdag.algorithms.registry import make_algorithm
     from cipherdag.cli.terminal import heading
-    from cipherdag.results.folder import writable_folder
+    from cipherdag.results.folder import new_result_folder
 
     if out is not None:
-        writable_folder(out)
+        new_result_folder(out, force=force)
     title, n_sites = algorithm_class(plan.algorithm).title, len(plan.cohort)
 
     def begun(run: Path) -> None:
@@ -187,7 +189,8 @@ def _carry_out(
         "seed": plan.seed,
         "parameters": plan.parameters,
     }
-    with following(as_json=as_json, n_sites=n_sites) as progress:
+    most = make_algorithm(plan.algorithm, plan.parameters).most_rounds
+    with following(as_json=as_json, n_sites=n_sites, most_rounds=most) as progress:
         result = federation.carry_out_plan(plan, progress=progress, source=source, begun=begun)
     _show_connected(result, out, as_json=as_json)
 
@@ -200,7 +203,10 @@ def resumable_group(name: str, make: Callable[[str], click.Command], told: str) 
         make: Makes the command of an algorithm's name.
         told: What the group does, without a full stop.
     """
-    resume = "Go on with the run in this folder under runs/, after a crash of the coordinator."
+    resume = (
+        "Go on with a run that was stopped, in the folder that it named; or, after a crash of the "
+        "coordinator, with the run in this folder under its runs/."
+    )
     planned = "Carry out the plan in this file, which `coordinator plan` wrote."
     options = [*waiting_options(), *out_options()]
     for option in options:
@@ -248,7 +254,14 @@ def _resume_or_command(
 
 
 def _saved_plan(
-    file: Path, folder: Path, *, timeout: float, approval_s: float, out: Path | None, as_json: bool
+    file: Path,
+    folder: Path,
+    *,
+    timeout: float,
+    approval_s: float,
+    out: Path | None,
+    as_json: bool,
+    force: bool,
 ) -> None:
     from cipherdag.federation.simulated import Federation
     from cipherdag.protocol.plan import Plan
@@ -257,23 +270,34 @@ def _saved_plan(
     federation = Federation.connect(
         folder, purpose=plan.purpose, timeout_s=timeout, approval_s=approval_s
     )
-    _carry_out(federation, plan, out, as_json=as_json)
+    _carry_out(federation, plan, out, as_json=as_json, force=force)
 
 
 def _resume(
-    folder: Path, *, timeout: float, approval_s: float, out: Path | None, as_json: bool
+    folder: Path,
+    *,
+    timeout: float,
+    approval_s: float,
+    out: Path | None,
+    as_json: bool,
+    force: bool,
 ) -> None:
+    from cipherdag.cli.in_process import go_on
     from cipherdag.federation.simulated import Federation
-    from cipherdag.results.folder import writable_folder
+    from cipherdag.results.folder import UNFINISHED, new_result_folder
 
+    if (folder / UNFINISHED).exists():
+        go_on(folder, out, as_json=as_json, force=force)
+        return
     run = folder.resolve()
     if run.parent.name != "runs":
         raise ParameterError(
             f"{folder} is not under runs/ of a coordinator's folder",
-            remedy="Name the folder that `cipherdag coordinator run` printed when it began.",
+            remedy="Name the folder that `cipherdag coordinator run` printed when it began, or "
+            "the one that a stopped `run` or `simulate` named.",
         )
     if out is not None:
-        writable_folder(out)
+        new_result_folder(out, force=force)
     federation = Federation.connect(
         run.parent.parent, purpose="", timeout_s=timeout, approval_s=approval_s
     )

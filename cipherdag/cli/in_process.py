@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.algorithms.registry import algorithm_class
-from cipherdag.cli.options import FILE, following, run_options, show, site_names
-from cipherdag.cli.parameters import parameter_options, taken
+from cipherdag.cli.keeping import forget, keeping, keeping_on
+from cipherdag.cli.options import (
+    EXISTING_FOLDER,
+    FILE,
+    following,
+    out_options,
+    run_options,
+    show,
+    site_names,
+)
+from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
+from cipherdag.errors import OutputError
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.sites.table.sources import READABLE
 
@@ -67,6 +77,35 @@ def simulate_command(name: str) -> click.Command:
     return _command(name, "simulate", parameters, f"{own.title} over the parts of one file.")
 
 
+def simulate_group() -> AlgorithmGroup:
+    """``simulate``, which can also go on with a run that was stopped."""
+    options = out_options()
+    for option in options:
+        option.help = f"With --resume: {option.help}"
+    told = "Go on with a run that was stopped, in the folder that it named."
+    return AlgorithmGroup(
+        "simulate",
+        simulate_command,
+        params=[click.Option(["--resume"], type=EXISTING_FOLDER, help=told), *options],
+        invoke_without_command=True,
+        callback=_resume_or_simulate,
+        help="Split one file over several sites and run an algorithm, or go on with a run.",
+    )
+
+
+@click.pass_context
+def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **options: Any) -> None:
+    """Go on with a run, or leave it to the subcommand that starts one."""
+    if resume is not None and context.invoked_subcommand is not None:
+        raise click.UsageError("--resume says which algorithm runs: name none")
+    if resume is None and any(options.values()):
+        raise click.UsageError("an algorithm's options stand after its name")
+    if resume is not None:
+        go_on(resume, **options)
+    elif context.invoked_subcommand is None:
+        raise click.UsageError("name an algorithm, or a run to go on with", context)
+
+
 def _command(name: str, command: str, first: Sequence[click.Parameter], told: str) -> click.Command:
     from cipherdag.findings.conclusion import LearntGraph
 
@@ -84,6 +123,7 @@ def _command(name: str, command: str, first: Sequence[click.Parameter], told: st
             interventions=options.get("interventions") or None,
             out=options["out"],
             as_json=options["as_json"],
+            force=options["force"],
         )
 
     return click.Command(
@@ -115,6 +155,7 @@ def execute(
     interventions: str | None = None,
     out: Path | None,
     as_json: bool,
+    force: bool = False,
 ) -> None:
     """Carry out a described run, save its result where ``out`` says, and show it.
 
@@ -125,17 +166,63 @@ def execute(
         interventions: Column that names interventions, in place of the schema's.
         out: Folder of the result.
         as_json: One JSON object per line.
+        force: Whether a result in ``out`` may be overwritten.
     """
-    from cipherdag.algorithms.registry import make_algorithm
-    from cipherdag.results.folder import writable_folder
+    from cipherdag.results.folder import new_result_folder
 
     if out is not None:
-        writable_folder(out)
-    federation = _federation(source, schema=schema, labels=labels, interventions=interventions)
+        new_result_folder(out, force=force)
+    reading = {"schema": schema, "labels": labels, "interventions": interventions}
+    with keeping(out) as keep:
+        _carry_out(source, reading, keep=keep, out=out, as_json=as_json)
+
+
+def go_on(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None:
+    """Go on with the run that a folder keeps, and save its result there, or where ``out`` says.
+
+    Raises:
+        OutputError: The folder keeps no run, or one over other data.
+    """
+    from cipherdag.federation.kept_run import read_rounds
+    from cipherdag.results.folder import UNFINISHED, new_result_folder, read_run_toml
+
+    kept = folder / UNFINISHED
+    if not kept.exists():
+        raise OutputError(
+            f"{folder} keeps no run that was stopped",
+            remedy="Name the folder that the stopped run named; a result lies in --out already.",
+        )
+    if out is not None:
+        new_result_folder(out, force=force)
+    source = read_run_toml(kept / "run.toml")
+    ended = sum(own.summed is not None for own in read_rounds(folder))
+    if not as_json:
+        click.echo(f"Going on after round {ended}.")
+    reading = {"schema": kept / "schema.toml", "labels": (), "interventions": None}
+    with keeping_on(folder):
+        _carry_out(source, reading, keep=folder, out=out or folder, as_json=as_json)
+    if out is not None and out != folder:
+        forget(folder, whole=False)
+
+
+def _carry_out(
+    source: Mapping[str, Any],
+    reading: Mapping[str, Any],
+    *,
+    keep: Path,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Read the data, learn, save and show."""
+    from cipherdag.algorithms.registry import make_algorithm
+
+    if not as_json:
+        click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")
+    federation = _federation(source, **reading)
     names = federation.sites[0].table.names
     truth = edges(Path(source["truth"]), names) if source.get("truth") else None
     algorithm = make_algorithm(source["algorithm"], source["parameters"])
-    result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source)
+    result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source, keep=keep)
     if out is not None:
         result.save(out, truth=truth)
     show(result, truth, as_json=as_json)
@@ -170,15 +257,17 @@ def learn(
     *,
     as_json: bool,
     source: Mapping[str, Any],
+    keep: Path,
 ) -> Any:
-    """The result of an algorithm, with a line per round."""
+    """The result of an algorithm, with a line per round; finished rounds are kept in ``keep``."""
     from cipherdag.cli.terminal import heading
 
     n_sites, names = len(federation.sites), federation.sites[0].table.names
     if not as_json:
         click.echo("\n" + heading(algorithm.title, n_sites, federation.protection))
-    with following(as_json=as_json, n_sites=n_sites, names=names) as progress:
-        return federation.run(algorithm, seed=seed, progress=progress, source=source)
+    most = algorithm.most_rounds
+    with following(as_json=as_json, n_sites=n_sites, names=names, most_rounds=most) as progress:
+        return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 
 
 def edges(path: Path, nodes: Sequence[str]) -> CausalGraph:

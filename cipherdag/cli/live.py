@@ -50,7 +50,8 @@ class LiveState:
         began: When it began, as `time.monotonic`.
         round: The round in progress; 0 before the first.
         label: What it asks.
-        rounds: Rounds finished.
+        rounds: Rounds finished since it began.
+        number: The last of them, by its number in the run.
         values: Values that each site has answered.
         sent: Bytes that left each site.
         present: Sites whose answers are in the last sum.
@@ -64,6 +65,7 @@ class LiveState:
     round: int = 0
     label: str = ""
     rounds: int = 0
+    number: int = 0
     values: int = 0
     sent: Mapping[str, int] | None = None
     present: tuple[str, ...] = ()
@@ -122,6 +124,7 @@ class LiveRun:
         self.state = replace(
             self.state,
             rounds=self.state.rounds + 1,
+            number=report.number,
             values=self.state.values + report.values,
             sent={s: before.get(s, 0) + own for s, own in report.bytes_sent_per_site.items()},
             present=tuple(s for s, own in report.bytes_sent_per_site.items() if own),

@@ -14,9 +14,9 @@ import msgspec
 from cipherdag import errors
 from cipherdag.cli.connected import resumable_group
 from cipherdag.cli.coordinator import audit_export, coordinator
-from cipherdag.cli.in_process import edges, execute, learn, run_command, simulate_command
-from cipherdag.cli.options import EXISTING_FOLDER, FILE, show
-from cipherdag.cli.parameters import AlgorithmGroup
+from cipherdag.cli.demo import demo
+from cipherdag.cli.in_process import edges, execute, run_command, simulate_group
+from cipherdag.cli.options import EXISTING_FOLDER, FILE
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
@@ -28,17 +28,14 @@ def cli() -> None:
     """Learn causal structure from data that stays at its sites.
 
     Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
-    5 a site does not answer, 6 data do not fit the schema.
+    5 a site does not answer, 6 data do not fit the schema, 130 stopped by Ctrl-C.
     """
 
 
 for command in (
     resumable_group("run", run_command, "Run an algorithm over several sites' files"),
-    AlgorithmGroup(
-        "simulate",
-        simulate_command,
-        help="Split one file over several sites and run an algorithm.",
-    ),
+    simulate_group(),
+    demo,
     schema,
     site,
     coordinator,
@@ -50,12 +47,13 @@ for command in (
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for the new result.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-def repeat(folder: Path, out: Path | None, *, as_json: bool) -> None:
+@click.option("--force", is_flag=True, help="Overwrite a result that is in --out.")
+def repeat(folder: Path, out: Path | None, *, as_json: bool, force: bool) -> None:
     """Repeat the run whose result FOLDER holds, from its run.toml and schema.toml."""
     from cipherdag.results.folder import read_run_toml
 
     source = read_run_toml(folder / "run.toml")
-    execute(source, schema=folder / "schema.toml", out=out, as_json=as_json)
+    execute(source, schema=folder / "schema.toml", out=out, as_json=as_json, force=force)
 
 
 @cli.command()
@@ -75,39 +73,6 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
     with errors.writing(file):
         file.write_text(page, encoding="utf-8")
     click.echo(f"Wrote {file}")
-
-
-@cli.command()
-@click.option("--rows", type=click.IntRange(min=200), default=6000, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for the results.")
-def demo(rows: int, seed: int, out: Path | None) -> None:
-    """Three simulated hospitals learn the ASIA network, masked and then encrypted."""
-    import numpy as np
-
-    from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.federation.in_process import refusals_off_plan
-    from cipherdag.federation.simulated import Federation
-    from cipherdag.graphs.networks import asia
-
-    network = asia()
-    data = network.sample(rows, np.random.default_rng(seed))
-    click.echo(f"{rows} patients, {len(data.columns)} variables, three hospitals that share none.")
-    graphs = []
-    for protection in ("masking", "bfv"):
-        federation = Federation.split(data, 3, seed=seed, protection=protection)
-        result = learn(federation, FedPC(), seed, as_json=False, source={})
-        graphs.append(result.graph)
-        show(result, network.graph, as_json=False)
-        if out is not None:
-            click.echo(f"Saved in {result.save(out / protection, truth=network.graph)}")
-    same = "the same graph" if graphs[0] == graphs[1] else "DIFFERENT graphs"
-    click.echo(f"\nMasking and homomorphic encryption gave {same}.")
-    if graphs[0] != graphs[1]:
-        raise errors.AggregateRangeError("the two protections disagree")
-    click.echo("\nNow the coordinator asks for alpha 0.5, where the plan that it signed says 0.01:")
-    for name, said in refusals_off_plan(federation, FedPC(alpha=0.01), FedPC(alpha=0.5)).items():
-        click.echo(f"  {name} refuses: {said or 'NOTHING: IT ANSWERED'}")
 
 
 @cli.group()
@@ -227,7 +192,7 @@ def main() -> None:
         cli(standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("Stopped.", err=True)
-        sys.exit(130)
+        sys.exit(errors.STOPPED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)

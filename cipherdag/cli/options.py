@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from cipherdag.results.run import Run
 
 LIVE_RUN = "cipherdag.live"
+SILENCE_S = 8.0
+"""How long nothing is said at first; twice as long is the most."""
+LONGEST_SILENCE_S = 300.0
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 EXISTING_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
@@ -73,6 +78,7 @@ def out_options() -> list[click.Option]:
             help="Folder for the result.",
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="One JSON object per line."),
+        click.Option(["--force"], is_flag=True, help="Overwrite a result that is in --out."),
     ]
 
 
@@ -105,31 +111,34 @@ def site_names(files: Sequence[Path]) -> list[str]:
 
 @contextmanager
 def following(
-    *, as_json: bool, n_sites: int = 0, names: Sequence[str] = ()
+    *, as_json: bool, n_sites: int = 0, names: Sequence[str] = (), most_rounds: int | None = None
 ) -> Iterator[Callable[[RoundReport], None]]:
     """A progress callback that prints one line per round and four for every site that left.
 
     On a terminal a view of the run stands below the lines while the context lasts; the live view in
-    a browser is told, too.
+    a browser is told, too. Without a terminal a line on standard error says that a round still goes
+    on, where nothing else was said for `SILENCE_S` or longer.
 
     Args:
         as_json: One JSON object in place of a line, and no view.
         n_sites: How many sites the run begins with, if that is known already; else 0.
         names: The variables in the order of their positions, for the live view.
+        most_rounds: Most rounds of the run, if that is known, to say how much is done.
     """
+    from cipherdag.cli.live import LiveRun
     from cipherdag.cli.terminal_view import TerminalView, on_terminal
 
     context = click.get_current_context(silent=True)
     live: LiveRun | None = context.meta.get(LIVE_RUN) if context is not None else None
-    if as_json or not on_terminal():
-        progress = _json_progress if as_json else _line_progress
-        yield progress if live is None else live.watching(progress, names)
+    live = LiveRun() if live is None else live
+    if as_json:
+        yield live.watching(_json_progress, names)
         return
-    if live is None:
-        from cipherdag.cli.live import LiveRun
-
-        live = LiveRun()
-    with TerminalView(live, n_sites) as view:
+    if not on_terminal():
+        with _murmuring(live):
+            yield live.watching(_Lines(live, most_rounds), names)
+        return
+    with TerminalView(live, n_sites, most=most_rounds) as view:
         yield live.watching(view.finished, names)
 
 
@@ -143,10 +152,50 @@ def _json_progress(report: RoundReport) -> None:
     click.echo(json.dumps({"round": asdict(report)}))
 
 
-def _line_progress(report: RoundReport) -> None:
-    from cipherdag.cli.terminal import report_lines
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Prints the lines of finished rounds, and how much is done where that is known."""
 
-    click.echo("\n".join(report_lines(report)))
+    live: LiveRun
+    most: int | None
+
+    def __call__(self, report: RoundReport) -> None:
+        from cipherdag.cli.terminal import ahead, report_lines
+
+        state = self.live.state
+        pace = (time.monotonic() - state.began) / max(state.rounds, 1)
+        lines = report_lines(report)
+        if done := ahead(report.number, self.most, pace):
+            lines.append(f"  done    {done}")
+        click.echo("\n".join(lines))
+
+
+@contextmanager
+def _murmuring(live: LiveRun) -> Iterator[None]:
+    """Says on standard error that a round still goes on, ever more rarely, while none ends."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_murmur, args=(live, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _murmur(live: LiveRun, ended: threading.Event) -> None:
+    from cipherdag.cli.terminal import clock
+
+    rounds, pause = 0, SILENCE_S
+    while not ended.wait(pause):
+        state = live.state
+        if state.rounds != rounds:
+            rounds, pause = state.rounds, SILENCE_S
+            continue
+        pause = min(2.0 * pause, LONGEST_SILENCE_S)
+        what = f"round {state.round}, {state.label}," if state.round else "the set-up"
+        told = f"  {what} goes on; {clock(time.monotonic() - state.began)} since the start"
+        click.echo(told, err=True)
 
 
 def show(result: Run, truth: CausalGraph | None, *, as_json: bool) -> None:

@@ -32,6 +32,27 @@ def report_lines(report: RoundReport) -> list[str]:
     return [round_line(report), *(line for left in report.left for line in dropout_lines(left))]
 
 
+def ahead(number: int, most: int | None, seconds_per_round: float) -> str:
+    """The share of a run that is done and the time left, where the most rounds are known.
+
+    Args:
+        number: The last round that ended.
+        most: Most rounds of the run, or None.
+        seconds_per_round: How long a round took on average.
+    """
+    if most is None or not number:
+        return ""
+    left = max(most - number, 0)
+    share = f"{min(number / most, 1.0):.0%} of at most {most} rounds"
+    return f"{share}, {clock(left * seconds_per_round)} left at most" if left else share
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
 def failure_lines(error: CipherdagError) -> list[str]:
     """What, cause, effect, do: always in this order."""
     where = f" at site '{error.site}'" if error.site else ""

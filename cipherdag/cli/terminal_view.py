@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cipherdag.cli.terminal import report_lines
+from cipherdag.cli.terminal import ahead, clock, report_lines
 from cipherdag.pages.numerals import size
 
 if TYPE_CHECKING:
@@ -32,21 +32,27 @@ def on_terminal() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def view_rows(state: LiveState, n_sites: int, now: float) -> list[tuple[str, str]]:
+def view_rows(
+    state: LiveState, n_sites: int, now: float, most: int | None = None
+) -> list[tuple[str, str]]:
     """What the view says, as pairs of a word and its text.
 
     Args:
         state: The run as it stands.
         n_sites: How many sites it began with, if that is known already; else 0.
         now: The time, as `time.monotonic`.
+        most: Most rounds of the run, if that is known; the row ``done`` needs it.
     """
     setting_up = "setting up: the sites agree on keys"
     per_site = f"{state.values} values per site in {state.rounds} rounds"
+    elapsed = now - state.began
+    done = ahead(state.number, most, elapsed / max(state.rounds, 1))
     return [
         ("sites", _present(state, n_sites)),
         ("round", f"{state.round}  {state.label}" if state.round else setting_up),
         ("released", f"{per_site}, {size(sum((state.sent or {}).values()))} by all sites"),
-        ("elapsed", _clock(now - state.began)),
+        *([("done", done)] if done else []),
+        ("elapsed", clock(elapsed)),
     ]
 
 
@@ -57,10 +63,19 @@ class TerminalView:
         run: Follows the run.
         n_sites: How many sites it begins with, if that is known already; else 0.
         console: Where to draw; standard output by default.
+        most: Most rounds of the run, if that is known.
     """
 
-    def __init__(self, run: LiveRun, n_sites: int, *, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        run: LiveRun,
+        n_sites: int,
+        *,
+        console: Console | None = None,
+        most: int | None = None,
+    ) -> None:
         self._run = run
+        self._most = most
         self._n_sites = n_sites
         self._console = console or Console()
         self._live = Live(
@@ -86,7 +101,8 @@ class TerminalView:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="bold", no_wrap=True)
         table.add_column(no_wrap=True, overflow="ellipsis")
-        for word, text in view_rows(self._run.state, self._n_sites, time.monotonic()):
+        rows = view_rows(self._run.state, self._n_sites, time.monotonic(), self._most)
+        for word, text in rows:
             table.add_row(word, Text(text))  # as it stands: a name is no markup
         return table
 
@@ -99,8 +115,3 @@ def _present(state: LiveState, n_sites: int) -> str:
     gone = [name for name in state.sent or () if name not in state.present]
     left = f"; gone: {', '.join(gone)}" if gone else ""
     return f"{len(state.present)} of {state.n_cohort} online: {', '.join(here)}{left}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from cipherdag.errors import RefusedError, SiteUnreachableError
+from cipherdag.federation.kept_run import taken_up
 from cipherdag.federation.one_run import FinishedRun, carry_out
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.program import Program, asking, computed_with
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
     from cipherdag.algorithms.algorithm import Algorithm, Facts
+    from cipherdag.federation.kept_run import KeptRun
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
+    from cipherdag.protocol.journal import Summed
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.questions.question import FloatVector, Question
     from cipherdag.sites.session.program import Programs
@@ -43,10 +47,12 @@ class SharedProgram(Generic[Outcome]):
     Attributes:
         ask: Makes the generator.
         names: The variables, which everybody in this process may know.
+        earlier: Rounds that ended before this run was stopped and taken up again.
     """
 
     ask: Callable[[Facts], Generator[Question, FloatVector, Outcome]]
     names: tuple[str, ...]
+    earlier: tuple[Summed, ...] = field(repr=False, default=())
     _program: Program | None = field(default=None, repr=False)
 
     def of_plan(self, _: Plan, facts: Facts) -> Program:
@@ -57,7 +63,9 @@ class SharedProgram(Generic[Outcome]):
         """The same run, as the coordinator sees it."""
         if self._program is None:
             facts = replace(facts, names=self.names)
-            self._program = Program(Replay(asking(self.ask, facts), facts.present), facts)
+            whole = asking(self.ask, facts)
+            left, opened = taken_up(whole, facts.present, self.earlier)
+            self._program = Program(Replay(left, facts.present), facts, earlier=opened)
         return self._program
 
 
@@ -69,6 +77,7 @@ def run_in_process(
     parameters: Mapping[str, Any],
     seed: int,
     progress: Callable[[RoundReport], None] | None,
+    kept: KeptRun | None = None,
 ) -> FinishedRun[Outcome]:
     """Make keys and sites, carry a run out, and take the sites' ledgers.
 
@@ -80,8 +89,18 @@ def run_in_process(
         parameters: What the plan says of it.
         seed: Seed of all that it draws.
         progress: Called after every round.
+        kept: Keeps the rounds that end, and has those that ended before.
+
+    Raises:
+        OutputError: The rounds kept are of other questions, or a round cannot be kept.
+        PrivacyError: A site refused, or a message was altered.
+        SiteNotReadyError: A site failed in its own computation.
+        SiteUnreachableError: A site did not answer.
     """
-    made = _Started.of(federation, name, ask, parameters, seed, progress)
+    made = _Started.of(federation, name, ask, parameters, seed, progress, kept)
+    if kept is not None and kept.summed:
+        schema = federation.sites[0].table.schema  # here it fails by name, and at no site
+        made.program.of_facts(plan_facts(made.plan, len(schema.names), schema.label_positions))
     try:
         done: FinishedRun[Outcome] = carry_out(
             made.session, made.plan, made.program.of_facts, names=made.program.names
@@ -93,6 +112,11 @@ def run_in_process(
                 own.site = own.site or site
                 raise own from error
         raise
+    finally:
+        if kept is not None:
+            kept.stopped()
+    if kept is not None:
+        done = kept.whole(done)
     heads = {site: ledger.head for site, ledger in made.ledgers.items()}
     lines = {site: ledger.lines for site, ledger in made.ledgers.items()}
     return replace(done, heads=heads, ledgers=lines)
@@ -142,12 +166,13 @@ class _Started(Generic[Outcome]):
         parameters: Mapping[str, Any],
         seed: int,
         progress: Callable[[RoundReport], None] | None,
+        kept: KeptRun | None = None,
     ) -> _Started[Outcome]:
         coordinator = SigningIdentity.generate()
-        identities = {site.name: SigningIdentity.generate() for site in federation.sites}
+        identities, ledgers = _recorded_by(federation, kept)
         pinned = {site: identity.public for site, identity in identities.items()}
-        ledgers = {site: Ledger(site, identity) for site, identity in identities.items()}
-        program = SharedProgram(ask, federation.sites[0].table.schema.names)
+        earlier = kept.summed if kept is not None else ()
+        program = SharedProgram(ask, federation.sites[0].table.schema.names, earlier)
         runtimes = {
             site.name: _runtime(
                 site,
@@ -177,9 +202,20 @@ class _Started(Generic[Outcome]):
             federation.wire({site: runtime.handle for site, runtime in runtimes.items()}),
             coordinator,
             plan,
-            progress=progress,
+            progress=progress if kept is None else kept.following(progress),
+            journal=kept,
         )
         return cls(session, plan, program, runtimes, ledgers)
+
+
+def _recorded_by(
+    federation: Federation, kept: KeptRun | None
+) -> tuple[Mapping[str, SigningIdentity], Mapping[str, Ledger]]:
+    """Signing key and ledger of every site: new ones, or those of the run that goes on."""
+    if kept is not None:
+        return kept.identities, kept.ledgers
+    identities = {site.name: SigningIdentity.generate() for site in federation.sites}
+    return identities, {site: Ledger(site, identity) for site, identity in identities.items()}
 
 
 def _runtime(

@@ -18,6 +18,7 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.in_process import run_in_process
+from cipherdag.federation.kept_run import kept_run
 from cipherdag.federation.reading_sites import named_sources, read_sites, without_constants
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
@@ -219,6 +220,7 @@ class Federation:
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
+        keep: str | Path | None = None,
     ) -> Result: ...
 
     @overload
@@ -229,6 +231,7 @@ class Federation:
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
+        keep: str | Path | None = None,
     ) -> FeatureResult: ...
 
     @overload
@@ -239,6 +242,7 @@ class Federation:
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
+        keep: str | Path | None = None,
     ) -> Any: ...
 
     def run(
@@ -248,6 +252,7 @@ class Federation:
         seed: int = 0,
         progress: Callable[[RoundReport], None] | None = None,
         source: Mapping[str, Any] | None = None,
+        keep: str | Path | None = None,
     ) -> Run:
         """Run one algorithm over all sites.
 
@@ -258,9 +263,12 @@ class Federation:
                 the rows of FedPC's bootstrap; the others draw nothing.
             progress: Called after every round.
             source: What a saved ``run.toml`` says about where the data came from.
+            keep: Folder in which rounds are kept as they end, so that the same call goes on after
+                a stop or a crash; saving the result there takes them away.
 
         Raises:
             ParameterError: There is no algorithm of this name.
+            OutputError: ``keep`` holds another run, or cannot be written.
             SchemaError: The algorithm reads labels, and no column is marked as one.
             ConstantColumnError: It reads labels, and a label is constant at a site or a feature at
                 every site, unless the schema allows it.
@@ -272,6 +280,7 @@ class Federation:
         schema = self.sites[0].table.schema
         if "labels" in algorithm.reads:
             _check_labels(self.sites)
+        kept = None if keep is None else kept_run(self, algorithm, seed, Path(keep), source or {})
         done = run_in_process(
             self,
             algorithm.name,
@@ -279,6 +288,7 @@ class Federation:
             parameters=msgspec.to_builtins(algorithm),
             seed=seed,
             progress=progress,
+            kept=kept,
         )
         return done.result(
             algorithm,

@@ -13,7 +13,6 @@ import numpy as np
 
 from cipherdag.findings.conclusion import Note
 from cipherdag.graphs.edge_evidence import EdgeEvidence
-from cipherdag.graphs.exports import csv_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import BoolMatrix, IndexArray
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it is drawn"
-COLUMNS = ("from", "to", "mark", "confidence", "any_edge")
+SHARES = ("confidence", "any_edge")
+COLUMNS = ("from", "to", "mark", *SHARES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,6 @@ class Confidences:
         own = self.of(edge.source, edge.target)
         return own.as_drawn(edge.mark) / self._replicates, own.joined / self._replicates
 
-    def csv(self, graph: CausalGraph) -> str:
-        """The edges as `CausalGraph.to_csv`, with two more columns."""
-        return csv_text([COLUMNS, *self.rows(graph)])
-
     def evidence(self, known: GraphEvidence, graph: CausalGraph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
         edges = []
@@ -144,6 +140,8 @@ class Confidences:
                     strength=drawn / self._replicates,
                     shown=f"{drawn}/{self._replicates}",
                     facts=(own.sentence(edge.mark), *(() if before is None else before.facts)),
+                    p_value=None if before is None else before.p_value,
+                    given=() if before is None else before.given,
                 )
             )
         return replace(known, measure=MEASURE, edges=tuple(edges))

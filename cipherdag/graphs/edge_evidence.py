@@ -19,6 +19,9 @@ class EdgeEvidence:
         strength: Between 0 and 1; how wide the edge is drawn.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
+        p_value: The largest p-value over all sites among the edge's tests, each of which it stood;
+            None where it was not tested so.
+        given: The set under which that one was found.
     """
 
     source: str
@@ -26,6 +29,8 @@ class EdgeEvidence:
     strength: float
     shown: str
     facts: tuple[str, ...] = ()
+    p_value: float | None = None
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

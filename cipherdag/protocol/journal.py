@@ -12,7 +12,7 @@ Leaks:
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -65,6 +65,17 @@ class Summed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="summe
 
 
 Entry = Started | Opened | GivenUp | Summed
+
+
+class Record(Protocol):
+    """Where a session is written down: a `Journal`, or what keeps a run of this process."""
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """What the session takes up, oldest first."""
+
+    def write(self, entry: Entry) -> None:
+        """Write an entry down before the session goes on."""
 
 
 class Journal:

@@ -90,7 +90,7 @@ class Session:
         *,
         timeout_s: float = 600.0,
         progress: Callable[[RoundReport], None] | None = None,
-        journal: log.Journal | None = None,
+        journal: log.Record | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.errors import LedgerError, OutputError, writing
+from cipherdag.errors import LedgerError, OutputError, ResultExistsError, writing
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
 
 if TYPE_CHECKING:
     from cipherdag.sites.record.ledger import LedgerHead, Release
 
 REPORT_FILE = "result.json"
+UNFINISHED = "unfinished"
+"""What is kept of a run in one process until its result is saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,34 @@ def write_folder(
         for site, lines in ledgers.items():
             content = "".join(line + "\n" for line in lines)
             (path / "releases" / f"{site}.jsonl").write_text(content, encoding="utf-8")
+        if (path / UNFINISHED).exists():
+            shutil.rmtree(path / UNFINISHED)
     return path
+
+
+def new_result_folder(folder: Path, *, force: bool) -> None:
+    """Make the folder before a long run, and see that no other result is lost to it.
+
+    Args:
+        folder: The folder.
+        force: Whether a result in it may be overwritten, and a run that was stopped be given up.
+
+    Raises:
+        ResultExistsError: There is one.
+        OutputError: The folder cannot be made or written.
+    """
+    stopped = (folder / UNFINISHED).exists()
+    if stopped and not force:
+        raise ResultExistsError(
+            f"{folder} holds a run that was stopped",
+            remedy=f"Go on with `cipherdag run --resume {folder}`, or begin anew with --force.",
+        )
+    if (folder / REPORT_FILE).exists() and not force:
+        raise ResultExistsError(f"{folder} holds the result of another run")
+    writable_folder(folder)
+    if stopped:
+        with writing(folder):
+            shutil.rmtree(folder / UNFINISHED)
 
 
 def writable_folder(folder: Path) -> None:

@@ -12,10 +12,12 @@ import msgspec
 from cipherdag.errors import OutputError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, Confidences
+from cipherdag.findings.edge_table import edge_table
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.drawing.figure import draw
 from cipherdag.graphs.edge_evidence import GraphEvidence
+from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.metrics import compare
 from cipherdag.results.comparing import COLUMNS as COMPARED
@@ -57,16 +59,14 @@ class Result(LearntGraph, Run):
 
     @property
     def edges(self) -> pd.DataFrame:
-        """The edges: columns ``from``, ``to`` and ``mark``, and those of `confidence` if there.
+        """The edges and what was opened about them; the columns are those of `edge_table`.
 
         An undirected edge ("---") stands once, its names in the order of the alphabet.
         """
         import pandas as pd
 
-        if self._confidences:
-            return self.confidence
-        rows = [(edge.source, edge.target, edge.mark) for edge in self.graph.edges]
-        return pd.DataFrame(rows, columns=["from", "to", "mark"])
+        columns, rows = edge_table(self.graph, self.evidence, self._confidences)
+        return pd.DataFrame(rows, columns=list(columns))
 
     def compare(self, other: Result | CausalGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair.
@@ -138,7 +138,7 @@ class Result(LearntGraph, Run):
             "edges": [self._edge(edge) for edge in self.graph.edges],
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
-            "evidence": asdict(self.evidence),
+            "evidence": _saved_evidence(self.evidence),
         }
         if self.details:
             found["details"] = dict(self.details)
@@ -159,12 +159,19 @@ class Result(LearntGraph, Run):
         }
 
     def _summary(self) -> list[str]:
-        kind = "DAG" if self.graph == self.dag else "CPDAG"
         edges = [str(edge) for edge in self.graph.edges] or ["(no edge)"]
-        lines = ["", f"Learnt graph ({kind}):", *shortened(edges)]
+        lines = ["", f"Learnt graph ({self._graph_kind}):", *shortened(edges)]
         for said in (self.dag_note, *self.evidence.remarks):
             lines += ["", said] if said else []
         return lines
+
+    @property
+    def _graph_kind(self) -> str:
+        """What the graph is: a DAG, the CPDAG of one, or a graph that is directed in part."""
+        if self.graph.is_dag:
+            return "DAG"
+        of_one = self.dag.is_dag and self.dag.to_cpdag() == self.graph
+        return "CPDAG" if of_one else "directed in part"
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         return [
@@ -183,9 +190,9 @@ class Result(LearntGraph, Run):
         return graph_sections(self, truth) | {"metrics": metrics}
 
     def _tables(self) -> dict[str, str]:
-        known = self._confidences
+        columns, rows = edge_table(self.graph, self.evidence, self._confidences)
         return {
-            "edges.csv": known.csv(self.graph) if known else self.graph.to_csv(),
+            "edges.csv": csv_text([columns, *rows]),
             "graph.graphml": self.graph.to_graphml(),
             "graph.dot": self.graph.to_dot(),
         }
@@ -198,6 +205,15 @@ class Result(LearntGraph, Run):
             "from_id": self.identifiers[edge.source],
             "to_id": self.identifiers[edge.target],
         }
+
+
+def _saved_evidence(evidence: GraphEvidence) -> dict[str, Any]:
+    """The evidence as `result.json` has it; edges that were not tested have no p-value there."""
+    saved = asdict(evidence)
+    for edge in saved["edges"]:
+        if edge["p_value"] is None:
+            del edge["p_value"], edge["given"]
+    return saved
 
 
 def _marked(edges: Sequence[Mapping[str, str]]) -> list[tuple[str, str, str]]:

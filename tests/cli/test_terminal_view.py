@@ -12,19 +12,23 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import adversary
 import pytest
 from rich.console import Console
 
 from cipherdag import FedPC
+from cipherdag.algorithms.fedcd.algorithm import FedCD
 from cipherdag.cli.live import LiveRun
 from cipherdag.cli.options import following
+from cipherdag.cli.terminal import ahead
 from cipherdag.cli.terminal_view import TerminalView, on_terminal, view_rows
 from cipherdag.protocol.progress import DropOut
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PATIENCE_S = 120.0
+CUT = SimpleNamespace(label="votes on edges")  # all that a view reads of a question
 WORDS = ("sites", "round", "released", "elapsed")
 
 
@@ -212,3 +216,40 @@ def test_without_a_terminal_the_lines_are_plain(capsys):
     plain, structured = capsys.readouterr().out.splitlines()
     assert plain.startswith("round 1")
     assert json.loads(structured)["round"]["label"] == reports[0].label
+
+
+def test_what_is_done_and_left_is_told_where_the_rounds_are_known():
+    assert ahead(3, 10, 12.0) == "30% of at most 10 rounds, 0:01:24 left at most"
+    assert ahead(10, 10, 12.0) == "100% of at most 10 rounds"
+    assert ahead(3, None, 12.0) == ahead(0, 10, 12.0) == ""
+    state = replace(LiveRun().state, began=0.0, round=8, rounds=2, number=7)  # goes on after 5
+    assert dict(view_rows(state, 3, 20.0, 10))["done"].endswith("0:00:30 left at most")
+    assert "done" not in dict(view_rows(state, 3, 20.0))
+
+
+def test_an_algorithm_says_its_most_rounds_or_nothing():
+    assert FedPC().most_rounds is None
+    assert FedCD(rounds=4).most_rounds == 4
+
+
+def test_a_pipe_hears_of_a_round_that_does_not_end(monkeypatch, capsys):
+    monkeypatch.setattr("cipherdag.cli.options.SILENCE_S", 0.02)
+    reports = []
+    adversary.hospitals().run(FedPC(evidence="vote"), progress=reports.append)
+    with following(as_json=False, most_rounds=len(reports)) as progress:
+        wait_for("the set-up goes on", capsys)
+        progress.asked(1, CUT, None)
+        wait_for(f"round 1, {CUT.label}, goes on", capsys)
+        progress(reports[0])
+    told = capsys.readouterr()
+    assert f"done    {1 / len(reports):.0%} of at most {len(reports)} rounds" in told.out
+    with following(as_json=True):
+        time.sleep(0.1)
+    assert capsys.readouterr() == ("", "")
+
+
+def wait_for(words, capsys):
+    deadline = time.monotonic() + PATIENCE_S
+    while words not in capsys.readouterr().err:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

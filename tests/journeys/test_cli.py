@@ -70,7 +70,9 @@ def test_run_writes_a_whole_folder_and_says_what_left(call, three_files, tmp_pat
     keys = "algorithm protection sites rounds seconds bytes_sent_per_site edges".split()
     assert set(keys) <= set(report)
     assert report["sites"] == ["clinic0", "clinic1", "clinic2"]
-    assert pd.read_csv(out / "edges.csv").columns.tolist() == ["from", "to", "mark"]
+    edges = pd.read_csv(out / "edges.csv")
+    assert edges.columns.tolist() == ["from", "to", "mark", "p_value", "given"]
+    assert edges["p_value"].between(0, 0.01).all()
 
 
 def test_audit_accepts_a_run_and_names_the_line_of_one_changed_byte(call, three_files, tmp_path):

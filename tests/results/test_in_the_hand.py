@@ -37,11 +37,19 @@ def test_a_notebook_shows_the_graph_under_the_line():
 
 
 def test_edges_are_a_table_that_makes_the_graph_again():
-    assert list(RESULT.edges.columns) == ["from", "to", "mark"]
-    rows = RESULT.edges.itertuples(index=False, name=None)
+    assert list(RESULT.edges.columns) == ["from", "to", "mark", "p_value", "given"]
+    rows = RESULT.edges[["from", "to", "mark"]].itertuples(index=False, name=None)
     assert CausalGraph.from_marked(RESULT.graph.nodes, rows) == RESULT.graph
     again = FEDERATION.run(FedPC(bootstrap=3))
-    assert list(again.edges.columns) == ["from", "to", "mark", "confidence", "any_edge"]
+    shares = ["confidence", "any_edge"]
+    assert list(again.edges.columns) == ["from", "to", "mark", *shares, "p_value", "given"]
+    assert again.edges["p_value"].equals(RESULT.edges["p_value"])
+    undone = RESULT.edges[RESULT.edges["p_value"].isna()]
+    for row in undone.itertuples(index=False):
+        assert RESULT.evidence.of(row[0], row[1]).facts[0].startswith("No test over all sites")
+    voted = FEDERATION.run(FedPC(evidence="vote")).edges
+    assert list(voted.columns) == ["from", "to", "mark", "strength"]
+    assert voted["strength"].between(0.3, 1).all()
     assert list(again.edges["from"]) == list(RESULT.edges["from"])
 
 

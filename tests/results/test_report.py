@@ -24,6 +24,7 @@ from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.protocol.progress import DropOut
+from cipherdag.results.result import Result
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -282,4 +283,8 @@ def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
     result.save(tmp_path, truth=TRUTH)
     Page((tmp_path / "report.html").read_text("utf-8")).check_offline()
     saved = json.loads((tmp_path / "result.json").read_text("utf-8"))
-    assert saved["evidence"] == json.loads(json.dumps(asdict(result.evidence)))
+    assert Result.load(tmp_path).evidence == result.evidence
+    untested = ("p_value", "given")  # is not written
+    edges = [asdict(own) for own in result.evidence.edges]
+    told = [{key: own[key] for key in own if key not in untested} for own in edges]
+    assert saved["evidence"]["edges"] == json.loads(json.dumps(told))

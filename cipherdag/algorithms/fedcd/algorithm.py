@@ -163,6 +163,11 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         """Beliefs and votes, and what the weights add."""
         return BELIEFS, AGGREGATIONS[self.aggregation]
 
+    @property
+    def most_rounds(self) -> int:
+        """As declared; the sites may agree before."""
+        return self.rounds
+
     def report(self, found: LearntGraph) -> Report:
         """Agreement over the rounds, the matrix of beliefs, and the edges left out."""
         return reported(found)

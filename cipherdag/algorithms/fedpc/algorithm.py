@@ -318,6 +318,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             colliders=None if judged is None else judged.colliders,
             standing=found.standing,
             differences=(*marginal, *given),
+            weakest=found.weakest.of(found.skeleton),
         )
 
     def _skeleton(

@@ -51,6 +51,8 @@ class FedPCOutcome:
         differences: How clearly every variable is distributed differently at the sites, and those
             that are, given their neighbours; empty where that was not asked.
         bootstrap: In how many replicates every edge occurs, if there were any.
+        weakest: Of every edge x < z that tests over all sites left, the largest of their p-values,
+            and the set under which it was found; empty with ``vote``.
     """
 
     skeleton: BoolMatrix
@@ -65,3 +67,4 @@ class FedPCOutcome:
     standing: FloatVector | None = None
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
+    weakest: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = field(default_factory=dict)

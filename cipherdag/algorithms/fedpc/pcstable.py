@@ -46,6 +46,40 @@ class Separations:
             self.sets[pair], self.p_values[pair] = members, p_value
 
 
+@dataclass(slots=True, eq=False)
+class WeakestTests:
+    """Of each pair (x, z), x < z, the test of largest p-value, and its set; the first wins a tie.
+
+    An edge that stayed stood every test; its largest p-value says how narrowly (pMax of the R
+    package pcalg).
+    """
+
+    sets: dict[Pair, tuple[int, ...]] = field(default_factory=dict)
+    p_values: dict[Pair, float] = field(default_factory=dict)
+
+    def hear(self, rows: IndexArray, p_values: FloatVector) -> None:
+        """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
+        done = np.flatnonzero(~np.isnan(p_values))
+        first, second = np.sort(rows[done, :2], axis=1).T
+        order = np.lexsort((-done, p_values[done], second, first))
+        x, z = first[order], second[order]
+        last = np.append((x[1:] != x[:-1]) | (z[1:] != z[:-1]), True)[: len(order)]
+        for test in done[order[last]].tolist():
+            a, b, *given = rows[test].tolist()
+            pair = (min(a, b), max(a, b))
+            if p_values[test] > self.p_values.get(pair, -math.inf):
+                self.sets[pair] = tuple(sorted(given))
+                self.p_values[pair] = float(p_values[test])
+
+    def of(self, skeleton: BoolMatrix) -> dict[Pair, tuple[float, tuple[int, ...]]]:
+        """The p-value and the set of every edge that was tested."""
+        return {
+            pair: (p_value, self.sets[pair])
+            for pair, p_value in self.p_values.items()
+            if skeleton[pair]
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class StableSkeleton:
     """What the skeleton search found.
@@ -55,12 +89,14 @@ class StableSkeleton:
         separations: Of every pair that is not adjacent, from the round that separated it.
         layers: Edges left after each layer.
         standing: The p-values of every variable's tests given nothing, added up, shape (p,).
+        weakest: The test of largest p-value of every pair.
     """
 
     skeleton: BoolMatrix
     separations: Separations
     layers: tuple[int, ...]
     standing: FloatVector
+    weakest: WeakestTests = field(default_factory=WeakestTests)
 
 
 def stable_skeleton(
@@ -87,14 +123,15 @@ def stable_skeleton(
         separated need no more. The separating set of largest p is then that of one such round.
     """
     kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
-    separations = Separations()
+    separations, weakest = Separations(), WeakestTests()
     layers: list[int] = []
     marginal = np.zeros(kept.shape)
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
         found = yield from _layer(source, kept, separations, constraints, layer, alpha)
-        if layer == 0:
-            for rows, p_values in found:
+        for rows, p_values in found:
+            weakest.hear(rows, p_values)
+            if layer == 0:
                 x, y = rows.T
                 marginal[x, y] = marginal[y, x] = np.nan_to_num(p_values)
         layers.append(int(kept.sum()) // 2)
@@ -103,7 +140,7 @@ def stable_skeleton(
         layer += 1
     # summed exactly: the order of the variables is nothing to it
     standing = np.array([math.fsum(row) for row in marginal])
-    return StableSkeleton(kept, separations, tuple(layers), standing)
+    return StableSkeleton(kept, separations, tuple(layers), standing, weakest)
 
 
 def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:

@@ -41,6 +41,7 @@ SUPPORTS = {
 }
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
 UNDIRECTED = "Both directions imply the same independences, so the data cannot tell them apart."
+UNTESTED = "No test over all sites was done: it is known, or stands for want of rows or sites."
 DRAWN_TWICE = (
     "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
     "twice look like evidence to a test, so a weak edge comes back more often than it would with "
@@ -260,13 +261,16 @@ class _Reader:
                 votes, default=(self._n_sites, self._n_sites, 0), key=lambda own: own[0] / own[1]
             )
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
+            p_value, given = self._outcome.weakest.get((min(a, b), max(a, b)), (None, ()))
             found.append(
                 EdgeEvidence(
                     source=edge.source,
                     target=edge.target,
                     strength=least / of,
                     shown=f"{least}/{of}" if votes else "",
-                    facts=(*self._layers(votes), *direction),
+                    facts=(*self._layers(votes), *self._tested(p_value, given), *direction),
+                    p_value=p_value,
+                    given=self._named(frozenset(given)),
                 )
             )
         return tuple(found)
@@ -300,6 +304,14 @@ class _Reader:
         """One sentence on the layers in which the edge was tested."""
         counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
         return [f"Kept by {', '.join(counts)}."] if counts else []
+
+    def _tested(self, p_value: float | None, given: tuple[int, ...]) -> list[str]:
+        """One sentence on the test over all sites that spoke least for the edge."""
+        if p_value is None:
+            return [UNTESTED] if self._outcome.tests else []
+        under = self._set(frozenset(given))
+        said = "Dependent in all tests over all sites that could be done"
+        return [f"{said}; the largest p-value is {p_value:.2g}, given {under}."]
 
     def _direction(self, a: int, b: int) -> list[str]:
         """Why a --> b: the colliders at b that a is part of, or Meek's rules."""

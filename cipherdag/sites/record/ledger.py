@@ -95,6 +95,7 @@ class Ledger:
         identity: Key that signs every record.
         path: File to append to; a ledger that is already there is verified and continued.
         clock: Source of the time.
+        lines: Records to go on after, where there is no file; they are verified.
     """
 
     def __init__(
@@ -104,12 +105,15 @@ class Ledger:
         *,
         path: Path | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        lines: Iterable[str] = (),
     ) -> None:
         self._site = site
         self._identity = identity
         self._path = path
         self._clock = clock
-        self._lines: list[str] = []
+        self._lines = list(lines)
+        if self._lines:
+            verify_ledger(self._lines, identity=identity.public.hex())
         if path is not None and path.exists():
             content = path.read_bytes()
             whole = content[: content.rfind(b"\n") + 1]

@@ -18,17 +18,20 @@ from cipherdag.errors import ProgramMismatchError
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Outcome, Replay
 from cipherdag.protocol.wire import digest
+from cipherdag.questions.question import FloatVector, Question
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
-    from cipherdag.questions.question import FloatVector, Question
 
 COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
 """The libraries whose versions stand in a plan."""
 
 log = logging.getLogger("cipherdag.site")
+
+Opened = tuple[Question, FloatVector, int]
+"""A question, the sum of the answers to it, and how many sites that covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,13 @@ class Program:
         replay: Its steps.
         facts: What it knew before the first.
         algorithm: Whose it is; None for a function that only this process knows.
+        earlier: What it opened in sessions before, where it goes on after them.
     """
 
     replay: Replay[Any] = field(repr=False)
     facts: Facts
     algorithm: Algorithm[Any, Any] | None = None
+    earlier: tuple[Opened, ...] = field(repr=False, default=())
 
     @property
     def decisions(self) -> bytes:

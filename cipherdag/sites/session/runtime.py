@@ -231,6 +231,9 @@ class SiteRuntime:
         if self._folder is not None:
             kept = RunRecord(self._folder.runs / current.session.hex())
             kept.begin(plan)
+        coverage = Coverage(min(self._policy.min_sites, len(plan.cohort)), plan.min_contributors)
+        for opened in program.earlier:
+            coverage.opened(*opened)
         current.rounds = Rounds(
             plan=plan,
             program=program,
@@ -242,7 +245,7 @@ class SiteRuntime:
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,
-            coverage=Coverage(min(self._policy.min_sites, len(plan.cohort)), plan.min_contributors),
+            coverage=coverage,
             daily=self._folder.daily if self._folder is not None else None,
             kept=kept,
         )

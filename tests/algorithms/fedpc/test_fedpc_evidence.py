@@ -73,5 +73,6 @@ def test_tests_over_all_sites_have_no_votes_to_tell():
     assert evidence.measure == ""
     assert evidence.remarks == ("Evidence: statistic.", "Tests over all sites: 3 pooled.")
     assert [edge.shown for edge in evidence.edges] == ["", ""]
-    assert all(edge.facts[0].startswith("Collider") for edge in evidence.edges)
+    assert all(edge.facts[0].startswith("No test") for edge in evidence.edges)
+    assert all(edge.facts[1].startswith("Collider") for edge in evidence.edges)
     assert "over all sites" in evidence.support

@@ -1,0 +1,104 @@
+"""``demo``: three simulated hospitals, two protections, one graph, and a refusal."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cipherdag.cli.in_process import learn
+from cipherdag.cli.keeping import keeping_on
+from cipherdag.cli.options import EXISTING_FOLDER, show
+from cipherdag.errors import AggregateRangeError
+
+if TYPE_CHECKING:
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.graphs.networks import DiscreteNetwork
+    from cipherdag.results.result import Result
+
+DEFAULT_FOLDER = "cipherdag-demo"
+PROTECTIONS = ("masking", "bfv")
+
+
+@click.command()
+@click.option("--rows", type=click.IntRange(min=200), default=6000, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help=f"Folder for the results; default: {DEFAULT_FOLDER}, numbered where there is one.",
+)
+@click.option("--resume", type=EXISTING_FOLDER, help="Go on with the demo stopped in this folder.")
+@click.option("--force", is_flag=True, help="Overwrite what --out holds.")
+def demo(rows: int, seed: int, out: Path | None, resume: Path | None, *, force: bool) -> None:
+    """Three simulated hospitals learn the ASIA network, masked and then encrypted."""
+    from cipherdag.results.folder import new_result_folder
+
+    folder = resume or out or _unused(Path(DEFAULT_FOLDER))
+    if resume is None:
+        for protection in PROTECTIONS:
+            new_result_folder(folder / protection, force=force)
+    click.echo(f"{rows} patients, 8 variables, three hospitals that share none.")
+    from cipherdag.graphs.networks import asia
+
+    network = asia()
+    again = f"cipherdag demo --rows {rows} --seed {seed} --resume"
+    with keeping_on(folder, go_on=again, parts=PROTECTIONS):
+        results = [_learnt(network, own, rows, seed, folder) for own in PROTECTIONS]
+    masked, encrypted = (own.graph for own in results)
+    same = "the same graph" if masked == encrypted else "DIFFERENT graphs"
+    click.echo(f"\nMasking and homomorphic encryption gave {same}.")
+    if masked != encrypted:
+        raise AggregateRangeError("the two protections disagree")
+    _ask_off_plan(_hospitals(network, "bfv", rows, seed))
+    click.echo(f"\nOpen {folder / PROTECTIONS[0] / 'report.html'} in a browser.")
+
+
+def _learnt(
+    network: DiscreteNetwork, protection: str, rows: int, seed: int, folder: Path
+) -> Result:
+    """The result under a protection: as it is saved already, or learnt and saved."""
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.results.folder import REPORT_FILE
+    from cipherdag.results.result import Result
+
+    own = folder / protection
+    result: Result
+    if (own / REPORT_FILE).exists():
+        result = Result.load(own)
+    else:
+        federation = _hospitals(network, protection, rows, seed)
+        result = learn(federation, FedPC(), seed, as_json=False, source={}, keep=own)
+        result.save(own, truth=network.graph)
+    show(result, network.graph, as_json=False)
+    click.echo(f"Saved in {own}")
+    return result
+
+
+def _hospitals(network: DiscreteNetwork, protection: str, rows: int, seed: int) -> Federation:
+    import numpy as np
+
+    from cipherdag.federation.simulated import Federation
+
+    data = network.sample(rows, np.random.default_rng(seed))
+    return Federation.split(data, 3, seed=seed, protection=protection)
+
+
+def _ask_off_plan(federation: Federation) -> None:
+    """Show how every hospital refuses a question that is not the plan's."""
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.federation.in_process import refusals_off_plan
+
+    click.echo("\nNow the coordinator asks for alpha 0.5, where the plan that it signed says 0.01:")
+    for name, said in refusals_off_plan(federation, FedPC(alpha=0.01), FedPC(alpha=0.5)).items():
+        click.echo(f"  {name} refuses: {said or 'NOTHING: IT ANSWERED'}")
+
+
+def _unused(folder: Path) -> Path:
+    """The folder, or the first of its numbered successors that is not there."""
+    if not folder.exists():
+        return folder
+    numbered = (folder.with_name(f"{folder.name}-{n}") for n in count(2))
+    return next(own for own in numbered if not own.exists())

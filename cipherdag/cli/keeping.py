@@ -1,0 +1,86 @@
+"""What happens to the rounds of a run in this process when it is stopped, fails or ends."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cipherdag.errors import CipherdagError, OutputError
+from cipherdag.results.folder import REPORT_FILE, UNFINISHED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+GO_ON = "cipherdag run --resume"
+
+
+@contextmanager
+def keeping(out: Path | None, *, go_on: str = GO_ON) -> Iterator[Path]:
+    """The folder in which a new run keeps its rounds; once stopped, it says how to go on.
+
+    Rounds of a run that was stopped, or whose folder could not be written, stay; those of a run
+    that failed go, since it would fail again.
+
+    Args:
+        out: Folder of the result; a temporary one, which only this user may enter, where None.
+        go_on: The command that goes on, without its folder.
+    """
+    folder = out or Path(tempfile.mkdtemp(prefix="cipherdag-run-"))
+    try:
+        yield folder
+    except (KeyboardInterrupt, OutputError):
+        if not _say_how(folder, go_on):
+            forget(folder, whole=out is None)
+        raise
+    except CipherdagError:
+        forget(folder, whole=out is None)
+        raise
+    if out is None:
+        forget(folder, whole=True)
+
+
+@contextmanager
+def keeping_on(folder: Path, *, go_on: str = GO_ON, parts: Sequence[str] = ("",)) -> Iterator[None]:
+    """While a run that was stopped goes on: once stopped again, it says how to go on.
+
+    Args:
+        folder: Its folder.
+        go_on: The command that goes on, without its folder.
+        parts: The folders of its runs in there, in their order, where it has several.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say_how(folder, go_on, parts)
+        raise
+
+
+def forget(folder: Path, *, whole: bool) -> None:
+    """Take away what a folder keeps of a run, and the folder if nothing else is in it.
+
+    Args:
+        folder: The folder.
+        whole: Whether to take it away with all that is in it.
+    """
+    shutil.rmtree(folder if whole else folder / UNFINISHED, ignore_errors=True)
+    with suppress(OSError):  # something else lies in it
+        folder.rmdir()
+
+
+def _say_how(folder: Path, go_on: str, parts: Sequence[str] = ("",)) -> bool:
+    """Say where the rounds are kept; False where none had ended."""
+    from cipherdag.federation.kept_run import read_rounds
+
+    rounds = [own for part in parts for own in read_rounds(folder / part)]
+    ended = sum(own.summed is not None for own in rounds)
+    if not ended and not any((folder / part / REPORT_FILE).exists() for part in parts):
+        click.echo("\nNo round had ended: nothing is kept.", err=True)
+        return False
+    told = f"Round {ended} had ended, and all rounds so far are kept." if ended else "All is kept."
+    click.echo(f"\n{told} To go on:\n  {go_on} {folder}", err=True)
+    return True

@@ -1,0 +1,327 @@
+"""Finished rounds of a run in this process, kept in its folder so that a stopped run goes on.
+
+    FOLDER/unfinished/run.toml, schema.toml   what runs
+    FOLDER/unfinished/begun.json              with what, and on which data
+    FOLDER/unfinished/rounds.jsonl            each round's sum, and what had left the sites by then
+    FOLDER/unfinished/SITE.pem                the key that signs SITE's ledger
+
+The keys of a session are never written down, as at real sites. A run that goes on begins a new
+session over the questions that are left: no finished round is computed again. Saving the result
+into FOLDER takes ``unfinished`` away.
+
+Leaks:
+    Whoever reads the folder learns the sums of all rounds, and can sign for these sites' ledgers,
+    which other runs do not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.errors import OutputError, writing
+from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.protocol.durable_lines import append
+from cipherdag.protocol.journal import Entry, Summed
+from cipherdag.protocol.messages import content_digest
+from cipherdag.protocol.progress import Watcher
+from cipherdag.results.folder import UNFINISHED, run_toml
+from cipherdag.sites.private_files import write_private
+from cipherdag.sites.record.ledger import Ledger, read_releases
+from cipherdag.sites.session.program import computed_with
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+    from pathlib import Path
+
+    from cipherdag.algorithms.algorithm import Algorithm
+    from cipherdag.federation.one_run import FinishedRun
+    from cipherdag.federation.simulated import Federation
+    from cipherdag.federation.site import Site
+    from cipherdag.protocol.progress import RoundReport
+    from cipherdag.questions.encodings import BoolMatrix
+    from cipherdag.questions.presence import Presence
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.sites.session.program import Opened
+
+    Outcome = TypeVar("Outcome")
+
+BEGUN_FILE = "begun.json"
+ROUNDS_FILE = "rounds.jsonl"
+
+
+class Begun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What has to be the same for a run to go on; ``data`` is a digest of all sites' rows."""
+
+    algorithm: str
+    parameters: dict[str, Any]
+    protection: str
+    seed: int
+    versions: dict[str, str]
+    data: str
+
+
+class KeptRound(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A round's sum, None where the run was stopped before it, and the ledgers' lines since."""
+
+    releases: dict[str, tuple[str, ...]]
+    summed: Summed | None = None
+
+
+@dataclass(slots=True)
+class KeptRun:
+    """A run as its folder has it; a `Session` writes into it as into its journal.
+
+    Attributes:
+        folder: The folder of the result.
+        identities: Signing key of each site.
+        ledgers: Each site's ledger, which goes on where it ended.
+        rounds: What is kept, oldest first.
+    """
+
+    folder: Path
+    identities: Mapping[str, SigningIdentity] = field(repr=False)
+    ledgers: dict[str, Ledger] = field(repr=False, default_factory=dict)
+    rounds: list[KeptRound] = field(repr=False, default_factory=list)
+    entries: tuple[Entry, ...] = ()  # a new session takes nothing up by itself
+    _before: int = 0
+
+    @classmethod
+    def of(
+        cls, folder: Path, begun: Begun, sites: Sequence[str], texts: Mapping[str, str]
+    ) -> KeptRun:
+        """The run that the folder keeps, or a new one.
+
+        Args:
+            folder: The folder of the result.
+            begun: What runs.
+            sites: Names of the sites.
+            texts: What lies beside a new run, by file name.
+
+        Raises:
+            OutputError: The folder keeps another run, or cannot be written or read.
+        """
+        inside = folder / UNFINISHED
+        if not (inside / BEGUN_FILE).exists():
+            _make(inside, begun, sites, texts)
+        same(_read(inside / BEGUN_FILE, Begun), begun, folder)
+        rounds = read_rounds(folder)
+        identities = {name: SigningIdentity.load(inside / f"{name}.pem") for name in sites}
+        lines = {name: [line for own in rounds for line in own.releases[name]] for name in sites}
+        ledgers = {n: Ledger(n, own, lines=lines[n]) for n, own in identities.items()}
+        return cls(folder, identities, ledgers, rounds, _before=sum(map(_ended, rounds)))
+
+    @property
+    def summed(self) -> tuple[Summed, ...]:
+        """The rounds that had ended when this was read."""
+        return tuple(own.summed for own in self.rounds if own.summed is not None)[: self._before]
+
+    def write(self, entry: Entry) -> None:
+        """Keep a round that ended; of other entries a new session has no use.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
+        if isinstance(entry, Summed):
+            self._keep(msgspec.structs.replace(entry, report=self.numbered(entry.report)))
+
+    def stopped(self) -> None:
+        """Keep what left the sites after the last round that ended."""
+        if any(self._new_releases().values()):
+            self._keep(None)
+
+    def numbered(self, report: RoundReport) -> RoundReport:
+        """A report of this session, numbered among all rounds of the run."""
+        return replace(report, number=report.number + self._before)
+
+    def whole(self, done: FinishedRun[Outcome]) -> FinishedRun[Outcome]:
+        """A run as if it had never been stopped: all rounds, and all that left the sites."""
+        if not self._before:
+            return done
+        earlier = tuple(own.report for own in self.summed)
+        return replace(
+            done,
+            rounds=(*earlier, *map(self.numbered, done.rounds)),
+            bytes_sent_per_site={
+                name: sum(release.bytes for release in read_releases(ledger.lines))
+                for name, ledger in self.ledgers.items()
+            },
+            seconds=done.seconds + sum(report.seconds for report in earlier),
+        )
+
+    def following(
+        self, progress: Callable[[RoundReport], None] | None
+    ) -> Callable[[RoundReport], None] | None:
+        """A progress callback that numbers rounds as the whole run does."""
+        return progress if progress is None or not self._before else _Numbered(progress, self)
+
+    def _new_releases(self) -> dict[str, tuple[str, ...]]:
+        known = {name: sum(len(own.releases[name]) for own in self.rounds) for name in self.ledgers}
+        return {name: ledger.lines[known[name] :] for name, ledger in self.ledgers.items()}
+
+    def _keep(self, summed: Summed | None) -> None:
+        kept = KeptRound(self._new_releases(), summed)
+        append(self.folder / UNFINISHED / ROUNDS_FILE, msgspec.json.encode(kept) + b"\n")
+        self.rounds.append(kept)
+
+
+@dataclass(slots=True)
+class _Numbered:
+    """Tells a callback of rounds by their numbers in the whole run."""
+
+    progress: Callable[[RoundReport], None]
+    kept: KeptRun
+
+    def __call__(self, report: RoundReport) -> None:
+        self.progress(self.kept.numbered(report))
+
+    def asked(self, number: int, question: Question, skeleton: BoolMatrix | None) -> None:
+        if isinstance(self.progress, Watcher):
+            self.progress.asked(number + len(self.kept.summed), question, skeleton)
+
+
+def kept_run(
+    federation: Federation,
+    algorithm: Algorithm[Any, Any],
+    seed: int,
+    folder: Path,
+    source: Mapping[str, Any],
+) -> KeptRun:
+    """The run of an algorithm that a folder keeps, or a new one that it will keep.
+
+    Raises:
+        OutputError: The folder keeps another run, or cannot be written or read.
+    """
+    begun = Begun(
+        algorithm=algorithm.name,
+        parameters=msgspec.to_builtins(algorithm),
+        protection=federation.protection,
+        seed=seed,
+        versions=computed_with(),
+        data=data_digest(federation.sites),
+    )
+    schema = federation.sites[0].table.schema.dumps()
+    texts = {"run.toml": run_toml(source), "schema.toml": schema}
+    return KeptRun.of(folder, begun, [site.name for site in federation.sites], texts)
+
+
+def taken_up(
+    asking: Generator[Question, FloatVector, Outcome],
+    present: Presence,
+    summed: Sequence[Summed],
+) -> tuple[Generator[Question, FloatVector, Outcome], tuple[Opened, ...]]:
+    """A program from its first question without a sum on, and what was opened before.
+
+    Args:
+        asking: The whole program.
+        present: Where it looks how many sites a sum covers.
+        summed: The rounds that ended, oldest first.
+
+    Raises:
+        OutputError: It asks other questions than those of the rounds.
+    """
+    opened: list[Opened] = []
+    if not summed:
+        return asking, ()
+    try:
+        question = next(asking)
+        for own in summed:
+            if own.content != content_digest(question):
+                raise OutputError("the rounds kept are of a run that asked other questions")
+            values = np.frombuffer(own.values, dtype="<f8").astype(np.float64)
+            present.n_sites = own.report.n_sites
+            opened.append((question, values, own.report.n_sites))
+            question = asking.send(values)
+    except StopIteration as ended:
+        return _nothing_left(ended.value), tuple(opened)
+    return _rest(asking, question), tuple(opened)
+
+
+def read_rounds(folder: Path) -> list[KeptRound]:
+    """What a folder keeps of a run, oldest first; a last line that was cut short is left out.
+
+    Raises:
+        OutputError: The file cannot be read.
+    """
+    path = folder / UNFINISHED / ROUNDS_FILE
+    try:
+        content = path.read_bytes() if path.exists() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        found = [msgspec.json.decode(line, type=KeptRound) for line in whole.splitlines()]
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise OutputError(f"{path} does not hold the rounds of a run") from error
+    if len(whole) < len(content):
+        with writing(path):
+            path.write_bytes(whole)
+    return found
+
+
+def data_digest(sites: Sequence[Site]) -> str:
+    """SHA-256 over all sites' names, schemas and rows, in hexadecimal."""
+    state = hashlib.sha256(b"cipherdag kept run")
+    for site in sites:
+        table = site.table
+        arrays = (table.codes, table.values, table.interventions)
+        contents = [b"" if own is None else np.ascontiguousarray(own).tobytes() for own in arrays]
+        for content in (site.name.encode(), table.schema.canonical(), *contents):
+            state.update(len(content).to_bytes(8, "big") + content)
+    return state.hexdigest()
+
+
+def same(kept: Begun, begun: Begun, folder: Path) -> None:
+    """Refuse to go on with another run than the one that is kept.
+
+    Raises:
+        OutputError: Naming what differs.
+    """
+    # as the file has it: parameters may hold tuples, which are read back as lists
+    now = msgspec.json.decode(msgspec.json.encode(begun), type=Begun)
+    for name in Begun.__struct_fields__:
+        if getattr(kept, name) != getattr(now, name):
+            raise OutputError(
+                f"{folder} keeps a run that was begun with other {name}",
+                remedy="Go on with what it was begun with, or begin anew with --force.",
+            )
+
+
+def _make(inside: Path, begun: Begun, sites: Sequence[str], texts: Mapping[str, str]) -> None:
+    with writing(inside):
+        shutil.rmtree(inside, ignore_errors=True)  # of a run that was stopped as it began
+        inside.mkdir(mode=0o700, parents=True)
+    for name in sites:
+        SigningIdentity.generate().save(inside / f"{name}.pem")
+    for file, text in texts.items():
+        write_private(inside / file, text)
+    write_private(inside / BEGUN_FILE, msgspec.json.encode(begun).decode())
+
+
+def _read(path: Path, kind: type[Begun]) -> Begun:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise OutputError(f"{path} does not say what run was begun") from error
+
+
+def _ended(kept: KeptRound) -> bool:
+    return kept.summed is not None
+
+
+def _rest(
+    asking: Generator[Question, FloatVector, Outcome], question: Question
+) -> Generator[Question, FloatVector, Outcome]:
+    try:
+        while True:
+            question = asking.send((yield question))
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+        return outcome
+
+
+def _nothing_left(outcome: Outcome) -> Generator[Question, FloatVector, Outcome]:
+    yield from ()
+    return outcome

@@ -1,0 +1,122 @@
+"""The p-value of every edge: a plain PC on the pooled rows finds the same."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plain_pc import _candidates
+from scipy.stats import norm
+
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.algorithms.fedpc.pcstable import WeakestTests
+from cipherdag.federation.simulated import Federation
+from cipherdag.findings.conclusion import LearntGraph
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.results.result import Result
+
+ALPHA = 0.01
+
+
+def rows(n=900):
+    rng = np.random.default_rng(5)
+    a, b = rng.normal(size=(2, n))
+    c = 0.4 * a + 0.5 * b + rng.normal(size=n)
+    d = 0.5 * c + 0.3 * a + rng.normal(size=n)
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": d, "e": 0.2 * d + rng.normal(size=n)})
+
+
+def fisher_z(frame, x, y, given):
+    inverse = np.linalg.inv(np.corrcoef(frame.to_numpy()[:, [x, y, *given]].T))
+    r = -inverse[0, 1] / math.sqrt(inverse[0, 0] * inverse[1, 1])
+    return 2 * norm.sf(math.sqrt(len(frame) - len(given) - 3) * abs(math.atanh(r)))
+
+
+def weakest(frame):
+    """Of every edge that PC-stable leaves, the largest p-value of its tests, and its set."""
+    n = frame.shape[1]
+    graph, found, layer = ~np.eye(n, dtype=bool), {}, 0
+    while graph.sum(axis=0).max() > layer:
+        start = graph.copy()
+        for x, y in combinations(range(n), 2):
+            if not start[x, y]:
+                continue
+            for under in _candidates(start, x, y, layer):
+                p = fisher_z(frame, x, y, under)
+                found[x, y] = max(found.get((x, y), (-1.0, ())), (p, tuple(sorted(under))))
+                if p > ALPHA:
+                    graph[x, y] = graph[y, x] = False
+        layer += 1
+    return {pair: own for pair, own in found.items() if graph[pair]}
+
+
+def test_the_p_value_of_an_edge_is_the_largest_of_its_tests_on_all_rows(tmp_path):
+    frame = rows()
+    expected = {
+        frozenset(frame.columns[[x, y]]): (p, set(frame.columns[list(under)]))
+        for (x, y), (p, under) in weakest(frame).items()
+    }
+    federation = Federation.split(frame, 3, device="cpu")
+    result = federation.run(FedPC(evidence="pooled", alpha=ALPHA))
+    assert {frozenset((own.source, own.target)) for own in result.graph.edges} == set(expected)
+    for own in result.edges.itertuples(index=False, name=None):
+        p, under = expected[frozenset(own[:2])]
+        assert own[3] == pytest.approx(p, rel=1e-5, abs=1e-12)
+        assert set(filter(None, own[4].split("; "))) == under
+    saved = result.save(tmp_path / "out")
+    table = pd.read_csv(saved / "edges.csv", keep_default_na=False)
+    assert table.equals(result.edges)
+    told = json.loads((saved / "result.json").read_text("utf-8"))["evidence"]["edges"]
+    assert [own["p_value"] for own in told] == list(result.edges["p_value"])
+    assert Result.load(saved).edges.equals(result.edges)
+    assert f"largest p-value is {told[0]['p_value']:.2g}" in (saved / "report.html").read_text()
+
+
+@pytest.mark.parametrize("kind", [own for own in EVIDENCE if own != "vote"])
+def test_every_kind_of_evidence_over_all_sites_tells_a_p_value_of_every_edge(kind):
+    result = Federation.split(rows(), 3, device="cpu").run(FedPC(evidence=kind, alpha=ALPHA))
+    assert len(result.edges)
+    assert (result.edges["p_value"] <= ALPHA).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1) | st.just(math.nan)), max_size=30))
+def test_the_weakest_test_is_the_first_largest_in_whatever_pieces(tests):
+    pairs = [*combinations(range(3), 2), (1, 0)]
+    table = np.array([[*pairs[k], 9 + n] for n, (k, _) in enumerate(tests)]).reshape(-1, 3)
+    p_values = np.array([p for _, p in tests])
+    whole, pieces = WeakestTests(), WeakestTests()
+    whole.hear(table, p_values)
+    for cut in np.array_split(np.arange(len(tests)), 3):
+        pieces.hear(table[cut], p_values[cut])
+    plain = {}
+    for (x, y, member), p in zip(table.tolist(), p_values.tolist(), strict=True):
+        pair = (min(x, y), max(x, y))
+        if not math.isnan(p) and p > plain.get(pair, (-1.0,))[0]:
+            plain[pair] = (p, (member,))
+    for own in (whole, pieces):
+        assert own.of(np.ones((3, 3), dtype=bool)) == plain
+
+
+def kind_of(graph, dag):
+    found = LearntGraph(graph=graph, dag=dag)
+    return Result._graph_kind.fget(found)
+
+
+def test_a_graph_is_called_a_dag_only_where_it_is_one():
+    def graph(*edges):
+        return CausalGraph.from_marked("abc", [(own[0], own[2], own[1]) for own in edges])
+
+    chain = graph(("a", "-->", "b"), ("b", "-->", "c"))
+    cycle = graph(("a", "-->", "b"), ("b", "-->", "c"), ("c", "-->", "a"))
+    assert kind_of(chain, chain) == "DAG"
+    assert kind_of(chain.to_cpdag(), chain) == "CPDAG"
+    assert kind_of(cycle, cycle) == kind_of(cycle, chain) == "directed in part"
+    known = graph(("a", "-->", "b"), ("b", "---", "c"))
+    assert kind_of(known, chain) == "directed in part"  # as background knowledge directs
