@@ -39,6 +39,7 @@ from cipherdag.protocol.messages import (
     seal_envelope,
 )
 from cipherdag.protocol.verdict_rounds import (
+    CHANCE_BYTES,
     Roles,
     accepted,
     beacon_of,
@@ -47,6 +48,7 @@ from cipherdag.protocol.verdict_rounds import (
 )
 from cipherdag.protocol.wire import decode, encode, pack, unpack
 from cipherdag.questions.question import Bundle
+from cipherdag.sites.session import handshake
 
 N_SITES = 4
 NAMES = [f"hospital-{number}" for number in range(N_SITES)]
@@ -112,15 +114,20 @@ def test_sums_and_verdicts_do_not_mix():
         ward.session.ask(Bundle(parts=(verdicts(), votes())))
 
 
-def test_every_site_has_every_role_in_its_turn():
-    ward = opened()
-    dealers = []
+def test_every_site_has_every_role_in_its_turn(monkeypatch):
+    # of numbers drawn anew one run in eight has no turn for some site in so few rounds
+    numbers = iter(range(1, N_SITES + 1))
+    monkeypatch.setattr(handshake, "new_chance", lambda: bytes([next(numbers)]) * CHANCE_BYTES)
+    ward, turns = opened(), []
     for number in range(12):
         ward.session.ask(verdicts(0.01 + number * 1e-6))
-        dealers.append(roles(ward).dealer)
+        turns.append(roles(ward))
     dealt = [site for site, share in received(ward, "ask", Share) if share.dealt is not None]
-    assert dealt == [NAMES[own] for own in dealers]
-    assert len(set(dealers)) == N_SITES
+    assert dealt == [NAMES[own.dealer] for own in turns]
+    asked = [site for site, _ in sent(ward, "compare", Compare)]
+    assert asked == [NAMES[holder] for own in turns for holder in own.holders]
+    for role in zip(*((own.dealer, *own.holders) for own in turns), strict=True):
+        assert set(role) == set(range(N_SITES))
 
 
 # roles follow from what nobody chose
