@@ -19,6 +19,7 @@ from cipherdag.errors import (
     KeyAgreementError,
     OpeningRefusedError,
     ReplayError,
+    ShareError,
     SiteUnreachableError,
     SpentKeyError,
 )
@@ -470,6 +471,53 @@ def test_a_site_that_deals_out_of_turn_or_not_at_all_is_left_out():
         assert found.size
 
 
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("change", [lambda own: own + bytes(1 << 20), lambda own: own[:-1]])
+def test_a_dealer_whose_sealed_keys_have_another_length_is_left_out(place, change):
+    ward = opened(n_sites=5)
+    dealer = f"hospital-{roles(ward, step=1).dealer}"
+
+    def sealed(share):
+        own = list(share.dealt.sealed)
+        own[place] = change(own[place])
+        return msgspec.structs.replace(share.dealt, sealed=tuple(own))
+
+    send_instead(ward, dealer, dealt=sealed)
+    assert ward.session.ask(verdicts(n_sites=5)).size
+    assert [left.site for left in ward.session.dropouts] == [dealer]
+    assert max(len(message) for _, _, message in ward.engine.sent) < 1 << 20
+
+
+@pytest.mark.parametrize("holder", [0, 1])
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"digest": lambda own: bytes(32)}, ForgedSumError),
+        ({"shares": lambda own: own.shares + b"\x00"}, ShareError),
+        ({"shares": lambda own: own.shares[:-1]}, ShareError),
+        ({"shares": lambda own: flipped(own.shares, -1)}, ShareError),
+    ],
+)
+def test_a_holder_whose_shares_are_no_shares_of_the_round_is_named(holder, changes, error):
+    ward = opened()
+    liar = NAMES[roles(ward, step=1).holders[holder]]
+
+    def forge(operation, site, reply):
+        if (operation, site) != ("compare", liar):
+            return reply
+        told = decode(read_envelope(reply).body, Compared)
+        body = msgspec.structs.replace(told, **{key: new(told) for key, new in changes.items()})
+        return seal_envelope(
+            ward.identities[site], session=ward.session._plan.session, sender=site,
+            topic="compared", body=body,
+        )  # fmt: skip
+
+    ward.engine.forge = forge
+    with pytest.raises(error) as told:
+        ward.session.ask(verdicts())
+    assert told.value.site == liar
+
+
 def test_a_dealer_whose_keys_fit_nothing_ends_the_round_by_name():
     ward = opened()
     dealer = NAMES[roles(ward, step=1).dealer]
@@ -504,6 +552,7 @@ def test_a_site_dies_in_any_step(protection, role, step):
         with pytest.raises(SiteUnreachableError, match="holds the keys of round 1") as told:
             ward.session.ask(verdicts(n_sites=6))
         assert told.value.site == f"hospital-{dead}"
+        assert f"'hospital-{own.dealer}' dealt" in told.value.message
         return
     found = ward.session.ask(verdicts(n_sites=6))
     # whoever died before its share came is in no sum
