@@ -155,6 +155,13 @@ def test_sums_have_few_enough_bits_for_every_protection(n_sites):
         excess_amounts(1 << 33, n_sites, 3)
 
 
+def test_too_many_sites_for_fisher_s_verdicts_are_refused_by_name():
+    question = CombinedEvidence.over_sites(CITestSpec(alpha=0.01), "fisher", 2, 1 << 20)
+    assert EvidenceVerdicts(question, *fisher_amounts(0.01, 723, 3)).fewest == 3
+    with pytest.raises(ParameterError, match="fewer sites"):
+        fisher_amounts(0.01, 724, 3)
+
+
 @pytest.mark.parametrize("max_rows", [1677720, 1677721])
 def test_a_declared_number_of_rows_never_makes_sums_too_large_for_one_residue(max_rows):
     """These came to just below 2**35, which is more than half of the smallest modulus."""
