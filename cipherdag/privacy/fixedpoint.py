@@ -58,8 +58,9 @@ DIGEST_BYTES = 32
 MAX_RESOLUTION_BITS = 512
 MAX_TOTAL = 1 << 106
 """Largest sum in units of its grid: what every protection can carry, so that all accept alike."""
-MAX_COMPARED = 1 << 35
-"""Largest sum that a verdict is found on: with room to spare one residue under every protection."""
+MAX_COMPARED = (1 << 35) - (1 << 16)
+"""Largest sum that a verdict is found on: one residue under every protection, since only the first
+is blinded; the smallest first modulus is a little less than 2**36."""
 
 _INT64_LIMIT = 1 << 63
 
@@ -230,6 +231,8 @@ class _Layout:
         bounds = [_whole_bound(segment) for segment in segments]
         totals = tuple(declaration.cohort_size * bound for bound in bounds)
         counts = tuple(_residues_needed(total, moduli) for total in totals)
+        if declaration.blinded and max(counts) > 1:
+            raise ParameterError("sums that verdicts are found on have one residue, as blinds have")
         lengths = tuple(segment.length for segment in segments)
         values = [
             sum(n for n, count in zip(lengths, counts, strict=True) if count > position)
@@ -280,8 +283,8 @@ def _check_blinded(declaration: Declaration) -> None:
         other = segment.signed or segment.comparison or segment.resolution_bits
         if not segment.verdict or other or not small:
             raise ParameterError(
-                "verdicts are found on whole numbers from 0 whose sums are at most 2**35, and not "
-                "in one round with sums that are opened"
+                "verdicts are found on whole numbers from 0 whose sums are at most "
+                f"{MAX_COMPARED}, and not in one round with sums that are opened"
             )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.errors import ShareError, SiteUnreachableError
 from cipherdag.privacy.aggregation import Aggregate
+from cipherdag.privacy.comparison.dealing import SEALED_BYTES
 from cipherdag.privacy.comparison.keys import common_bytes
 from cipherdag.protocol.messages import Compare, Compared, Verdicts
 from cipherdag.protocol.verdict_rounds import Roles, read_verdicts
@@ -52,7 +53,10 @@ class Comparing:
         dealt = share.dealt
         if (dealt is not None) != (position == self.roles.dealer):
             raise ShareError("its comparison keys are missing, or it deals out of turn")
-        if dealt is not None and len(dealt.common) != common_bytes(self.batch):
+        if dealt is not None and (
+            len(dealt.common) != common_bytes(self.batch)
+            or any(len(own) != SEALED_BYTES for own in dealt.sealed)
+        ):
             raise ShareError("its comparison keys are cut short or too long")
 
     def verdicts(self, blinded: bytes, shares: Mapping[int, Share]) -> Aggregate:
@@ -66,6 +70,7 @@ class Comparing:
             SiteUnreachableError: A holder did not answer. The sums that its keys are for were
                 opened, blinded, so nobody is asked for them again.
             ForgedSumError: A holder's shares are of other sums.
+            ShareError: A holder's shares are cut short or too long.
             AggregateRangeError: A sum is none that the sites can produce.
         """
         dealt = shares[self.roles.dealer].dealt
@@ -78,10 +83,11 @@ class Comparing:
             for holder, sealed in zip(self.roles.holders, dealt.sealed, strict=True)
         }
         replies = self.courier.exchange("compare", requests, Compared)
+        dealer = self.plan.cohort[self.roles.dealer].name
         for holder, reason in replies.failures.items():
             raise SiteUnreachableError(
-                f"it holds the keys of round {self.batch.number}'s verdicts and did not answer "
-                f"({reason}); no other site can",
+                f"it holds the keys of round {self.batch.number}'s verdicts, which '{dealer}' "
+                f"dealt, and did not answer ({reason}); no other site can",
                 site=self.plan.cohort[holder].name,
             )
         first, second = (replies.envelopes[holder] for holder in self.roles.holders)

@@ -23,11 +23,13 @@ from cipherdag.errors import (
     CipherdagError,
     ForgedSumError,
     KeyAgreementError,
+    ShareError,
     SiteUnreachableError,
 )
 from cipherdag.privacy.comparison.accepted import Accepted
 from cipherdag.privacy.comparison.batch import Comparisons
 from cipherdag.privacy.comparison.roles import in_turn
+from cipherdag.privacy.comparison.verdicts import unpack
 from cipherdag.protocol.messages import Compared, Verdicts, open_envelope, read_envelope
 from cipherdag.protocol.wire import decode, digest
 from cipherdag.questions.lockstep import parts_of
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cipherdag.privacy.aggregation import Declaration, FloatVector
-    from cipherdag.protocol.plan import Plan
+    from cipherdag.protocol.plan import Member, Plan
     from cipherdag.questions.question import Question
 
 CHANCE_BYTES: Final = 32
@@ -135,30 +137,36 @@ def read_verdicts(
         AggregateRangeError: A sum is none that the sites can produce.
     """
     envelopes = decode(content, Verdicts).envelopes
-    bodies = [
-        _signed(envelope, plan, holder)
+    first, second = (
+        _signed(envelope, plan.cohort[holder], plan.session, declared)
         for envelope, holder in zip(envelopes, roles.holders, strict=True)
-    ]
-    first, second = bodies
-    if {first.digest, second.digest} != {declared.digest}:
-        raise ForgedSumError("the holders' shares of the verdicts are not of this round's sums")
-    bits = accepted(question, len(declared.sites)).verdicts(first.shares, second.shares)
+    )
+    bits = accepted(question, len(declared.sites)).verdicts(first, second)
     return bits.astype(np.float64)
 
 
-def _signed(envelope: bytes, plan: Plan, holder: int) -> Compared:
-    """What a holder says, by its own signature."""
-    member = plan.cohort[holder]
+def _signed(envelope: bytes, member: Member, session: bytes, declared: Declaration) -> bytes:
+    """A holder's shares of this round's verdicts, by its own signature."""
     try:
         body = open_envelope(
             read_envelope(envelope),
             identity=member.identity,
-            session=plan.session,
+            session=session,
             sender=member.name,
             topic="compared",
         )
-        return decode(body, Compared)
+        said = decode(body, Compared)
     except CipherdagError as error:
         raise ForgedSumError(
-            f"the shares of '{member.name}' of the verdicts: {error.message}"
+            f"its shares of the verdicts: {error.message}", site=member.name
         ) from None
+    if said.digest != declared.digest:
+        raise ForgedSumError(
+            "its shares of the verdicts are not of this round's sums", site=member.name
+        )
+    try:
+        unpack(said.shares, 2 * declared.length)
+    except ShareError as error:
+        error.site = member.name
+        raise
+    return said.shares

@@ -37,4 +37,4 @@ def located(number: int, names: Iterable[str], before: int) -> Iterator[None]:
         sites = ", ".join(f"'{name}'" for name in names)
         past = f"sums in order before it: {before}"
         message = f"round {number} over {sites}: {error.message}; {past}"
-        raise type(error)(message, remedy=error.remedy) from error
+        raise type(error)(message, site=error.site, remedy=error.remedy) from error

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 SUM_BITS = 35
-"""Bits of the largest sum that a verdict is found on, whatever the protection."""
+LARGEST_SUM = (1 << SUM_BITS) - (1 << 16)
+"""Largest sum that a verdict is found on, whatever the protection; 35 bits."""
 FEWEST_SITES = 3
 """A dealer and two holders of comparison keys."""
 MOST_VERDICTS = 250_000
@@ -57,8 +58,8 @@ class ByCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         holds = all(low >= 0 and high <= k * self.largest for k, (low, high) in enumerate(ends))
         if len(self.low) < 2 or self.largest < 0 or not holds or self.fewest < 1:  # noqa: PLR2004
             raise ValueError("amounts lie in what so many sites can have, of one site at least")
-        if self.n_sites * self.bound > 1 << SUM_BITS:
-            raise ValueError(f"sums that verdicts are found on have at most {SUM_BITS} bits")
+        if self.n_sites * self.bound > LARGEST_SUM:
+            raise ValueError(f"sums that verdicts are found on are at most {LARGEST_SUM}")
 
     @property
     def n_sites(self) -> int:

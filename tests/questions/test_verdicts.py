@@ -15,14 +15,15 @@ from scipy import stats
 from cipherdag.algorithms.evidence.closed import excess_amounts, fisher_amounts
 from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
+from cipherdag.privacy.fixedpoint import MAX_COMPARED
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import (
+    LARGEST_SUM,
     RELIABLE,
-    SUM_BITS,
     ByCount,
     EdgeVerdicts,
     EvidenceVerdicts,
@@ -148,10 +149,26 @@ def test_fisher_s_verdicts_keep_their_level():
 @pytest.mark.parametrize("n_sites", [3, 10, 50, 100])
 def test_sums_have_few_enough_bits_for_every_protection(n_sites):
     for made in (fisher_amounts(0.01, n_sites, 3), fisher_amounts(1e-9, n_sites, 3)):
-        assert n_sites * made[0].bound <= 1 << SUM_BITS
+        assert n_sites * made[0].bound <= LARGEST_SUM
         assert made[1] >= 8
     with pytest.raises(ParameterError, match="smaller max_rows"):
         excess_amounts(1 << 33, n_sites, 3)
+
+
+def test_too_many_sites_for_fisher_s_verdicts_are_refused_by_name():
+    question = CombinedEvidence.over_sites(CITestSpec(alpha=0.01), "fisher", 2, 1 << 20)
+    assert EvidenceVerdicts(question, *fisher_amounts(0.01, 723, 3)).fewest == 3
+    with pytest.raises(ParameterError, match="fewer sites"):
+        fisher_amounts(0.01, 724, 3)
+
+
+@pytest.mark.parametrize("max_rows", [1677720, 1677721])
+def test_a_declared_number_of_rows_never_makes_sums_too_large_for_one_residue(max_rows):
+    """These came to just below 2**35, which is more than half of the smallest modulus."""
+    assert LARGEST_SUM == MAX_COMPARED
+    amounts, bits = excess_amounts(max_rows, 4, 3)
+    assert 4 * amounts.bound <= MAX_COMPARED
+    assert bits == 8
 
 
 @pytest.mark.parametrize(
@@ -162,11 +179,11 @@ def test_sums_have_few_enough_bits_for_every_protection(n_sites):
         ((0, -1), (-1, 1), 1),
         ((0,), (-1,), 1),
         ((0, 0), (-1, 0), -1),
-        ((0, 0, 0), (-1, -1, 5), 1 << SUM_BITS),
+        ((0, 0, 0), (-1, -1, 5), LARGEST_SUM),
     ],
 )
 def test_amounts_that_cannot_be_are_refused(low, high, largest):
-    with pytest.raises(ValueError, match="amounts|bits"):
+    with pytest.raises(ValueError, match="amounts|at most"):
         ByCount(low=low, high=high, largest=largest)
 
 

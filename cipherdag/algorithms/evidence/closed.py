@@ -17,10 +17,18 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
+from cipherdag.algorithms.parameters import require
 from cipherdag.errors import ParameterError
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.verdicts import SUM_BITS, VERDICT_VALUES, ByCount, EvidenceVerdicts
+from cipherdag.questions.verdicts import (
+    LARGEST_SUM,
+    RELIABLE,
+    SUM_BITS,
+    VERDICT_VALUES,
+    ByCount,
+    EvidenceVerdicts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 Compared = Literal["fisher", "weighted_p"]
+
+TOO_MANY_SITES = "reveal verdicts with evidence fisher is for fewer sites"
 
 _VERDICTS = {"fisher": 2, "weighted_p": 1}
 
@@ -107,7 +117,9 @@ def fisher_amounts(alpha: float, n_sites: int, fewest: int) -> tuple[ByCount, in
         high = [-1, *(own if k >= fewest else -1 for k, own in enumerate(steps, start=1))]
         return ByCount(low=(0,) * (n_sites + 1), high=tuple(high), largest=steps[-1] + 1)
 
-    return _finest(amounts, "reveal verdicts with evidence fisher is for fewer sites")
+    # whether rows are enough is compared too, on the same grid for any number of sites
+    require(n_sites * (n_sites + 1) * RELIABLE + n_sites <= LARGEST_SUM, TOO_MANY_SITES)
+    return _finest(amounts, TOO_MANY_SITES)
 
 
 def excess_amounts(max_rows: int, n_sites: int, fewest: int) -> tuple[ByCount, int]:

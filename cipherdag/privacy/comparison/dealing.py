@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import ComparisonKeyError, KeyAgreementError
-from cipherdag.privacy.comparison.keys import ComparisonKeys, DealtKeys, deal
+from cipherdag.privacy.comparison.keys import SECRET_BYTES, ComparisonKeys, DealtKeys, deal
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, place
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.sealing import SEAL_BYTES, seal, unseal
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.secrecy import Secret
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import WordVector
     from cipherdag.privacy.comparison.batch import Comparisons
     from cipherdag.privacy.comparison.keys import BitVector
+
+SEALED_BYTES = SECRET_BYTES + SEAL_BYTES
+"""Length of what a dealer seals for a holder, for any number of comparisons."""
 
 _PURPOSE = b"comparison key"
 _PAD = b"verdict pad"

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from cipherdag.privacy.keys.pairkeys import PairKey
 
 _NONCE_BYTES = 12
+_TAG_BYTES = 16
+SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES
+"""How much longer a sealed message is than what was sealed."""
 
 
 def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes) -> bytes:
@@ -31,7 +34,7 @@ def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes)
         associated: What the seal is bound to and both sites know, such as the transcript.
 
     Returns:
-        Nonce, ciphertext and tag: 28 bytes more than the plaintext.
+        Nonce, ciphertext and tag: `SEAL_BYTES` more than the plaintext.
 
     Leaks:
         The length of the plaintext.
