@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from cipherdag.errors import (
+    AggregateRangeError,
     CipherdagError,
     ForgedSumError,
     KeyAgreementError,
@@ -141,7 +142,12 @@ def read_verdicts(
         _signed(envelope, plan.cohort[holder], plan.session, declared)
         for envelope, holder in zip(envelopes, roles.holders, strict=True)
     )
-    bits = accepted(question, len(declared.sites)).verdicts(first, second)
+    try:
+        bits = accepted(question, len(declared.sites)).verdicts(first, second)
+    except AggregateRangeError as error:
+        dealer, *holders = (plan.cohort[own].name for own in (roles.dealer, *roles.holders))
+        held = " and ".join(f"'{name}'" for name in holders)
+        raise AggregateRangeError(f"{error.message}: '{dealer}' and {held}") from None
     return bits.astype(np.float64)
 
 

@@ -518,6 +518,19 @@ def test_a_holder_whose_shares_are_no_shares_of_the_round_is_named(holder, chang
     assert told.value.site == liar
 
 
+def test_where_keys_are_for_another_sum_all_who_may_have_lied_are_named(monkeypatch):
+    ward, honest = opened(), dealing.deal
+    own = roles(ward, step=1)
+
+    def deal(batch, blinds):
+        return honest(batch, batch.difference(blinds, np.uint64(1000)))
+
+    monkeypatch.setattr(dealing, "deal", deal)
+    dealer, first, second = (NAMES[site] for site in (own.dealer, *own.holders))
+    with pytest.raises(AggregateRangeError, match=f"'{dealer}' and '{first}' and '{second}'"):
+        ward.session.ask(verdicts())
+
+
 def test_a_dealer_whose_keys_fit_nothing_ends_the_round_by_name():
     ward = opened()
     dealer = NAMES[roles(ward, step=1).dealer]

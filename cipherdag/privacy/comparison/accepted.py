@@ -86,7 +86,7 @@ class Accepted:
         within, possible = np.split(opened(first, second, 2 * self.most.size), 2)
         if not possible.all():
             raise AggregateRangeError(
-                "a blinded sum is none that the cohort can produce, or a holder of comparison keys "
-                "says so"
+                "a blinded sum is none that the cohort can produce, or who dealt or held the "
+                "comparison keys says so"
             )
         return within
