@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 from cipherdag.errors import CipherdagError, OutputError
-from cipherdag.results.folder import REPORT_FILE, UNFINISHED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,6 +66,8 @@ def forget(folder: Path, *, whole: bool) -> None:
         folder: The folder.
         whole: Whether to take it away with all that is in it.
     """
+    from cipherdag.results.folder import UNFINISHED
+
     shutil.rmtree(folder if whole else folder / UNFINISHED, ignore_errors=True)
     with suppress(OSError):  # something else lies in it
         folder.rmdir()
@@ -75,6 +76,7 @@ def forget(folder: Path, *, whole: bool) -> None:
 def _say_how(folder: Path, go_on: str, parts: Sequence[str] = ("",)) -> bool:
     """Say where the rounds are kept; False where none had ended."""
     from cipherdag.federation.kept_run import read_rounds
+    from cipherdag.results.folder import REPORT_FILE
 
     rounds = [own for part in parts for own in read_rounds(folder / part)]
     ended = sum(own.summed is not None for own in rounds)

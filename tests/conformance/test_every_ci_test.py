@@ -15,7 +15,7 @@ from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import MixedTypesError, ParameterError
 from cipherdag.questions.ci_tests import CI_TESTS, ColumnTypes, offered_tests
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import SUMMED, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import CITestSpec
 from cipherdag.sites.answers.ci_test_makers import MAKERS
@@ -96,7 +96,8 @@ def test_dependence_is_seen_and_given_what_lies_between_it_is_gone(name, columns
 
 @pytest.mark.parametrize(("name", "columns"), REFUSED)
 def test_columns_that_it_does_not_take_are_refused_with_tests_that_do(name, columns):
-    with pytest.raises(MixedTypesError, match=f"'{name}' cannot treat {columns}") as refused:
+    asked = next((own for own, summed in SUMMED.items() if summed == name), name)
+    with pytest.raises(MixedTypesError, match=f"'{asked}' cannot treat {columns}") as refused:
         made(name, frame(columns))
     named = [own for own in CI_TESTS if re.search(rf"\b{own}\b", refused.value.remedy)]
     assert named

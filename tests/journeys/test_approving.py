@@ -251,7 +251,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     said = deployment.run("plan", *RUN[1:], "--alpha", 0.02, "--out", file)
     assert "Dr. Okafor asks for fedpc at north, south, west." in said
     assert f"Purpose: {PURPOSE}\n" in said
-    assert "Parameters: alpha 0.02, as usual evidence auto, " in said
+    assert "Parameters: alpha 0.02, as usual reveal sums, evidence auto, " in said
     assert deployment.calls == 0, "a plan sends nothing"
     assert not list(deployment.coordinator.runs.glob("*"))
 
