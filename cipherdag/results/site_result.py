@@ -15,7 +15,7 @@ from cipherdag.errors import DataError, OutputError
 from cipherdag.findings.site_differences import OWN_DETAIL
 from cipherdag.protocol.progress import RoundReport
 from cipherdag.questions.coverage import Covered
-from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.lockstep import split_parts
 from cipherdag.questions.question import question_kinds
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.results.kinds import run_of
@@ -102,13 +102,10 @@ def _compared(
     question: Question, sums: FloatVector
 ) -> Iterator[tuple[SiteDifferences, FloatVector]]:
     """What a round compared between sites, and its sums."""
-    start = 0
-    for part in parts_of(question):
-        length = sum(encoding.length for encoding in part.encodings)
+    for part, own in split_parts(question, sums):
         inner = part.question if isinstance(part, Covered) else part
         if isinstance(inner, SiteDifferences):
-            yield inner, sums[start : start + length]
-        start += length
+            yield inner, own
 
 
 def _standing_out(
@@ -117,7 +114,7 @@ def _standing_out(
     """Variables by which this site stands out, told from its data as they are now."""
     settings, least = own.settings(), max(own.policy().min_cell_size, LEAST_STRATUM)
     try:
-        table = load_table(own.data_path(settings), schema, site=settings.name).observational()
+        table = load_table(own.data_source(settings), schema, site=settings.name).observational()
     except DataError as error:
         log.warning("not compared with the other sites: %s", error.message)
         return []

@@ -206,7 +206,14 @@ def test_sites_that_are_left_say_how_many_each_sum_covers(tmp_path):
 
 
 def with_own_faults(hospitals):
-    """Another unit at the first hospital, a code for missing values at the second."""
+    """Another unit at the first hospital, a code for missing values at the second.
+
+    The first hospital's file is written as in much of Europe, which its settings describe.
+    """
+    written = {NAMES[0]: {"sep": ";", "decimal": ","}}
+    settings = hospitals.folders[NAMES[0]].settings_path
+    described = '\n[source]\ndelimiter = ";"\ndecimal = ","\n'
+    settings.write_text(settings.read_text("utf-8") + described, encoding="utf-8")
     rng = np.random.default_rng(4)
     tables = {}
     for name, folder in hospitals.folders.items():
@@ -218,7 +225,7 @@ def with_own_faults(hospitals):
             table.loc[:7, "pulse"] = -999.0
         if name == NAMES[2]:
             table["smokes"] = np.where(rng.random(400) < 0.8, "yes", "no")
-        table.to_csv(folder.path / "data.csv", index=False)
+        table.to_csv(folder.path / "data.csv", index=False, **written.get(name, {}))
         tables[name] = table
     schema = Schema.infer(list(tables.values())).dumps()
     for folder in hospitals.folders.values():
