@@ -35,7 +35,7 @@ from cipherdag.protocol.messages import Compared, Verdicts, open_envelope, read_
 from cipherdag.protocol.wire import decode, digest
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
-from cipherdag.questions.verdicts import FEWEST_SITES, EdgeVerdicts, EvidenceVerdicts, joined
+from cipherdag.questions.verdicts import FEWEST_SITES, VerdictQuestion, joined
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,7 +110,7 @@ def accepted(question: Question, n_sites: int) -> Accepted:
     found = []
     for part in parts_of(question):
         inner = part.question if isinstance(part, Resampled) else part
-        if isinstance(inner, EdgeVerdicts | EvidenceVerdicts):
+        if isinstance(inner, VerdictQuestion):
             found.append(inner.sets(n_sites))
     return Accepted(*joined(found))
 

@@ -22,6 +22,8 @@ BoolVector = NDArray[np.bool_]
 PositionRows = NDArray[np.uint16]
 
 MAX_VARIABLES = 10_000
+SIGNED_BITS = 52
+"""Bits of a signed value: 256 sites' sums still fit one 64-bit word."""
 
 
 class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +40,11 @@ class Encoding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     comparison: bool = False
     signed: bool = False
     verdict: bool = False
+
+
+def finest_grid(bound: float) -> int:
+    """Bits below one of the finest grid on which values up to ``bound`` have `SIGNED_BITS`."""
+    return SIGNED_BITS - math.ceil(math.log2(bound))
 
 
 def segments(encodings: Sequence[Encoding], sums: FloatVector) -> list[FloatVector]:
@@ -95,6 +102,25 @@ def unpack_blocks(counts: tuple[int, ...], packed: bytes, narrowest: int) -> lis
         blocks.append(block.astype(np.uint16, copy=False).reshape(count, width))
         start += count * width
     return blocks
+
+
+def check_blocks(
+    counts: tuple[int, ...], packed: bytes, narrowest: int, *, most: int, n_variables: int
+) -> None:
+    """Raise ValueError unless these are packed positions of a study, of at most ``most`` blocks."""
+    if len(counts) > most or min(counts, default=0) < 0:
+        raise ValueError("counts must not be negative, nor a set larger than the study")
+    if len(packed) != 2 * sum(n * size for size, n in enumerate(counts, start=narrowest)):
+        raise ValueError("the packed sets do not have the length that counts implies")
+    for rows in unpack_blocks(counts, packed, narrowest):
+        if rows.size and int(rows.max()) >= n_variables:
+            raise ValueError("a position lies beyond the variables")
+
+
+def check_ascending(rows: IndexArray) -> None:
+    """Raise ValueError unless the positions of every set ascend, shape (B, k)."""
+    if (rows[:, 1:] <= rows[:, :-1]).any():
+        raise ValueError("the members of a set must ascend")
 
 
 def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[IndexArray]:

@@ -6,16 +6,20 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import msgspec
 
-from cipherdag.questions.encodings import Encoding, IndexArray, unpack_blocks
+from cipherdag.questions.encodings import (
+    Encoding,
+    IndexArray,
+    check_ascending,
+    check_blocks,
+    finest_grid,
+    unpack_blocks,
+)
 from cipherdag.questions.pooled_data import check_study
 
-WORD_BITS = 52
-"""Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
 LARGEST_PER_ROW = 512
 """Most nats a row that a set's likelihood may be."""
 MOST_MEMBERS = 32
@@ -55,18 +59,10 @@ class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
         check_study(self.n_variables, self.max_rows)
         if not 0 <= self.discount <= LARGEST_DISCOUNT:
             raise ValueError(f"discount must lie in 0..{LARGEST_DISCOUNT}")
-        if (
-            len(self.counts) > min(self.n_variables, MOST_MEMBERS)
-            or min(self.counts, default=0) < 0
-        ):
-            raise ValueError("counts must not be negative, nor a set larger than the study")
-        if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
-            raise ValueError("the packed sets do not have the length that counts implies")
+        p = self.n_variables
+        check_blocks(self.counts, self.members, 1, most=min(p, MOST_MEMBERS), n_variables=p)
         for rows in self.sets():
-            if rows.size and int(rows.max()) >= self.n_variables:
-                raise ValueError("a position lies beyond the variables")
-            if (rows[:, 1:] <= rows[:, :-1]).any():
-                raise ValueError("the members of a set must ascend")
+            check_ascending(rows)
 
     def sets(self) -> list[IndexArray]:
         """The sets by size from 1: positions of shape (B_k, k)."""
@@ -82,5 +78,5 @@ class LogLikelihoods(msgspec.Struct, frozen=True, forbid_unknown_fields=True, ta
     def encodings(self) -> tuple[Encoding, ...]:
         """One number per set."""
         bound = float(self.max_rows * LARGEST_PER_ROW)
-        bits = WORD_BITS - math.ceil(math.log2(bound))
+        bits = finest_grid(bound)
         return (Encoding(length=sum(self.counts), bound=bound, resolution_bits=bits, signed=True),)

@@ -18,7 +18,7 @@ from cipherdag.questions.question import (
 from cipherdag.questions.verdicts import VERDICT_VALUES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
 Outcome = TypeVar("Outcome")
 Other = TypeVar("Other")
@@ -83,6 +83,17 @@ def answered(
 def parts_of(question: Question) -> tuple[SingleQuestion, ...]:
     """The parts of a bundle, or the question alone."""
     return question.parts if isinstance(question, Bundle) else (question,)
+
+
+def split_parts(
+    question: Question, values: FloatVector
+) -> Iterator[tuple[SingleQuestion, FloatVector]]:
+    """The parts of a bundle, or the question alone, each with what an answer or sum says of it."""
+    start = 0
+    for part in parts_of(question):
+        length = _length(part)
+        yield part, values[start : start + length]
+        start += length
 
 
 def _rounds(waiting: dict[int, Question], most: int | None) -> list[dict[int, Question]]:

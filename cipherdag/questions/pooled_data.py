@@ -20,6 +20,8 @@ from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
     IndexArray,
+    check_ascending,
+    check_blocks,
     mean_of,
     require_possible,
     segments,
@@ -182,15 +184,10 @@ class _VariableSets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         check_categories(self.categories, self.max_rows)
-        if len(self.counts) > len(self.categories) or min(self.counts, default=0) < 0:
-            raise ValueError("counts must not be negative, nor a set larger than the study")
-        if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
-            raise ValueError("the packed sets do not have the length that counts implies")
+        p = len(self.categories)
+        check_blocks(self.counts, self.members, 1, most=p, n_variables=p)
         for rows in self.sets():
-            if rows.size and int(rows.max()) >= len(self.categories):
-                raise ValueError("a position lies beyond the variables")
-            if (rows[:, 1:] <= rows[:, :-1]).any():
-                raise ValueError("the members of a set must ascend")
+            check_ascending(rows)
         check_cells(self.cells())
 
     def sets(self) -> list[IndexArray]:
@@ -291,11 +288,7 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
             and (positions[1:] > positions[:-1]).all()
         ):
             raise ValueError("columns must be ascending positions")
-        if (
-            not np.isfinite(self.origin_array()).all()
-            or (abs(self.unit_array()) > LARGEST_UNIT).any()
-        ):
-            raise ValueError("origins and units must be finite")
+        check_scales(self.origin_array(), self.unit_array())
 
     def positions(self) -> IndexArray:
         """Positions of the columns, shape (c,)."""
@@ -353,3 +346,9 @@ def check_cells(cells: FloatVector) -> None:
     """Raise ValueError unless every table has cells, and not too many, shape (B,)."""
     if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
         raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")
+
+
+def check_scales(origins: FloatVector, units: IndexArray) -> None:
+    """Raise ValueError unless columns can be moved to these origins and divided by these units."""
+    if not np.isfinite(origins).all() or (abs(units) > LARGEST_UNIT).any():
+        raise ValueError("origins and units must be finite")

@@ -40,7 +40,7 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables
-from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts
+from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 __all__ = [
@@ -49,9 +49,7 @@ __all__ = [
     "CITestSpec",
     "Candidates",
     "CombinedEvidence",
-    "EdgeVerdicts",
     "Encoding",
-    "EvidenceVerdicts",
     "FamilyRegretExceeds",
     "FamilyRegrets",
     "FloatVector",
@@ -97,8 +95,7 @@ ResampledQuestion = (
     | StratifiedTables
     | Contributors
     | Covered
-    | EdgeVerdicts
-    | EvidenceVerdicts
+    | VerdictQuestion
 )
 
 
@@ -178,7 +175,7 @@ def question_kinds(question: Question) -> str:
     while left:
         part = left.pop()
         found.add(str(type(part).__struct_config__.tag))  # type: ignore[attr-defined]
-        if isinstance(part, Resampled | Contributors | Covered | EdgeVerdicts | EvidenceVerdicts):
+        if isinstance(part, Resampled | Contributors | Covered | VerdictQuestion):
             left.append(part.question)
     return "+".join(sorted(found))
 

@@ -20,9 +20,9 @@ from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
 from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
     LARGEST_DEVIATION,
-    LARGEST_UNIT,
     MOMENT_BITS,
     check_categories,
+    check_scales,
 )
 
 if TYPE_CHECKING:
@@ -107,11 +107,7 @@ class RegressionSteps(
         check_categories(self.categories, self.max_rows)
         if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 6:
             raise ValueError("origins, units or lengths do not have the length of the study")
-        if (
-            not np.isfinite(self.origin_array()).all()
-            or (abs(self.unit_array()) > LARGEST_UNIT).any()
-        ):
-            raise ValueError("origins and units must be finite")
+        check_scales(self.origin_array(), self.unit_array())
         check_ordered(self.ordered, self.categories)
         self._check_members()
         models = self.models()

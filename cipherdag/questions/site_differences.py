@@ -13,7 +13,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import msgspec
@@ -24,16 +23,16 @@ from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
     IndexArray,
+    check_blocks,
+    finest_grid,
     unpack_blocks,
 )
-from cipherdag.questions.pooled_data import LARGEST_UNIT, check_categories, check_cells
+from cipherdag.questions.pooled_data import check_categories, check_cells, check_scales
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
 ROUNDING = 0.25
 """Steps in which a site tells an angle, in standard errors."""
-WORD_BITS = 52
-"""Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
 
 
 class SiteDifferences(
@@ -80,21 +79,12 @@ class SiteDifferences(
         check_categories(self.categories, self.max_rows)
         if len(self.origins) != 8 * p or len(self.units) != 8 * p:
             raise ValueError("origins or units do not have the length of the study")
-        if (
-            not np.isfinite(self.origin_array()).all()
-            or (abs(self.exponents()) > LARGEST_UNIT).any()
-        ):
-            raise ValueError("origins and units must be finite")
-        if len(self.counts) > p or min(self.counts, default=0) < 0:
-            raise ValueError("counts must not be negative, nor a set larger than the study")
-        if len(self.members) != 2 * sum(n * size for size, n in enumerate(self.counts, start=1)):
-            raise ValueError("the packed sets do not have the length that counts implies")
+        check_scales(self.origin_array(), self.exponents())
+        check_blocks(self.counts, self.members, 1, most=p, n_variables=p)
         for rows in self.sets():
             self._check_sets(rows)
 
     def _check_sets(self, rows: IndexArray) -> None:
-        if rows.size and int(rows.max()) >= len(self.categories):
-            raise ValueError("a position lies beyond the variables")
         given, sides = rows[:, 1:], np.array(self.categories, dtype=np.float64)
         if (given[:, 1:] <= given[:, :-1]).any() or (given == rows[:, :1]).any():
             raise ValueError("given variables must ascend, and be others than the compared one")
@@ -148,8 +138,7 @@ class SiteDifferences(
         """All w t; all w t**2; of every stratum the comparison, 1, and w. t is at most pi / 2."""
         widths = self.widths()
         most = 16.0 * (self.max_rows + 1)
-        bits = WORD_BITS - math.ceil(math.log2(most))
-        share = Encoding(length=int(widths.sum()), bound=most, resolution_bits=bits)
+        share = Encoding(length=int(widths.sum()), bound=most, resolution_bits=finest_grid(most))
         return (
             share,
             share,

@@ -13,7 +13,6 @@ Leaks:
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import msgspec
@@ -24,13 +23,12 @@ from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
     IndexArray,
+    finest_grid,
     unpack_blocks,
 )
 from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.weighted_evidence import check_triplets
 
-WORD_BITS = 52
-"""Bits of a value: 256 sites' sums still fit one 64-bit word with a sign."""
 OWN_VALUES = 2
 """Of a site's own test: its chi-square and its degrees of freedom."""
 OWN_SCALE = 0.125
@@ -132,7 +130,7 @@ class StratifiedTables(
             Encoding(
                 length=int(self.widths()[chosen].sum()),
                 bound=self.max_rows / 4.0,
-                resolution_bits=WORD_BITS - math.ceil(math.log2(self.max_rows)),
+                resolution_bits=finest_grid(self.max_rows),
                 signed=True,
             ),
         )

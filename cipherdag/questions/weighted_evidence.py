@@ -19,6 +19,7 @@ from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
     PositionRows,
+    check_blocks,
     mean_of,
     segments,
     unpack_blocks,
@@ -97,14 +98,8 @@ def check_triplets(
         raise ValueError(f"n_variables must lie in 1..{MAX_VARIABLES}")
     if not 2 <= max_rows <= MAX_ROWS_LIMIT:  # noqa: PLR2004
         raise ValueError(f"max_rows must lie in 2..{MAX_ROWS_LIMIT}")
-    if len(counts) >= n_variables or min(counts, default=0) < 0:
-        raise ValueError("counts must not be negative, nor S larger than the study")
-    width = sum(count * (2 + size) for size, count in enumerate(counts))
-    if len(members) != 2 * width:
-        raise ValueError("the packed triplets do not have the length that counts implies")
+    check_blocks(counts, members, 2, most=n_variables - 1, n_variables=n_variables)
     for rows in unpack_blocks(counts, members, narrowest=2):
-        if rows.size and int(rows.max()) >= n_variables:
-            raise ValueError("a position lies beyond n_variables")
         ordered = np.sort(rows, axis=1)
         if (ordered[:, 1:] == ordered[:, :-1]).any():
             raise ValueError("a triplet names one variable twice")

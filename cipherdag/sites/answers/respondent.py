@@ -39,7 +39,7 @@ from cipherdag.questions.question import (
 )
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts, VerdictQuestion
+from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
@@ -112,7 +112,7 @@ class Respondent:
             **dict.fromkeys(get_args(PoolQuestion), self._pooled),
             Contributors: self._contributors,
             Covered: self._covered,
-            **dict.fromkeys((EdgeVerdicts, EvidenceVerdicts), self._compared),
+            **dict.fromkeys(get_args(VerdictQuestion), self._compared),
             LocalBeliefs: self._local_beliefs,
             Resampled: self._resampled,
             **dict.fromkeys(

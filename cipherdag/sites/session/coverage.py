@@ -9,12 +9,12 @@ import numpy as np
 
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.protocol.messages import content_digest
-from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, n_tests
-from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered
+from cipherdag.questions.lockstep import parts_of, split_parts
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import EdgeVerdicts, EvidenceVerdicts
+from cipherdag.questions.verdicts import VerdictQuestion
 
 if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
@@ -71,7 +71,7 @@ class Coverage:
                     raise PolicyRefusedError(
                         f"a test is opened where {self.fewest} sites contribute to it at least"
                     )
-            elif isinstance(inner, EdgeVerdicts | EvidenceVerdicts):
+            elif isinstance(inner, VerdictQuestion):
                 if inner.fewest < self.fewest:
                     raise PolicyRefusedError(
                         f"a verdict is found where {self.fewest} sites contribute to it at least"
@@ -85,16 +85,13 @@ class Coverage:
         Every site leaves out the same tests, since all go by the plan; see `check`.
         """
         parts: list[FloatVector] = []
-        start = 0
-        for part in parts_of(question):
-            length = sum(encoding.length for encoding in part.encodings)
-            own = answer[start : start + length]
-            start += length
+        for part, own in split_parts(question, answer):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Covered):
                 left = self._counts[_key(part, inner.question)].left(n_sites)
-                own = inner.without(own, left < self.planned)
-            parts.append(own)
+                parts.append(inner.without(own, left < self.planned))
+            else:
+                parts.append(own)
         return np.concatenate([np.zeros(0), *parts])
 
     def _too_few(self, inner: Covered, counted: Counted, n_sites: int) -> bool:
@@ -105,16 +102,13 @@ class Coverage:
 
     def opened(self, question: Question, sums: FloatVector, n_sites: int) -> None:
         """Remember the counts among the sums of a question, and that they are of so many sites."""
-        start = 0
-        for part in parts_of(question):
-            length = sum(encoding.length for encoding in part.encodings)
+        for part, own in split_parts(question, sums):
             inner = part.question if isinstance(part, Resampled) else part
             if isinstance(inner, Contributors):
-                counts = np.rint(sums[start : start + n_tests(inner.question)])
+                counts = np.rint(own)
                 self._counts[_key(part, inner.question)] = Counted(counts, n_sites)
             elif isinstance(inner, Covered):
                 self._counts.pop(_key(part, inner.question), None)
-            start += length
 
 
 def _tells_of_one(question: object) -> bool:
