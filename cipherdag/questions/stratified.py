@@ -154,8 +154,8 @@ class StratifiedTables(
         first = np.cumsum(widths) - widths
         value = np.arange(len(values)) - np.repeat(strata.starts, strata.widths)
         place = np.repeat(first[strata.owner], strata.widths) + value
-        sums: FloatVector = np.bincount(place, weights=values, minlength=int(widths.sum()))
-        return sums
+        sums = np.bincount(place, weights=values, minlength=int(widths.sum()))
+        return np.asarray(sums, dtype=np.float64)
 
     @cached_property
     def widths(self) -> IndexArray:
