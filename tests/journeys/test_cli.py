@@ -283,7 +283,7 @@ def groups(command, words=()):
             yield from groups(own, (*words, name))
 
 
-@pytest.mark.parametrize(("words", "group"), list(groups(cli)), ids=lambda own: str(own))
+@pytest.mark.parametrize(("words", "group"), list(groups(cli)), ids=str)
 def test_lists_of_commands_end_no_help_in_mid_sentence(call, words, group):
     code, text, _ = call(*words, "--help")
     assert code == 0
