@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,12 @@ def pages(role: str) -> list[Path]:
     listed = (ROOT / page).read_text("utf-8").partition("## Your pages")[2]
     found = re.findall(r"^\d\. \[[^\]]*\]\(([^)#]+)", listed, re.MULTILINE)
     return [FRONT, page, *(Path(os.path.normpath(page.parent / own)) for own in found)]
+
+
+def processor_s() -> float:
+    """What all processes that have ended so far have computed."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def words(page: Path) -> int:
@@ -111,6 +118,7 @@ def walk(role: str, folder: Path) -> dict[str, Any]:
     clone = folder / role
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
     own, began, commands = {}, time.monotonic(), 0
+    worked = processor_s()
     # the front page shows what the role's own first commands bring about
     for page in pages(role)[1:]:
         place = clone if page.parent.name == "roles" else clone / "walked" / page.stem
@@ -129,6 +137,7 @@ def walk(role: str, folder: Path) -> dict[str, Any]:
         "pages": len(pages(role)),
         "commands": commands,
         "machine_min": round((time.monotonic() - began) / 60, 1),
+        "processor_min": round((processor_s() - worked) / 60, 1),
         "words": read,
         "reading_min": round(read / WORDS_A_MINUTE),
         "megabytes": sum(p.lstat().st_size for p in clone.rglob("*") if p.is_file()) // 10**6,
@@ -146,10 +155,12 @@ def main() -> None:
         print(role, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             found.append(walk(role, Path(folder)))
-    print("\n| role | pages | words | minutes of reading | commands | minutes of the machine |")
-    print("|---|---|---|---|---|---|")
+    print(f"\nload {os.getloadavg()[2]:.1f} over the last 15 minutes, {os.cpu_count()} cores\n")
+    print("| role | pages | words | minutes of reading | commands | minutes | of the processor |")
+    print("|---|---|---|---|---|---|---|")
     for own in found:
         keys = ("role", "pages", "words", "reading_min", "commands", "machine_min")
+        keys += ("processor_min",)
         print("| " + " | ".join(str(own[key]) for key in keys) + " |")
     if given.out is not None:
         given.out.write_text(json.dumps(found, indent=2) + "\n", "utf-8")

@@ -51,6 +51,8 @@ def test_what_is_copied_is_there_and_all_that_the_build_needs():
         if not first.startswith("--from="):
             copied += [first, *rest[:-1]]
     assert all((ROOT / source).exists() for source in copied)
+    sent = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert {line[1:] for line in sent if line.startswith("!")} == set(copied)
     assert {"pyproject.toml", PROJECT["readme"], *PROJECT["license-files"]} <= set(copied)
 
 
