@@ -133,15 +133,14 @@ class StratifiedTests(RememberedTests):
         pairs = len(tests[0])
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
-        sides = question.sides()
-        strata = np.cumsum(sides[:, 0]) - sides[:, 0]
-        marginal = np.arange(len(sides)) < pairs
-        owner = np.repeat(np.arange(len(sides)), sides[:, 0])
-        undone = np.isnan(p_value) & (np.bincount(owner, weights=able[: len(owner)]) > 0)
+        strata = question.strata
+        marginal = np.arange(len(strata.first)) < pairs
+        told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
+        undone = np.isnan(p_value) & (told > 0)
         ends = np.cumsum([len(rows) for rows in tests])[:-1]
         for rows, own in zip(tests, np.split(undone, ends), strict=True):
             self.leave_undone(rows[own])
-        constant = marginal & (able[strata] < max(fewest, 1))
+        constant = marginal & (able[strata.first] < max(fewest, 1))
         p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())

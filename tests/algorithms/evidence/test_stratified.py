@@ -324,17 +324,14 @@ def test_strata_left_out_are_added_to_the_one_that_varies_most(seed):
     rng = np.random.default_rng(seed)
     categories = tuple(rng.integers(2, 4, 4).tolist())
     question = about(categories, random_tests(4, [2, 3, 2], rng))
-    sides, widths = question.sides(), question.widths()
+    sides, widths = question.strata.sides, question.widths
+    n_strata = len(question.strata.owner)
     chosen = rng.random(question.n_parts) < rng.choice([0.1, 0.5, 0.9])
     answer = rng.integers(-9, 9, widths.sum()).astype(float)
     merged = question.merged(answer, chosen)
     assert len(merged) == widths[chosen].sum()
     strata = np.split(answer, np.cumsum(widths)[:-1])
-    own_tests = [
-        part
-        for part, ok in zip(strata[question.n_strata :], chosen[question.n_strata :], strict=True)
-        if ok
-    ]
+    own_tests = [part for part, ok in zip(strata[n_strata:], chosen[n_strata:], strict=True) if ok]
     expected, start = [], 0
     for count, rows, columns in sides:
         own = slice(start, start + count)
