@@ -26,6 +26,7 @@ from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import StratifiedTables
+from cipherdag.questions.table_cells import TableCells
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ CountedQuestion = (
     | EdgeVotes
     | StratifiedTables
     | SiteDifferences
+    | TableCells
 )
 
 

@@ -27,7 +27,7 @@ from cipherdag.questions.encodings import (
 )
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
-from cipherdag.questions.pooled_data import PooledQuestion
+from cipherdag.questions.pooled_data import Columns, PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
 from cipherdag.questions.separators import (
@@ -40,6 +40,7 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables
+from cipherdag.questions.table_cells import TableCells
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -68,6 +69,7 @@ __all__ = [
     "StratifiedTables",
     "WeightedEvidence",
     "finds_verdicts",
+    "opens_dependence",
     "opens_sums",
     "pack_integers",
     "question_kinds",
@@ -79,7 +81,12 @@ MAX_REPLICATES = 1000
 
 
 PoolQuestion = (
-    PooledQuestion | RegressionSteps | StratifiedTables | SiteDifferences | LogLikelihoods
+    PooledQuestion
+    | RegressionSteps
+    | StratifiedTables
+    | TableCells
+    | SiteDifferences
+    | LogLikelihoods
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -93,6 +100,7 @@ ResampledQuestion = (
     | LogLikelihoods
     | RegressionSteps
     | StratifiedTables
+    | TableCells
     | Contributors
     | Covered
     | VerdictQuestion
@@ -188,3 +196,14 @@ def finds_verdicts(question: Question) -> bool:
 def opens_sums(question: Question) -> bool:
     """Whether more than 0 or 1 comes back for any of its values."""
     return not all(own.verdict or own.comparison for own in question.encodings)
+
+
+def opens_dependence(question: Question) -> bool:
+    """Whether sums come back that say more than what columns are and how much their tables vary."""
+    if isinstance(question, Bundle):
+        return any(opens_dependence(part) for part in question.parts)
+    inner = question.question if isinstance(question, Resampled) else question
+    inner = inner.question if isinstance(inner, Covered) else inner
+    beside = isinstance(inner, Columns | Contributors)
+    beside |= isinstance(inner, TableCells) and not inner.differences
+    return not beside and opens_sums(question)

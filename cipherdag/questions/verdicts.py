@@ -18,8 +18,15 @@ import msgspec
 import numpy as np
 
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray, segments
+from cipherdag.questions.encodings import (
+    Encoding,
+    FloatVector,
+    IndexArray,
+    segments,
+    unpack_integers,
+)
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.table_cells import TableCells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,21 +82,22 @@ class ByCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def bound(self) -> int:
         """Largest number of one site."""
-        return self._width + self.largest
+        return self.width + self.largest
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
+        """What every site that contributes adds to a sum beside its amount."""
         return self.n_sites * self.largest + 1
 
     def numbers(self, contributes: FloatVector, amount: FloatVector) -> FloatVector:
         """A site's numbers, from 0 or 1 and its amounts, whole and at most ``largest``."""
-        return np.where(contributes > 0, self._width + amount, 0.0)
+        return np.where(contributes > 0, self.width + amount, 0.0)
 
     def sets(self, length: int, n_sites: int) -> Sets:
         """The same set for ``length`` sums, over so many sites."""
         some = range(min(self.n_sites, n_sites) + 1)
-        low = np.array([k * self._width + self.low[k] for k in some], dtype=np.int64)
-        high = np.array([k * self._width + self.high[k] for k in some], dtype=np.int64)
+        low = np.array([k * self.width + self.low[k] for k in some], dtype=np.int64)
+        high = np.array([k * self.width + self.high[k] for k in some], dtype=np.int64)
         there = low <= high
         most = np.full(length, n_sites * self.bound, dtype=np.int64)
         return _rows(low[there], length), _rows(high[there], length), most
@@ -229,7 +237,84 @@ class EvidenceVerdicts(
         )
 
 
-VerdictQuestion = EdgeVerdicts | EvidenceVerdicts
+class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cell-verdicts"):
+    """Which cells of tables hold about as many rows as independence has? Of how many, nothing.
+
+    A bit for every cell that is compared: the sum of its differences lies within its limit.
+
+    Attributes:
+        question: The cells, with differences.
+        amounts: Every amount of sites enough: a difference on a grid of ``2**-grid_bits``, to which
+            half of ``amounts.largest`` is added.
+        grid_bits: The grid.
+        cells: Which cells are compared, packed integers, ascending, shape (K,).
+        able: At how many sites each of them varies, as counted before of all ``amounts.n_sites``.
+        limits: How far each sum of differences may lie from 0, on the grid.
+    """
+
+    leaves: ClassVar[str] = "whether a cell of a table stands out over all sites together"
+
+    question: TableCells
+    amounts: ByCount
+    grid_bits: int
+    cells: bytes
+    able: bytes
+    limits: bytes
+
+    def __post_init__(self) -> None:
+        cells, able, limits = map(self._told, (self.cells, self.able, self.limits))
+        if not self.question.differences or not 0 <= self.grid_bits < SUM_BITS:
+            raise ValueError("differences are compared, on a grid that sums fit")
+        if (np.diff(cells) <= 0).any() or not ((cells >= 0) & (cells < self._n_cells)).all():
+            raise ValueError("cells ascend, and are some of the question's")
+        if ((able < 0) | (able > self.amounts.n_sites) | (limits < 0)).any():
+            raise ValueError("as many sites vary as there are, and limits are not below 0")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"verdicts, {self.question.label}"
+
+    @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where a bit is true."""
+        return self.amounts.fewest
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One verdict per cell that is compared."""
+        return (_compared(len(self.cells) // 8, self.amounts),)
+
+    def numbers(self, answer: FloatVector) -> FloatVector:
+        """A site's numbers from its differences and variances, shape (K,)."""
+        cells, half = self._told(self.cells), self.amounts.largest // 2
+        variance = answer[self._n_cells :][cells]
+        steps = np.rint(np.ldexp(answer[cells], self.grid_bits))
+        return self.amounts.numbers(variance, np.clip(steps, -half, half) + half)
+
+    def sets(self, n_sites: int) -> Sets:
+        """The sums over so many sites of which each bit is true: of as many as were counted.
+
+        Each site that has left since may have been one of them, or not.
+        """
+        able, limits = self._told(self.able), self._told(self.limits)
+        left = max(self.amounts.n_sites - n_sites, 0)
+        sites = able - np.arange(left, -1, -1)[:, None]
+        half = self.amounts.largest // 2
+        there = (sites >= self.fewest) & (sites <= n_sites)
+        middle, limit = sites * (self.amounts.width + half), np.minimum(limits, sites * half)
+        most = np.full(len(able), n_sites * self.amounts.bound, dtype=np.int64)
+        return np.where(there, middle - limit, 1), np.where(there, middle + limit, 0), most
+
+    @property
+    def _n_cells(self) -> int:
+        return len(self.question.owner)
+
+    def _told(self, packed: bytes) -> IndexArray:
+        return unpack_integers(packed, (len(self.cells) // 8,))
+
+
+VerdictQuestion = EdgeVerdicts | EvidenceVerdicts | CellVerdicts
 
 
 def joined(parts: Iterable[Sets]) -> Sets:

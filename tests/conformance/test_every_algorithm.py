@@ -70,7 +70,9 @@ def trial(name):
     }[name]
 
 
-CLOSED = [f"fedpc {evidence} verdicts" for evidence in ("vote", "fisher", "weighted_p")]
+CLOSED = [
+    f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")
+]
 
 
 @pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)

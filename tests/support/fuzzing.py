@@ -27,6 +27,7 @@ from cipherdag.privacy.tags import SumKey
 from cipherdag.privacy.unprotected import UNPROTECTED
 from cipherdag.protocol import messages, wire
 from cipherdag.protocol.wire import decode, encode
+from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.question import Bundle, CITestSpec, LocalBeliefs, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -188,7 +189,10 @@ def asked_questions():
             (FedPC(evidence=kind), discrete)
             for kind in ("vote", "stratified", "statistic", "pooled")
         ),
-        *((FedPC(evidence=kind, reveal="verdicts"), discrete) for kind in ("vote", "fisher")),
+        *(
+            (FedPC(evidence=kind, reveal="verdicts"), discrete)
+            for kind in ("vote", "stratified", "fisher")
+        ),
         (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
@@ -208,6 +212,8 @@ def asked_questions():
         for question in questions:
             for part in question.parts if isinstance(question, Bundle) else (question,):
                 found.setdefault(type(part).__name__, part)
+                if isinstance(part, Contributors):  # of cells nothing is asked but so
+                    found.setdefault(type(part.question).__name__, part.question)
     return found
 
 

@@ -119,7 +119,7 @@ def fisher_amounts(alpha: float, n_sites: int, fewest: int) -> tuple[ByCount, in
 
     # whether rows are enough is compared too, on the same grid for any number of sites
     require(n_sites * (n_sites + 1) * RELIABLE + n_sites <= LARGEST_SUM, TOO_MANY_SITES)
-    return _finest(amounts, TOO_MANY_SITES)
+    return finest(amounts, TOO_MANY_SITES)
 
 
 def excess_amounts(max_rows: int, n_sites: int, fewest: int) -> tuple[ByCount, int]:
@@ -142,11 +142,15 @@ def excess_amounts(max_rows: int, n_sites: int, fewest: int) -> tuple[ByCount, i
             largest=2 * half,
         )
 
-    return _finest(amounts, "reveal verdicts with evidence weighted_p needs a smaller max_rows")
+    return finest(amounts, "reveal verdicts with evidence weighted_p needs a smaller max_rows")
 
 
-def _finest(amounts: Callable[[int], ByCount], otherwise: str) -> tuple[ByCount, int]:
-    """The amounts on the finest grid whose sums are small enough to compare."""
+def finest(amounts: Callable[[int], ByCount], otherwise: str) -> tuple[ByCount, int]:
+    """The amounts on the finest grid whose sums are small enough to compare.
+
+    Raises:
+        ParameterError: No grid is coarse enough; says ``otherwise``.
+    """
     for bits in range(SUM_BITS - 1, -1, -1):
         try:
             return amounts(bits), bits

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed_tables import ClosedTables
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_regressions import RegressionTests
@@ -109,14 +110,36 @@ def open_stratified(
     Raises:
         MixedTypesError: The test does not fit the columns.
     """
-    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
-    kinds = question.read((yield question))
+    kinds = yield from _kinds(settings)
     if settings.spec.name == "fisherz" and kinds.categories.any():
         raise MixedTypesError(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy="Leave the test to evidence stratified, which takes columns of any type.",
         )
     return WithinSites(kinds, settings)
+
+
+def close_stratified(
+    settings: EvidenceSettings,
+) -> Generator[Question, FloatVector, ClosedTables]:
+    """Verdicts on tests within the sites, of categories; one round.
+
+    Raises:
+        MixedTypesError: Some columns are numbers.
+    """
+    kinds = yield from _kinds(settings)
+    if not kinds.categories.all():
+        raise MixedTypesError(
+            "reveal verdicts with evidence stratified takes categories, and some columns are "
+            "numbers",
+            remedy="Choose evidence fisher, which compares p-values of columns of any type.",
+        )
+    return ClosedTables(kinds, settings)
+
+
+def _kinds(settings: EvidenceSettings) -> Generator[Question, FloatVector, ColumnKinds]:
+    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
+    return question.read((yield question))
 
 
 STRATIFIED = EvidenceKind(
@@ -127,6 +150,11 @@ STRATIFIED = EvidenceKind(
     "of the squared weights; of categories and numbers together, what glm discloses; the kinds of "
     "columns, and about where and how widely continuous ones lie.",
     open=open_stratified,
+    close=close_stratified,
+    closed="For every cell of the table of every test, at how many sites it varies, where these "
+    "are enough the sum of its variances, and whether it stands out over all sites; no count, no "
+    "difference from independence, and no p-value. Before, the kinds of columns and the rows of "
+    "all sites together.",
     asks_columns=True,
     triplets=True,
     tests=("auto", "fisherz"),

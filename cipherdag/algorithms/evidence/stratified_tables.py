@@ -31,7 +31,7 @@ VALUES_PER_CELL = 16
 DONE = "stratified"
 NOT_DONE = "no degrees of freedom or too few sites: none"
 TOO_LARGE = "too large: statistic"
-TOO_LARGE_BESIDE_NUMBERS = "too large: none"
+TOO_LARGE_NOT_DONE = "too large: none"
 TOO_FEW = "too few rows: none"
 CONSTANT = "varies at too few sites"
 
@@ -57,6 +57,7 @@ class StratifiedTests(RememberedTests):
         super().__init__(kinds)
         self._kinds = kinds
         self._settings = settings
+        self._too_large = TOO_LARGE if kinds.categories.all() else TOO_LARGE_NOT_DONE
         self._fallback = CombinedTests(FALLBACK, settings)
         # a variable that does not vary is independent of all, unless it is to be no test
         self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
@@ -88,8 +89,7 @@ class StratifiedTests(RememberedTests):
         scarce = self._kinds.rows < self._settings.spec.min_rows_per_cell * cells
         most = self._settings.max_cells
         large = (cells > most) | (values > VALUES_PER_CELL * most)
-        too_large = TOO_LARGE if self._kinds.categories.all() else TOO_LARGE_BESIDE_NUMBERS
-        return np.select([values == 0, scarce, large], [CONSTANT, TOO_FEW, too_large], DONE)
+        return np.select([values == 0, scarce, large], [CONSTANT, TOO_FEW, self._too_large], DONE)
 
     def _values(self, rows: IndexArray) -> FloatVector:
         """How many values each test asks for, shape (B,); 0 where x or y has one category."""
@@ -110,17 +110,24 @@ class StratifiedTests(RememberedTests):
     def _stratified(self, tests: Tests) -> PValues:
         """p-values of tests that can be asked."""
         tests = [self._turned(rows) for rows in tests]
-        return (yield from by_slices(tests, [self._values(r) for r in tests], self._piece))
+        return (yield from by_slices(tests, [self._asked(r) for r in tests], self._piece))
 
-    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        """p-values of the tests of one or two rounds."""
+    def _asked(self, rows: IndexArray) -> FloatVector:
+        """How many values each test counts for in a round, shape (B,)."""
+        return self._values(rows)
+
+    def _tables(self, tests: list[IndexArray]) -> StratifiedTables:
         counts, members = pack_blocks(tests)
-        question = StratifiedTables(
+        return StratifiedTables(
             categories=tuple(self._kinds.categories.tolist()),
             counts=counts,
             members=members,
             max_rows=self._settings.max_rows,
         )
+
+    def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
+        """p-values of the tests of one or two rounds."""
+        question = self._tables(tests)
         fewest = self._settings.fewest
         if fewest <= 1:
             sums = yield question
@@ -134,13 +141,30 @@ class StratifiedTests(RememberedTests):
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
         strata = question.strata
-        marginal = np.arange(len(strata.first)) < pairs
         told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
+        return self._settled(tests, p_value, able[strata.first], told)
+
+    def _settled(
+        self,
+        tests: list[IndexArray],
+        p_value: FloatVector,
+        able: FloatVector,
+        told: FloatVector | IndexArray,
+    ) -> FloatVector:
+        """p-values, those of pairs that do not vary too, after tests are tallied.
+
+        Args:
+            tests: By size of S.
+            p_value: NaN where a test was not done, shape (B,).
+            able: Sites at which x and y of a test given nothing both vary, shape (B,).
+            told: Above 0 where rows at some site say something of the test, shape (B,).
+        """
         undone = np.isnan(p_value) & (told > 0)
         ends = np.cumsum([len(rows) for rows in tests])[:-1]
         for rows, own in zip(tests, np.split(undone, ends), strict=True):
             self.leave_undone(rows[own])
-        constant = marginal & (able[strata.first] < max(fewest, 1))
+        marginal = np.arange(len(p_value)) < len(tests[0])
+        constant = marginal & (able < max(self._settings.fewest, 1))
         p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())

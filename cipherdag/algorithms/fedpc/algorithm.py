@@ -75,12 +75,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
             edge falls, or a test says independent. Three sites at a time, which take turns, compare
             a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
-            sites at least, and evidence ``vote`` with `sepset` ``max``, ``fisher`` or
-            ``weighted_p``; with the latter two every separating set is as good as another, so that
-            the first is chosen, and `colliders` are those of the ``majority``.
-        evidence: What decides a test: ``auto``: ``stratified``, or ``fisher`` where verdicts are
-            revealed, or ``vote`` where a choice is made that only votes have (`reference`,
-            `vote_share`, `sepset` ``mean`` or ``vote``). Else
+            sites, and evidence ``stratified`` of categories, ``fisher``, ``weighted_p``, or
+            ``vote`` with `sepset` ``max``. But for votes every separating set is as good as
+            another, so that the first is chosen, and `colliders` are those of the ``majority``.
+        evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
+            that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
             `cipherdag.algorithms.evidence` lists; the coordinator then runs PC-stable on it.
         sepset: How a separating set is chosen: ``max``: highest p-value over sites by a secure
@@ -128,7 +127,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             needs five per coefficient, and one with fewer counts as dependent. Products of two
             continuous variables are in neither.
         compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
-            distributed differently at the sites, and once more given their neighbours.
+            distributed differently at the sites, and once more given their neighbours; not where
+            verdicts are revealed.
         knowledge: What is known of the edges before: forbidden and required ones, and tiers. A pair
             that cannot have an edge is not tested; with other evidence than ``vote``, neither is
             one that must, nor is conditioned on what can be no parent of either.
@@ -184,7 +184,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             return self.evidence
         if only_of_votes(self):
             return "vote"
-        return "fisher" if self.closed else "stratified"
+        return "stratified"
 
     @property
     def closed(self) -> bool:

@@ -138,7 +138,7 @@ def disclosed(algorithm: FedPC) -> tuple[str, ...]:
     if algorithm.decided_by != "vote":
         kind = EVIDENCE[algorithm.decided_by]
         said = (kind.told(closed=algorithm.closed),)
-        if algorithm.compare_sites and kind.asks_columns:
+        if algorithm.compare_sites and kind.asks_columns and not algorithm.closed:
             said = (*said, DIFFERENCES)
     return (*said, once_more(algorithm.bootstrap)) if algorithm.bootstrap else said
 

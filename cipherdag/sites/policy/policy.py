@@ -22,7 +22,12 @@ from cipherdag.errors import (
 )
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
 from cipherdag.protocol.plan import COLLUDERS, fewest_survivors
-from cipherdag.questions.question import SingleQuestion, opens_sums, question_kinds
+from cipherdag.questions.question import (
+    SingleQuestion,
+    opens_dependence,
+    opens_sums,
+    question_kinds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +49,7 @@ _NUMBER = r"-?\d+(\.\d+)?(e-?\d+)?"
 _RULE = re.compile(rf"[a-z_]+ ({_NUMBER}\.\.{_NUMBER}|[\w-]+(\|[\w-]+)*)")
 _SMALLEST = {"min_sites": 2}  # the sum over one site is that site's own answer
 _LARGEST = 2**53
-_EITHER = {"reveal": ("sums", "verdicts")}
+_ONE_OF = {"reveal": ("sums", "variances", "verdicts")}
 _COMMENTS = {
     "algorithms": "Algorithms this site takes part in.",
     "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
@@ -58,7 +63,8 @@ _COMMENTS = {
     "min_cohort_difference": "Fewest sites by which it may differ: subtracting the two runs' sums "
     "shows\n# a sum over these sites alone. A run that differs by fewer always waits for approval.",
     "min_rows": "Fewest rows this site must hold to take part.",
-    "reveal": '"verdicts": no sum is ever opened, only verdicts on sums; or "sums".',
+    "reveal": '"verdicts": no sum is ever opened, only verdicts on sums; "variances": but for how\n'
+    '# much tables vary, and at how many sites, as evidence stratified needs it; or "sums".',
     "min_cell_size": "Smallest count that a pooled count may come from.",
     "max_rounds": "Per run: rounds, tests computed and values released.",
     "max_rounds_per_day": "Per day (UTC), over all runs; counted from the ledger and usage.json.",
@@ -83,7 +89,8 @@ class Policy:
             (``manual``), or it passes where it differs by enough of them.
         min_cohort_difference: Fewest sites by which a run may differ from every earlier one
             without approval; none at all is allowed too.
-        reveal: What may be opened: ``sums``, or ``verdicts`` on them only.
+        reveal: What may be opened: ``sums``; ``variances``, counts of contributors and kinds of
+            columns, and else verdicts; or ``verdicts`` on sums only.
         min_rows: Fewest rows the site must hold.
         max_rounds: Most rounds of a run.
         max_tests: Most conditional-independence tests computed in a run.
@@ -108,7 +115,7 @@ class Policy:
     allow_dropouts: bool = True
     approve_cohorts: Literal["automatic", "manual"] = "manual"
     min_cohort_difference: int = 3
-    reveal: Literal["sums", "verdicts"] = "sums"
+    reveal: Literal["sums", "variances", "verdicts"] = "sums"
     min_rows: int = 0
     min_cell_size: int = 11
     max_rounds: int = 1_000
@@ -257,7 +264,7 @@ class Policy:
         if self.purposes and plan.purpose not in self.purposes:
             raise PolicyRefusedError("the plan's purpose is none that the site's policy names")
         used = _used(plan)
-        if self.reveal == "verdicts" and used.get("reveal") != "verdicts":
+        if self.reveal != "sums" and used.get("reveal") != "verdicts":
             raise PolicyRefusedError(
                 "the site's policy asks for reveal verdicts, and the plan opens sums"
             )
@@ -280,6 +287,8 @@ class Policy:
                 raise PolicyRefusedError(f"the site's policy does not allow questions of '{kind}'")
         if self.reveal == "verdicts" and opens_sums(question):
             raise PolicyRefusedError("the site's policy allows no question that opens a sum")
+        if self.reveal == "variances" and opens_dependence(question):
+            raise PolicyRefusedError("the site's policy allows no sum but variances and counts")
         if round_number > self.max_rounds:
             raise PolicyRefusedError(f"round {round_number} is beyond max_rounds of the site")
         values = sum(encoding.length for encoding in question.encodings)
@@ -309,9 +318,10 @@ def _value(key: str, default: Any, value: Any) -> Any:
         return _texts(key, value)
     if isinstance(default, frozenset):
         return _names(key, value)
-    first, second = _EITHER.get(key, ("automatic", "manual"))
-    if value not in (first, second):
-        raise _invalid(f'{key} is neither "{first}" nor "{second}"')
+    choices = _ONE_OF.get(key, ("automatic", "manual"))
+    if value not in choices:
+        named = " nor ".join(f'"{own}"' for own in choices)
+        raise _invalid(f"{key} is neither {named}")
     return value
 
 

@@ -18,6 +18,7 @@ from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, Sm
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables
+from cipherdag.questions.table_cells import TableCells
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -117,7 +118,7 @@ class PoolableData:
                 answer = self._moments(question)
             case RegressionSteps():
                 answer = self._regressions(question)
-            case StratifiedTables():
+            case StratifiedTables() | TableCells():
                 answer = self._strata(question)
             case SiteDifferences():
                 answer = self._shares(question)
@@ -244,14 +245,17 @@ class PoolableData:
             raise PolicyRefusedError("a table of the site has counts below its min_cell_size")
         return np.concatenate([np.zeros(0), *answers])
 
-    def _strata(self, question: StratifiedTables) -> FloatVector:
-        from cipherdag.sites.compute.pooled.strata import stratified_answer
+    def _strata(self, question: StratifiedTables | TableCells) -> FloatVector:
+        from cipherdag.sites.compute.pooled.strata import cells_answer, stratified_answer
 
-        if question.categories != tuple(self._categories.tolist()):
+        tables = question.tables if isinstance(question, TableCells) else question
+        if tables.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("strata of other categories than the site's schema has")
-        self._spend(sum(question.counts))
+        self._spend(sum(tables.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
+        if isinstance(question, TableCells):
+            return cells_answer(question, self._columns(), least=least, within=within)
         return stratified_answer(question, self._columns(), least=least, within=within)
 
     def _shares(self, question: SiteDifferences) -> FloatVector:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES
+from cipherdag.questions.table_cells import cell_sides
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.stratified import Strata, StratifiedTables
+    from cipherdag.questions.table_cells import TableCells
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
     from cipherdag.statistics.quadratic_forms import FloatMatrix
@@ -47,6 +49,47 @@ def stratified_answer(
     """
     strata = question.strata
     answer = np.zeros(strata.n_values)
+    for own, counts, kept in _tables(question, columns, least=least, within=within):
+        values = _summands(counts, kept)
+        answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
+    wholes = question.wholes(answer)
+    own_tests = OWN_SCALE * _own_tests(wholes, strata)
+    own_tests = np.minimum(own_tests, question.encodings[0].bound)
+    return np.concatenate([answer, own_tests.ravel(), wholes])
+
+
+def cells_answer(
+    question: TableCells,
+    columns: DiscreteColumns,
+    *,
+    least: int,
+    within: DiscreteColumns | None = None,
+) -> FloatVector:
+    """The answer to `TableCells`; arguments as of `stratified_answer`."""
+    strata, n_cells = question.tables.strata, len(question.owner)
+    sizes = question.sides.prod(axis=1)
+    starts = np.cumsum(sizes) - sizes
+    moments = np.zeros((2, n_cells))
+    for own, counts, kept in _tables(question.tables, columns, least=least, within=within):
+        values = _moments(counts) * kept
+        place = starts[strata.owner[own]] + np.arange(values.shape[1])[:, None]
+        for total, summand in zip(moments, values, strict=True):
+            np.add.at(total, place, summand)
+    difference, variance = moments
+    varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
+    told = (difference, variance, varies) if question.differences else (variance, varies)
+    return np.concatenate(told, dtype=np.float64)
+
+
+def _tables(
+    question: StratifiedTables,
+    columns: DiscreteColumns,
+    *,
+    least: int,
+    within: DiscreteColumns | None,
+) -> Iterator[tuple[IndexArray, FloatVector, BoolVector]]:
+    """Strata whose tables have one shape, (U,), their counts, (rows, columns, U), and which add."""
+    strata = question.strata
     for rows, first in zip(question.rows(), _firsts(question.counts), strict=True):
         # one stratum's cells one after the other
         sets = np.column_stack([rows[:, 2:], rows[:, :2]])
@@ -58,12 +101,7 @@ def stratified_answer(
                 kept = tables.sum(axis=(0, 1)) >= least
                 if origin is not None:
                     kept &= origin[1][cells].sum(axis=(0, 1)) >= least
-                values = _summands(tables.astype(np.float64), kept)
-                answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
-    wholes = question.wholes(answer)
-    own_tests = OWN_SCALE * _own_tests(wholes, strata)
-    own_tests = np.minimum(own_tests, question.encodings[0].bound)
-    return np.concatenate([answer, own_tests.ravel(), wholes])
+                yield own, tables.astype(np.float64), kept
 
 
 def _firsts(counts: tuple[int, ...]) -> list[int]:
@@ -124,6 +162,22 @@ def _summands(counts: FloatVector, kept: BoolVector) -> FloatMatrix:
     covariance = of_x[:, None] * of_y
     values = [own.reshape(-1, counts.shape[-1]) for own in (difference, covariance)]
     return np.concatenate(values) * kept
+
+
+def _moments(counts: FloatVector) -> FloatVector:
+    """Differences and variances of the cells that are asked for, shape (2, cells, U).
+
+    Args:
+        counts: Shape (rows, columns, U).
+    """
+    x, y = counts.sum(axis=1), counts.sum(axis=0)
+    n = np.maximum(x.sum(axis=0), 2.0)
+    rows, categories = (cell_sides(np.array(len(margin))) for margin in (x, y))
+    # products of counts first: exactly 0 where x or y does not vary
+    difference = counts - x[:, None] * y / n
+    variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0))
+    found = np.stack([difference, variance])[:, :rows, :categories]
+    return found.reshape(2, -1, counts.shape[-1])
 
 
 def _spread(margin: FloatMatrix, n: FloatVector) -> FloatMatrix:

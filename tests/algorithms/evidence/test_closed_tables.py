@@ -1,0 +1,447 @@
+"""Verdicts on tables: the test by hand, its level, and nothing of cells that too few sites have."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import product
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive, plain_sum
+from evidence_sites import discrete_codes, discrete_site
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cipherdag import Federation, FedPC, Policy
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.evidence.closed_tables import cell_limits, difference_amounts
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.errors import MixedTypesError, ParameterError, PolicyRefusedError
+from cipherdag.graphs.networks import asia
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.encodings import pack_blocks, pack_integers
+from cipherdag.questions.lockstep import parts_of
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.presence import Presence
+from cipherdag.questions.question import CITestSpec, StratifiedTables, finds_verdicts
+from cipherdag.questions.table_cells import TableCells
+from cipherdag.questions.verdicts import LARGEST_SUM, CellVerdicts
+
+MAX_ROWS = 1 << 12
+
+
+def asking(tests, n_variables, n_sites, *, alpha=0.01, fewest=3, **more):
+    spec = CITestSpec(alpha=alpha, min_rows_per_cell=1e-6)
+    own = EvidenceSettings(
+        spec=spec, n_variables=n_variables, max_rows=MAX_ROWS, present=Presence(n_sites),
+        fewest=fewest, **more,
+    )  # fmt: skip
+    source = yield from EVIDENCE["stratified"].source(own, closed=True)
+    found = yield from source.p_values(tests)
+    return np.concatenate(found), dict(source.tally), source
+
+
+def cells(categories, tests, *, differences=True):
+    counts, members = pack_blocks(tests)
+    tables = StratifiedTables(
+        categories=categories, counts=counts, members=members, max_rows=MAX_ROWS
+    )
+    return TableCells(tables=tables, differences=differences)
+
+
+def moments(rows, categories, x, y, given, least=2):
+    """Differences and variances of all cells of one site, configuration by configuration."""
+    found = np.zeros((2, categories[x], categories[y]))
+    for configuration in product(*(range(categories[v]) for v in given)):
+        own = rows[(rows[:, given] == configuration).all(axis=1)]
+        own = own[(own[:, [x, y]] >= 0).all(axis=1)]
+        if (n := len(own)) < least:
+            continue
+        table = np.zeros(found.shape[1:])
+        np.add.at(table, (own[:, x], own[:, y]), 1)
+        expected = stats.contingency.expected_freq(table)
+        found[0] += table - expected
+        for i, j in np.ndindex(table.shape):
+            found[1, i, j] += variance_of(n, int(table[i].sum()), int(table[:, j].sum()))
+    return found
+
+
+@cache
+def variance_of(n, row, column):
+    """Of the count of a cell given the margins, by its definition."""
+    count = np.arange(n + 1)
+    mass = stats.hypergeom.pmf(count, n, row, column)
+    variance = mass @ (count - mass @ count) ** 2
+    return variance if variance > 1e-12 else 0.0
+
+
+def by_hand(parts, categories, triplet, alpha, fewest):
+    """1 for independent, 0 for dependent, NaN if not done; how close it was."""
+    x, y, *given = triplet
+    own = np.array([moments(rows, categories, x, y, given) for rows in parts])
+    difference, variance = own.sum(axis=0)
+    if not given and (own[:, 1] > 0).any(axis=(1, 2)).sum() < fewest:
+        return 1.0, True  # x or y is the same throughout the other sites
+    able = (own[:, 1] > 0).sum(axis=0)
+    # rows and columns add up to 0: of two, one says all
+    distinct = np.ix_(*(range(1 if categories[v] == 2 else categories[v]) for v in (x, y)))
+    difference, variance, able = difference[distinct], variance[distinct], able[distinct]
+    # opened variances lie on a grid
+    compared = (able >= fewest) & (variance > 0.25)
+    close = (able >= fewest) & (np.abs(variance - 0.25) < 0.03)
+    if not compared.any():
+        return np.nan, not close.any()
+    share = 1.0 - (1.0 - alpha) ** (1.0 / compared.sum())
+    v = variance[compared]
+    dof = 1.0 / (1.0 + 0.5 / v)
+    limit = np.sqrt(stats.chi2.isf(share, dof) / dof * v)
+    far = np.abs(difference[compared]) / limit
+    clear = not close.any() and (np.abs(far - 1.0) > 0.02).all()
+    return float((far <= 1.0).all()), clear
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.integers(2, 4), min_size=4, max_size=4),
+    st.integers(3, 6),
+    st.sampled_from([8, 40, 300]),
+    st.sampled_from([0.0, 0.1]),
+    st.sampled_from([0.001, 0.01, 0.1]),
+    st.sampled_from([2, 3]),
+)
+def test_verdicts_are_those_of_the_test_by_hand(
+    seed, categories, n_sites, rows, missing, alpha, fewest
+):
+    rng = np.random.default_rng(seed)
+    parts = [discrete_codes(rng, rows, categories, missing) for _ in range(n_sites)]
+    sites = [discrete_site(own, categories) for own in parts]
+    tests = [np.array([[0, 1], [0, 2], [0, 3]]), np.array([[0, 2, 1], [1, 3, 2]]),
+             np.array([[0, 3, 1, 2]])]  # fmt: skip
+    (found, _, _), _ = drive(asking(tests, 4, n_sites, alpha=alpha, fewest=fewest), sites)
+    triplets = [row.tolist() for block in tests for row in block]
+    for number, triplet in enumerate(triplets):
+        expected, clear = by_hand(parts, categories, triplet, alpha, fewest)
+        if clear:
+            np.testing.assert_equal(found[number], expected)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32), st.lists(st.integers(2, 4), min_size=3, max_size=3))
+def test_a_site_answers_differences_and_variances_of_its_cells(seed, categories):
+    rng = np.random.default_rng(seed)
+    rows = discrete_codes(rng, int(rng.integers(5, 200)), categories, 0.1)
+    tests = [np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2], [0, 2, 1]])]
+    question = cells(tuple(categories), tests)
+    answer = discrete_site(rows, categories).answer(question)
+    n_cells = len(question.owner)
+    expected = [
+        moments(rows, categories, x, y, given)[
+            :, : 1 if categories[x] == 2 else None, : 1 if categories[y] == 2 else None
+        ].reshape(2, -1)
+        for x, y, *given in (row.tolist() for block in tests for row in block)
+    ]
+    np.testing.assert_allclose(answer[: 2 * n_cells], np.hstack(expected).ravel(), atol=1e-9)
+    varies = [float((own[1] > 0).any()) for own in expected]
+    assert answer[2 * n_cells :].tolist() == varies
+    alone = cells(tuple(categories), tests, differences=False)
+    assert (discrete_site(rows, categories).answer(alone) == answer[n_cells:]).all()
+
+
+@pytest.mark.parametrize(
+    ("sites", "rows", "x", "y", "configurations"),
+    [
+        (3, 1000, (0.5, 0.5), (0.4, 0.6), 1),
+        (10, 300, (0.25,) * 4, (0.25,) * 4, 1),
+        (10, 100, (0.95, 0.05), (0.95, 0.05), 6),
+        (15, 40, (0.02, 0.98), (0.9, 0.1), 1),
+        (15, 40, (0.9, 0.05, 0.05), (0.8, 0.1, 0.1), 6),
+        (10, 100, (0.9, 0.04, 0.03, 0.03), (0.7, 0.1, 0.1, 0.1), 4),
+    ],
+)
+def test_the_level_holds_where_counts_are_rare_too(sites, rows, x, y, configurations):
+    """Of 10,000 tests of independent variables no more than 1.5 alpha say dependent."""
+    rng, pairs, alpha = np.random.default_rng(sites * rows + len(x)), 1000, 0.01
+    categories = (*(len(x),) * pairs, *(len(y),) * pairs, configurations)
+    pair = np.column_stack([np.arange(pairs), pairs + np.arange(pairs)])
+    tests = [pair]
+    if configurations > 1:
+        tests = [pair[:0], np.column_stack([pair, np.full(pairs, 2 * pairs)])]
+    found = []
+    for _ in range(10):
+        parts = []
+        for _ in range(sites):
+            own = [rng.choice(len(p), (rows, pairs), p=p).astype(np.int8) for p in (x, y)]
+            own.append(rng.integers(0, configurations, (rows, 1)).astype(np.int8))
+            parts.append(discrete_site(np.hstack(own), categories))
+        (verdicts, _, _), _ = drive(asking(tests, len(categories), sites, alpha=alpha), parts)
+        found.append(verdicts[~np.isnan(verdicts)])
+    done = np.concatenate(found)
+    assert len(done) > 3000
+    dependent = int((done == 0).sum())
+    assert stats.binomtest(dependent, len(done), 1.5 * alpha, alternative="greater").pvalue > 0.01
+
+
+# what is opened
+
+
+def spread(counts):
+    """Codes of x, y of three categories at sites; site k has the categories that counts names."""
+    rng = np.random.default_rng(7)
+    return [
+        np.column_stack([rng.choice(own, 400), rng.integers(0, 2, 400)]).astype(np.int64)
+        for own in counts
+    ]
+
+
+def answered(generator, sites):
+    """Every question with what came back."""
+    heard, total = [], None
+    while True:
+        try:
+            question = generator.send(total)
+        except StopIteration as finished:
+            return finished.value, heard
+        total = plain_sum(question, sites)
+        heard.append((question, total))
+
+
+def test_of_a_cell_that_too_few_sites_have_nothing_is_opened():
+    # category 2 is at two sites; 0 and 1 at all four
+    parts = spread([(0, 1), (0, 1), (0, 1, 2), (0, 1, 2)])
+    sites = [discrete_site(own, (3, 2)) for own in parts]
+    (found, tally, _), heard = answered(asking([np.array([[0, 1]])], 2, 4), sites)
+    columns, (counted, counts), (opened, variances), (compared, bits) = heard
+    assert isinstance(columns[0], Columns)
+    assert isinstance(counted, Contributors)
+    assert counts.tolist() == [4, 4, 2, 4]  # three cells, and the test itself
+    assert isinstance(opened, Covered)
+    assert (variances[:2] > 0).all()
+    assert variances[2:].tolist() == [0, 0]  # neither the third cell nor the whole test
+    assert isinstance(compared, CellVerdicts)
+    assert finds_verdicts(compared)
+    assert bits.tolist() == [1, 1]
+    assert found.tolist() == [1.0]
+    assert tally == {"stratified": 1}
+
+
+def test_of_a_test_that_too_few_sites_have_only_their_number_is_opened():
+    parts = spread([(0, 1), (0, 1), (0,), (0,)])
+    sites = [discrete_site(own, (3, 2)) for own in parts]
+    (found, tally, _), heard = answered(asking([np.array([[0, 1]])], 2, 4), sites)
+    assert len(heard) == 2
+    assert heard[1][1].tolist() == [2, 2, 0, 2]
+    assert found.tolist() == [1.0]  # x varies at too few sites
+    assert tally == {"stratified": 0, "varies at too few sites": 1}
+
+
+def test_a_test_whose_cells_are_at_few_sites_each_is_not_done():
+    """x varies at every site, but each of its categories at two: no cell may be opened."""
+    parts = spread([(0, 1), (1, 2), (0, 2)])
+    sites = [discrete_site(own, (3, 2)) for own in parts]
+    (found, tally, source), heard = answered(asking([np.array([[0, 1]])], 2, 3), sites)
+    assert heard[1][1].tolist() == [2, 2, 2, 3]
+    assert len(heard) == 2
+    assert np.isnan(found).all()
+    assert tally == {"stratified": 0, "no degrees of freedom or too few sites: none": 1}
+    assert source.kinds is None  # so that sites are not compared, in sums
+
+
+def test_too_large_a_table_is_not_done():
+    rng = np.random.default_rng(2)
+    sites = [discrete_site(discrete_codes(rng, 100, (3, 3, 3)), (3, 3, 3)) for _ in range(3)]
+    tests = [np.array([[0, 1]]), np.array([[0, 1, 2]])]
+    (found, tally, _), heard = answered(asking(tests, 3, 3, max_cells=10), sites)
+    assert np.isnan(found).tolist() == [False, True]
+    assert tally == {"stratified": 1, "too large: none": 1}
+    assert all(finds_verdicts(q) or n < 3 for n, (q, _) in enumerate(heard))
+
+
+# the sums of which a bit is true
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(3, 7), st.integers(0, 3), st.integers(2, 4), st.integers(0, 2**32))
+def test_a_bit_is_true_of_enough_sites_as_were_counted_and_of_small_differences(
+    n_sites, gone, fewest, seed
+):
+    rng = np.random.default_rng(seed)
+    amounts, bits = difference_amounts(16, n_sites, min(fewest, n_sites))
+    able, limits = rng.integers(0, n_sites + 1, 20), rng.integers(0, 1 << (bits + 3), 20)
+    question = CellVerdicts(
+        question=cells((2,) * 21, [np.array([[0, k] for k in range(1, 21)])]),
+        amounts=amounts,
+        grid_bits=bits,
+        cells=pack_integers(np.arange(20)),
+        able=pack_integers(able),
+        limits=pack_integers(limits),
+    )
+    there = max(n_sites - gone, 1)
+    low, high, most = question.sets(there)
+    half = amounts.largest // 2
+    for cell in range(20):
+        for k in range(there + 1):
+            for difference in {0, limits[cell], limits[cell] + 1, -limits[cell], k * half}:
+                if abs(difference) > k * half:
+                    continue
+                total = k * (amounts.width + half) + difference
+                held = bool(((low[:, cell] <= total) & (total <= high[:, cell])).any())
+                counted = able[cell] - (n_sites - there) <= k <= able[cell]
+                assert held == (
+                    counted and k >= min(fewest, n_sites) and abs(difference) <= limits[cell]
+                )
+                assert 0 <= total <= most[cell]
+
+
+@pytest.mark.parametrize("n_sites", [3, 10, 50, 150])
+def test_the_grid_is_fine_enough_and_sums_fit(n_sites):
+    amounts, bits = difference_amounts(1 << 20, n_sites, 3)
+    assert n_sites * amounts.bound <= LARGEST_SUM
+    assert amounts.largest == 1 << (19 + bits)
+    if n_sites <= 50:  # a step of each site rounds off less than the least deviation, 1/2
+        assert n_sites * 2.0 ** -(bits + 1) < 8 * 0.5
+    with pytest.raises(ParameterError, match="smaller max_rows"):
+        difference_amounts(1 << 33, n_sites, 3)
+
+
+def test_thresholds_lie_on_a_grid_that_hides_a_platform_s_last_digit():
+    question = cells((3, 4), [np.array([[0, 1]])], differences=False)
+    variances = np.random.default_rng(1).uniform(0.0, 40.0, 13)
+    variances[3] = 0.25
+    limits = cell_limits(question, variances, 0.01)
+    assert limits[3] == 0
+    own = variances[:12] > 0.25
+    squares = limits[own] ** 2 / variances[:12][own] * 2**10
+    np.testing.assert_allclose(squares, np.rint(squares), rtol=1e-12)
+    assert (np.diff(squares[np.argsort(variances[:12][own])]) <= 0).all()
+
+
+def test_verdicts_that_cannot_be_are_refused():
+    amounts, bits = difference_amounts(16, 3, 3)
+    good = {
+        "question": cells((2, 2), [np.array([[0, 1]])]), "amounts": amounts, "grid_bits": bits,
+        "cells": pack_integers(np.array([0])), "able": pack_integers(np.array([3])),
+        "limits": pack_integers(np.array([5])),
+    }  # fmt: skip
+    CellVerdicts(**good)
+    for changes in (
+        {"question": cells((2, 2), [np.array([[0, 1]])], differences=False)},
+        {"grid_bits": 35}, {"cells": pack_integers(np.array([1]))},
+        {"cells": pack_integers(np.array([0, 0]))}, {"able": b""}, {"limits": b"\0" * 7},
+        {"able": pack_integers(np.array([4]))}, {"limits": pack_integers(np.array([-1]))},
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="."):
+            CellVerdicts(**(good | changes))
+    assert msgspec.msgpack.decode(
+        msgspec.msgpack.encode(CellVerdicts(**good)), type=CellVerdicts
+    ) == CellVerdicts(**good)
+
+
+# whole runs
+
+
+@cache
+def strong_rows():
+    """a -> c <- b, c -> d, e -> d, f alone: effects that no sample of this size misses."""
+    rng, n = np.random.default_rng(5), 24000
+
+    def noisy(value, share, levels):
+        return np.where(rng.random(n) < share, rng.integers(0, levels, n), value)
+
+    a, b, e = rng.integers(0, 3, n), rng.integers(0, 2, n), rng.integers(0, 2, n)
+    c = noisy(np.minimum(a + b, 2), 0.3, 3)
+    d = noisy(np.minimum(c + e, 2), 0.3, 3)
+    f = rng.choice(4, n, p=(0.9, 0.05, 0.03, 0.02))
+    return pd.DataFrame({"a": a, "b": b, "c": c, "d": d, "e": e, "f": f}).astype(str)
+
+
+@cache
+def strong(protection):
+    federation = Federation.split(strong_rows(), 4, seed=0, protection=protection, device="cpu")
+    return federation.run(FedPC(reveal="verdicts", alpha=1e-4))
+
+
+def test_of_a_large_sample_the_graph_is_the_true_one():
+    arrows = {(edge.source, edge.target) for edge in strong("masking").graph.edges}
+    assert arrows == {("a", "c"), ("b", "c"), ("c", "d"), ("e", "d")}
+    assert {edge.mark for edge in strong("masking").graph.edges} == {"-->"}
+
+
+@pytest.mark.parametrize("protection", ["none", "bfv"])
+def test_every_protection_has_the_same_bits(protection):
+    if protection == "bfv":
+        pytest.importorskip("tenseal")
+    own, other = strong("masking"), strong(protection)
+    assert own.graph == other.graph
+    assert [r.aggregate for r in own.rounds] == [r.aggregate for r in other.rounds]
+
+
+def test_auto_stands_for_it_and_its_words_say_what_is_opened():
+    assert FedPC(reveal="verdicts").decided_by == "stratified"
+    (said,) = FedPC(reveal="verdicts").disclosures()
+    for word in ("at how many sites it varies", "variances", "stands out", "rows of all sites"):
+        assert word in said
+    found = strong("masking")
+    assert found.details["reveal"] == "verdicts"
+    assert "site_differences" not in found.details
+    kinds = {own.kind for own in found.rounds}
+    assert kinds == {
+        "columns", "contributors+table-cells", "covered+table-cells", "cell-verdicts+table-cells",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_numbers_are_refused_by_name_and_with_a_remedy(mixed):
+    data = pd.DataFrame(np.random.default_rng(0).normal(size=(150, 3)), columns=list("abc"))
+    if mixed:
+        data["d"] = np.where(data["a"] > 0, "yes", "no")
+    federation = Federation.split(data, 3, device="cpu")
+    with pytest.raises(MixedTypesError, match="some columns are numbers") as caught:
+        federation.run(FedPC(reveal="verdicts"))
+    assert "fisher" in caught.value.remedy
+
+
+def test_a_site_may_allow_variances_and_no_other_sum():
+    rows = asia().sample(900, np.random.default_rng(1))
+    spread_only = Federation.split(rows, 3, policy=Policy(reveal="variances"), device="cpu")
+    assert spread_only.run(FedPC(reveal="verdicts", max_cond_size=0, bootstrap=1)).rounds
+    assert spread_only.run(FedPC(evidence="fisher", reveal="verdicts", max_cond_size=0)).rounds
+    with pytest.raises(PolicyRefusedError, match="no sum but variances"):
+        spread_only.run(FedPC(max_cond_size=0))
+    nothing = Federation.split(rows, 3, policy=Policy(reveal="verdicts"), device="cpu")
+    with pytest.raises(PolicyRefusedError, match="no question that opens a sum"):
+        nothing.run(FedPC(reveal="verdicts", max_cond_size=0))
+
+
+def test_a_question_of_differences_is_none_that_such_a_site_answers():
+    question = cells((2, 2), [np.array([[0, 1]])])
+    policy = Policy(reveal="variances")
+    policy.check_question(Contributors(question=question), round_number=1, values_so_far=0)
+    for own in (question, Covered(question=question, enough=b"\xff")):
+        with pytest.raises(PolicyRefusedError, match="no sum but variances"):
+            policy.check_question(own, round_number=1, values_so_far=0)
+
+
+def test_fewer_than_three_sites_are_refused():
+    with pytest.raises(ParameterError, match="needs 3 sites"):
+        next(FedPC(reveal="verdicts").ask(Facts(3, 2, fewest=2)))
+
+
+def test_contributors_and_variances_alone_are_told_beside_bits():
+    rng = np.random.default_rng(3)
+    sites = [discrete_site(discrete_codes(rng, 300, (2, 3, 4)), (2, 3, 4)) for _ in range(4)]
+    facts = Facts(3, 4, names=("a", "b", "c"), fewest=3)
+    _, heard = answered(FedPC(reveal="verdicts").ask(facts), sites)
+    for question, total in heard:
+        for part in parts_of(question):
+            inner = part.question if isinstance(part, Covered | Contributors) else part
+            if isinstance(part, Columns):
+                continue
+            assert isinstance(inner, TableCells | CellVerdicts)
+            assert isinstance(inner, CellVerdicts) or not inner.differences
+        if finds_verdicts(question):
+            assert set(total.tolist()) <= {0.0, 1.0}
