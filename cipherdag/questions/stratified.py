@@ -95,7 +95,8 @@ class StratifiedTables(
     differences of all configurations together, an eighth of it, and of its degrees of freedom, to a
     sixteenth of one; less where counts are rare, and both 0 where nothing varies enough there. Sums
     over the sites of the former see an association that the sites have alike, of the latter also
-    one that is every site's own.
+    one that is every site's own. Last, for every triplet, the differences and covariances of all
+    its configurations together, which are opened where no configuration is (`enough`).
 
     Where `Covered` leaves strata out since too few sites have anything to say of them, a site adds
     its own of these to the one of the same triplet that varies most there and that enough have.
@@ -105,7 +106,8 @@ class StratifiedTables(
         lie in every cell than independence at each site would have, and the variances. For two
         categories each these are two numbers. Summed over few sites with few rows there, they can
         be matched with the small tables that they may come from. Per triplet, the sums of the
-        sites' own chi-squares and degrees of freedom.
+        sites' own chi-squares and degrees of freedom; where too few sites have any configuration in
+        common, but enough have one each, only the former two, of all configurations together.
 
     Attributes:
         categories: Number of categories of every variable, shape (p,).
@@ -145,15 +147,37 @@ class StratifiedTables(
         ]
         return Strata.of(np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts]))
 
+    def wholes(self, values: FloatVector) -> FloatVector:
+        """The sums of every triplet's strata, one triplet after the other, from their values."""
+        strata = self.strata
+        widths = stratum_values(strata.sides)
+        first = np.cumsum(widths) - widths
+        value = np.arange(len(values)) - np.repeat(strata.starts, strata.widths)
+        place = np.repeat(first[strata.owner], strata.widths) + value
+        sums = np.bincount(place, weights=values, minlength=int(widths.sum()))
+        return np.asarray(sums, dtype=np.float64)
+
     @cached_property
     def widths(self) -> IndexArray:
-        """How many values every part has: strata, triplet by triplet, then own tests."""
-        return np.concatenate([self.strata.widths, np.full(sum(self.counts), OWN_VALUES)])
+        """How many values every part has: strata, triplet by triplet, own tests, and wholes."""
+        own = np.full(sum(self.counts), OWN_VALUES)
+        return np.concatenate([self.strata.widths, own, stratum_values(self.strata.sides)])
 
     @property
     def n_parts(self) -> int:
-        """Number of strata of all triplets, and of triplets, whose own tests come after them."""
+        """Number of strata of all triplets, and of own tests and wholes, one of each a triplet."""
         return len(self.widths)
+
+    def enough(self, able: BoolVector) -> BoolVector:
+        """Which parts are opened if able sites are enough for some, shape (number of parts,).
+
+        A whole is opened where no stratum of its triplet is: beside one it would tell the others.
+        """
+        strata, n_tests = self.strata, len(self.strata.first)
+        some = np.bincount(strata.owner[able[: len(strata.owner)]], minlength=n_tests) > 0
+        chosen = able.copy()
+        chosen[len(able) - n_tests :] &= ~some
+        return chosen
 
     @property
     def label(self) -> str:

@@ -95,7 +95,8 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         tests, first = np.unique(owner, return_index=True)
         whole = np.add.reduceat(differences, first), np.add.reduceat(covariances, first)
         _add(consistent, tests, *whole)
-    own = sums[question.strata.n_values :].reshape(-1, OWN_VALUES) / OWN_SCALE
+    own = sums[question.strata.n_values :][: OWN_VALUES * len(general[0])]
+    own = own.reshape(-1, OWN_VALUES) / OWN_SCALE
     return StratifiedForms(
         general=general[0],
         general_dof=general[1],
@@ -121,18 +122,23 @@ def _batches(
 ) -> Iterator[tuple[IndexArray, FloatMatrix, FloatMatrix]]:
     """Strata of one shape of table: whose they are, ascending, (U,), differences and covariances.
 
-    All strata of a test are in one batch.
+    All strata of a test are in one batch. A whole stands for them where none was opened.
     """
-    strata = question.strata
-    told = question.informative(sums)[: len(strata.owner)]
+    strata, n_tests = question.strata, len(question.strata.first)
+    told = question.enough(question.informative(sums))
+    told[len(strata.owner) : -n_tests] = False
+    owner = np.concatenate([strata.owner, np.arange(n_tests), np.arange(n_tests)])
+    shape_of = strata.shape_of[strata.first][owner]
+    starts = np.cumsum(question.widths) - question.widths
     for number, (rows, columns) in enumerate(strata.shapes.tolist()):
         a, b = rows - 1, columns - 1
-        own = np.flatnonzero(told & (strata.shape_of == number))
+        own = np.flatnonzero(told & (shape_of == number))
+        own = own[np.argsort(owner[own], kind="stable")]
         most = max(BATCH_ENTRIES // (a * b) ** 2, 1)
-        for part in _whole_tests(own, strata.owner, most):
-            values = sums[strata.starts[part][:, None] + np.arange(strata.widths[part[0]])]
+        for part in _whole_tests(own, owner, most):
+            values = sums[starts[part][:, None] + np.arange(question.widths[part[0]])]
             covariances = kronecker_matrices(values[:, a * b :], a, b)
-            yield strata.owner[part], values[:, : a * b], covariances
+            yield owner[part], values[:, : a * b], covariances
 
 
 def _whole_tests(strata: IndexArray, owner: IndexArray, most: int) -> Iterator[IndexArray]:

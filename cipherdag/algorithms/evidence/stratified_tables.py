@@ -127,7 +127,7 @@ class StratifiedTests(RememberedTests):
             able = question.informative(sums).astype(np.float64)
         else:
             able = np.rint((yield Contributors(question=question)))
-            sums = yield from opened_where(question, able >= fewest)
+            sums = yield from opened_where(question, question.enough(able >= fewest))
         forms = stratified_forms(question, sums)
         p_value = omnibus_p(forms)
         pairs = len(tests[0])

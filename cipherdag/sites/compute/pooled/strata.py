@@ -60,8 +60,10 @@ def stratified_answer(
                     kept &= origin[1][cells].sum(axis=(0, 1)) >= least
                 values = _summands(tables.astype(np.float64), kept)
                 answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
-    own_tests = OWN_SCALE * _own_tests(answer, strata)
-    return np.concatenate([answer, np.minimum(own_tests, question.encodings[0].bound).ravel()])
+    wholes = question.wholes(answer)
+    own_tests = OWN_SCALE * _own_tests(wholes, strata)
+    own_tests = np.minimum(own_tests, question.encodings[0].bound)
+    return np.concatenate([answer, own_tests.ravel(), wholes])
 
 
 def _firsts(counts: tuple[int, ...]) -> list[int]:
@@ -86,21 +88,20 @@ def _by_shape(strata: Strata, tests: slice) -> Iterator[tuple[IndexArray, IndexA
         yield start + own, starts[own] + cells
 
 
-def _own_tests(answer: FloatVector, strata: Strata) -> FloatMatrix:
+def _own_tests(wholes: FloatVector, strata: Strata) -> FloatMatrix:
     """Chi-square and degrees of freedom of every test at this site, scaled, shape (B, 2).
 
     Args:
-        answer: Differences and distinct covariances of all strata, test by test.
-        strata: Where they stand.
+        wholes: Differences and distinct covariances, summed over the strata, test by test.
+        strata: Those of the tests.
     """
     found = np.zeros((len(strata.first), OWN_VALUES))
+    widths = strata.widths[strata.first]
+    starts = np.cumsum(widths) - widths
     shape_of = strata.shape_of[strata.first]
     for number, (rows, columns) in enumerate(strata.shapes.tolist()):
         tests, a, b = np.flatnonzero(shape_of == number), rows - 1, columns - 1
-        own = np.flatnonzero(strata.shape_of == number)
-        firsts = np.cumsum(strata.sides[tests, 0]) - strata.sides[tests, 0]
-        place = strata.starts[own][:, None] + np.arange(strata.widths[own[0]])
-        summed = np.add.reduceat(answer[place], firsts)
+        summed = wholes[starts[tests][:, None] + np.arange(widths[tests[0]])]
         covariances = kronecker_matrices(summed[:, a * b :], a, b)
         form, rank, rare = quadratic_forms(summed[:, : a * b], covariances, tolerance=OWN_VARIANCE)
         dof = np.rint(OWN_STEPS * rank * chi_square_scale(rank, rare)) / OWN_STEPS
