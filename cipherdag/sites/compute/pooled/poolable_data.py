@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
@@ -22,6 +23,7 @@ from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.pooled.described import DescribedColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,6 +79,7 @@ class PoolableData:
         self._within = within
         self._ordered = ordered
         self._levels = _levels(codes, len(categories))
+        self._all = codes, values
         if codes is not None and min_cell_size > 1:
             rows = len(codes)
             codes, values = _complete(codes, values, np.array(categories) > 0)
@@ -94,6 +97,7 @@ class PoolableData:
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
+        self._described: DescribedColumns | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -125,6 +129,9 @@ class PoolableData:
                 answer = self._shares(question)
             case LogLikelihoods():
                 answer = self._likelihoods(question)
+            case ColumnSums() | ValueCounts():
+                self._spend(len(self._categories))
+                answer = self.described.answer(question)
             case SmallCells() | Tables():
                 answer = self._tables(question)
         return answer
@@ -224,6 +231,19 @@ class PoolableData:
         assert self._values is not None, "a continuous variable has values"
         return np.asarray(self._values[:, variable])
 
+    @property
+    def described(self) -> DescribedColumns:
+        """All rows of the site, column by column, as far as they are told of."""
+        if self._described is None:
+            least = self._min_cell_size
+            self._described = DescribedColumns(*self._all, self._categories, least=least)
+        return self._described
+
+    def told_column(self, variable: int) -> FloatVector:
+        """As `column`; of numbers of which few are missing, as descriptions tell them."""
+        alone = self._codes is None and self._within is None
+        return self.described.column(variable) if alone else self.column(variable)
+
     def _tables(self, question: SmallCells | Tables) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()) or self._codes is None:
             raise MalformedMessageError("tables of other categories than the site's schema has")
@@ -263,7 +283,7 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        return share_summands(question, self.column, least=least)
+        return share_summands(question, self.told_column, least=least)
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
         from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
