@@ -11,6 +11,7 @@ from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
+from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.compute.pooled.described import DescribedColumns, merged, moved
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
@@ -185,6 +186,17 @@ def test_whoever_misses_fewer_than_11_values_seems_to_miss_11(missing):
     *_, flags, used = segments(sums_of((0,)).encodings, own.answer(sums_of((0,))))
     assert used[0] == 400 - 11
     assert flags[1] == (missing < 11)
+
+
+def test_the_comparison_of_sites_tells_as_many_values_of_numbers():
+    values, _ = numbers(400, 3, 11)
+    question = SiteDifferences(
+        categories=(0,), origins=bytes(8), units=bytes(8), counts=(1,), members=bytes(2)
+    )
+    pool = PoolableData(None, values, (0,), min_cell_size=11)
+    assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 389 + 2]
+    pool = PoolableData(None, values, (0,))
+    assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 397 + 2]
 
 
 def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little():
