@@ -19,8 +19,6 @@ from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
@@ -47,29 +45,34 @@ class DescribedColumns:
         least: int,
     ) -> None:
         self._categories, self._least = categories, least
+        self._codes, self._values = codes, values
         self._known: dict[int, BoolVector] = {}
-        self._columns = [
-            _floats(codes[:, v]) if categories[v] and codes is not None else _number(values, v)
-            for v in range(len(categories))
-        ]
-        complete = ~np.any([np.isnan(own) for own in self._columns], axis=0)
+        complete = np.ones(self.rows, dtype=bool)
+        for v in range(len(categories)):
+            complete &= ~np.isnan(self._column(v))
         # tables of other questions are of complete rows where small counts are restricted
         other_tables = codes is not None and least > 1 and complete.any()
         self._complete = complete if other_tables else None
-        self._whole = True
-        if self._complete is not None and _few(int((~complete).sum()), least):
-            self._columns = [own[complete] for own in self._columns]
-            self._complete, self._whole = complete[complete], False
+        self._whole = not (other_tables and _few(int((~complete).sum()), least))
+        if not self._whole:
+            self._codes = None if codes is None else codes[complete]
+            self._values = None if values is None else values[complete]
+            self._complete = complete[complete]
 
     @property
     def rows(self) -> int:
         """The rows that are described."""
-        return len(self._columns[0])
+        array = self._values if self._codes is None else self._codes
+        assert array is not None, "a table has codes or values"
+        return len(array)
+
+    def _column(self, variable: int) -> FloatVector:
+        """Codes or numbers of all rows described, NaN where missing."""
+        return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
 
     def column(self, variable: int) -> FloatVector:
         """Codes or numbers of the rows described, NaN where missing or not told of."""
-        values = self._columns[variable]
-        return np.where(self._told(variable), values, np.nan)
+        return np.where(self._told(variable), self._column(variable), np.nan)
 
     def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
         """The site's answer.
@@ -85,15 +88,15 @@ class DescribedColumns:
         return self._sums(question) if isinstance(question, ColumnSums) else self._counts(question)
 
     def _sums(self, question: ColumnSums) -> FloatVector:
-        told = [self._told(v) for v in range(len(self._columns))]
+        told = [self._told(v) for v in range(len(self._categories))]
         used = np.array([own.sum() for own in told], dtype=np.float64)
-        present = np.array([(~np.isnan(own)).sum() for own in self._columns])
+        present = np.array([(~np.isnan(self._column(v))).sum() for v in range(len(told))])
         continuous = np.flatnonzero(self._categories == 0)
         sums, beyond = np.zeros((2, len(continuous))), np.zeros(len(told), dtype=bool)
         scales = zip(question.origin_array(), question.unit_array(), strict=True)
-        for place, (v, (origin, unit)) in enumerate(zip(continuous, scales, strict=True)):
+        for place, (v, (origin, unit)) in enumerate(zip(continuous.tolist(), scales, strict=True)):
             with np.errstate(over="ignore"):
-                scaled = np.ldexp(self._columns[v][told[v]] - origin, -unit)
+                scaled = np.ldexp(self._column(v)[told[v]] - origin, -unit)
             beyond[v] = (np.abs(scaled) > LARGEST_DEVIATION).any()
             sums[:, place] = (0.0, 0.0) if beyond[v] else (scaled.sum(), (scaled**2).sum())
         used[beyond] = 0.0
@@ -102,9 +105,9 @@ class DescribedColumns:
 
     def _counts(self, question: ValueCounts) -> FloatVector:
         parts: list[IndexArray] = []
-        used, marks = np.zeros(len(self._columns)), iter(question.mark_array())
+        used, marks = np.zeros(len(self._categories)), iter(question.mark_array())
         for v, categories in enumerate(self._categories.tolist()):
-            values = self._columns[v][self._told(v)]
+            values = self._column(v)[self._told(v)]
             used[v] = len(values)
             if categories:
                 counts = np.bincount(values.astype(np.int64), minlength=categories)
@@ -121,33 +124,29 @@ class DescribedColumns:
         return self._known[variable]
 
     def _most(self, variable: int) -> BoolVector:
-        """As many rows as can be told of."""
-        present: BoolVector = ~np.isnan(self._columns[variable])
+        """As many rows as can be told of: almost all values, those of complete rows, or none."""
+        present: BoolVector = ~np.isnan(self._column(variable))
         if self._least <= 1:
             return present
-        for rows in self._candidates(variable, present):
-            if self._may_tell(rows):
-                return rows
-        return np.zeros_like(present)
+        candidates = [self._almost_all(variable, present)]
+        candidates += [] if self._complete is None else [self._complete]
+        return next(filter(self._may_tell, candidates), np.zeros_like(present))
 
-    def _candidates(self, variable: int, present: BoolVector) -> Iterator[BoolVector]:
-        """All values; where few are missing, without as many more; those of complete rows."""
-        values, beside = self._columns[variable], present
-        if self._complete is not None:
-            beside = present & ~self._complete
-        yield present & ~self._apart(variable, beside)
-        missing = int((~present).sum())
-        if _few(missing, self._least):
-            left = _spread(values, beside, self._least - missing)
-            yield present & ~left & ~self._apart(variable, beside & ~left)
-        if self._complete is not None:
-            yield self._complete
+    def _almost_all(self, variable: int, present: BoolVector) -> BoolVector:
+        """All values but those of small counts, and as many more as hide that it is few."""
+        beside = present if self._complete is None else present & ~self._complete
+        rows = present & ~self._apart(variable, beside)
+        left = self.rows - int(rows.sum())
+        if not _few(left, self._least):
+            return rows
+        rows &= ~_spread(self._column(variable), beside & rows, self._least - left)
+        return rows & ~self._apart(variable, beside & rows)
 
     def _apart(self, variable: int, beside: BoolVector) -> BoolVector:
         """Rows beside the complete ones whose category few of these have."""
         apart: BoolVector = np.zeros_like(beside)
         if self._complete is not None and (categories := self._categories[variable]):
-            codes = self._columns[variable][beside].astype(np.int64)
+            codes = self._column(variable)[beside].astype(np.int64)
             counts = np.bincount(codes, minlength=categories)
             apart[beside] = counts[codes] < self._least
         return apart
@@ -200,10 +199,16 @@ def _few(count: int, least: int) -> bool:
     return 0 < count < least
 
 
-def _floats(codes: NDArray[np.integer]) -> FloatVector:
-    return np.where(codes >= 0, codes, np.nan).astype(np.float64)
-
-
-def _number(values: NDArray[np.float64] | None, variable: int) -> FloatVector:
+def column_of(
+    codes: NDArray[np.integer] | None,
+    values: NDArray[np.float64] | None,
+    variable: int,
+    discrete: bool,
+) -> FloatVector:
+    """Codes or numbers of a variable as floats, NaN where missing, shape (n,)."""
+    if discrete:
+        assert codes is not None, "a discrete variable has codes"
+        own = codes[:, variable]
+        return np.where(own >= 0, own, np.nan).astype(np.float64)
     assert values is not None, "a continuous variable has values"
     return np.asarray(values[:, variable])

@@ -23,7 +23,7 @@ from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
-from cipherdag.sites.compute.pooled.described import DescribedColumns
+from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -224,12 +224,7 @@ class PoolableData:
 
     def column(self, variable: int) -> FloatVector:
         """Codes or values of all rows, NaN where missing."""
-        if self._categories[variable]:
-            assert self._codes is not None, "a discrete variable has codes"
-            codes = self._codes[:, variable]
-            return np.where(codes >= 0, codes, np.nan).astype(np.float64)
-        assert self._values is not None, "a continuous variable has values"
-        return np.asarray(self._values[:, variable])
+        return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
 
     @property
     def described(self) -> DescribedColumns:
@@ -241,8 +236,9 @@ class PoolableData:
 
     def told_column(self, variable: int) -> FloatVector:
         """As `column`; of numbers of which few are missing, as descriptions tell them."""
-        alone = self._codes is None and self._within is None
-        return self.described.column(variable) if alone else self.column(variable)
+        if self._codes is not None or self._within is not None or self._min_cell_size <= 1:
+            return self.column(variable)
+        return self.described.column(variable)
 
     def _tables(self, question: SmallCells | Tables) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()) or self._codes is None:
