@@ -14,7 +14,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.describe.summaries import TICKS, Spreads, quantiles_of, summaries_of
 from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.findings.data_quality import remarks
-from cipherdag.findings.description import QUANTILES
+from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -214,6 +214,16 @@ def test_a_unit_that_some_rows_have_and_a_code_are_pointed_out():
 def test_rare_and_unused_categories_are_pointed_out():
     stages = np.repeat(["I", "II", "III"], [600, 295, 5])
     assert odd(stage=stages) == ["1 of its 3 categories have less than 1% of the rows"]
+
+
+def test_a_category_is_said_never_to_occur_only_where_that_is_known():
+    def said(merged):
+        own = ColumnSummary(categories=3, told=100, counts=(60 - merged, 40, 0), merged=merged)
+        return " ".join(text for _, text in remarks(Description(rows=100, columns={"x": own})))
+
+    assert said(0) == "1 of its 3 categories never occur"
+    assert "never" not in said(12)
+    assert "12 rows are of categories" in said(12)
 
 
 def test_a_typing_error_does_not_end_the_run():
