@@ -1,4 +1,4 @@
-"""What an algorithm concludes, by name: a learnt graph, or selected features.
+"""What an algorithm concludes, by name: a learnt graph, selected features, or a description.
 
 ``details`` holds what else the algorithm found, in the form that JSON has, so that a saved result
 can be reported on again; `Report` is what the algorithm makes of it.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from cipherdag.findings.description import Description
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
@@ -140,6 +141,9 @@ class SelectedFeatures:
             for label, features in self.features.items()
         }
         return msgspec.json.encode(chosen, order="deterministic")
+
+
+Finding = LearntGraph | SelectedFeatures | Description
 
 
 @dataclass(frozen=True, slots=True)

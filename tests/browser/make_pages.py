@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.audit.ledger_page import ledger_page
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
@@ -73,6 +73,19 @@ def belief_run():
     return sites.run(FedCD(rounds=4, graphs=20, **small), seed=1)
 
 
+def description_run():
+    """Columns of patients, of which some values are missing and one category is rare."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(60.0, 11.0, 1500).round(),
+            "crp": np.where(rng.random(1500) < 0.1, np.nan, rng.lognormal(1.0, 0.8, 1500)),
+            "stage": rng.choice(["I", "II", "III", "IV"], 1500, p=[0.6, 0.3, 0.09, 0.01]),
+        }
+    )
+    return Federation.split(table, 3, seed=1).run(Describe())
+
+
 def panels(names):
     """One panel of every kind; the numbers are made up, and the page is a test of pages."""
     rng = np.random.default_rng(2)
@@ -125,6 +138,7 @@ def pages():
     lines = result.ledgers[result.sites[0]]
     yield "fedpc", result.page(truth=truth)
     yield "fedcmfs", feature_run().page()
+    yield "describe", description_run().page()
     yield "rfcd", regret_run().page(truth=truth)
     yield "fedcd", belief_run().page()
     yield "panels", result.page(panels=panels(result.graph.nodes))
