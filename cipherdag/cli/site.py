@@ -129,26 +129,33 @@ def site_request(own: SiteFolder, out: Path | None) -> None:
     from cipherdag.privacy.keys.identity import fingerprint
 
     path, request = request_enrolment(own, out)
-    click.echo(f"Wrote {path}. Send it to the coordinator, who will ask you to read aloud:")
-    click.echo(f"  this site's fingerprint  {fingerprint(request.identity).upper()}")
+    click.echo(f"Wrote {path}. Send it to the coordinator, and read this code aloud by telephone:")
+    click.echo(code_lines("this site's", fingerprint(request.identity)))
 
 
 @site.command("activate")
 @click.argument("approval", type=FILE)
-@click.option("--fingerprint", required=True, help="The coordinator's, as read aloud to you.")
-@click.option("--study", "study_expected", default="", help="The study's, as another site has it.")
+@click.option(
+    "--code",
+    "--fingerprint",
+    "code",
+    prompt="The coordinator's code, as read aloud to you",
+    help="The coordinator's code or fingerprint, as read aloud to you; you are asked if absent.",
+)
+@click.option("--study", "study_code", default="", help="The study's, as another site has it.")
 @in_site
-def site_activate(approval: Path, fingerprint: str, study_expected: str, own: SiteFolder) -> None:
+def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate
+    from cipherdag.privacy.keys.pairing import STUDY_WORDS
 
-    done = activate(own, approval, fingerprint=fingerprint, study_expected=study_expected)
+    done = activate(own, approval, code=code, study_code=study_code)
     click.echo(f"Active in study '{done.study.name}', version {done.study.version}.")
     for word, names in (("new", done.added), ("gone", done.removed)):
         if names:
             click.echo(f"  sites {word}: {', '.join(names)}")
-    click.echo("The other sites must find the same fingerprint of the study; compare it with them:")
-    click.echo(f"  the study's fingerprint  {done.fingerprint}")
+    click.echo("The other sites must find the same code of the study; compare it with them:")
+    click.echo(code_lines("the study's", done.fingerprint, STUDY_WORDS))
 
 
 @site.command("start")
@@ -244,6 +251,14 @@ def site_result(session: str, own: SiteFolder, out: Path | None, *, as_json: boo
     show(result, None, as_json=as_json)
 
 
+def code_lines(whose: str, fingerprint: str, words: int | None = None) -> str:
+    """What to read aloud: the code of words, and the long form for who wants it."""
+    from cipherdag.privacy.keys.pairing import KEY_WORDS, pairing_code
+
+    code = pairing_code(fingerprint, words or KEY_WORDS)
+    return f"  {whose} code         {code}\n  {whose} fingerprint  {fingerprint.upper()}"
+
+
 def until_stopped(work: Callable[..., None], hello: str) -> None:
     """Run ``work(stopped=...)`` until the process is asked to stop, so that all it started ends."""
     os.umask(0o077)  # whatever the processes write, nobody else reads it
@@ -257,13 +272,16 @@ def until_stopped(work: Callable[..., None], hello: str) -> None:
 
 def _status(own: SiteFolder) -> dict[str, Any]:
     from cipherdag.privacy.keys.identity import fingerprint
+    from cipherdag.privacy.keys.pairing import pairing_code
     from cipherdag.sites.private_files import START_LOCK, is_locked
 
     settings = own.settings()
+    own_key = fingerprint(own.identity().public)
     active: Study | None = own.study() if own.study_path.exists() else None
     return {
         "site": settings.name,
-        "fingerprint": fingerprint(own.identity().public).upper(),
+        "code": pairing_code(own_key),
+        "fingerprint": own_key.upper(),
         "started": is_locked(own.path / START_LOCK),
         **_study_status(active),
         "runs": _asked_runs(own),
@@ -310,6 +328,7 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
 
 
 def _study_status(active: Study | None) -> dict[str, Any]:
+    from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
     from cipherdag.sites.study.study import study_fingerprint
 
     if active is None:
@@ -317,6 +336,7 @@ def _study_status(active: Study | None) -> dict[str, Any]:
     return {
         "study": active.name,
         "version": active.version,
+        "study code": pairing_code(study_fingerprint(active), STUDY_WORDS),
         "study fingerprint": study_fingerprint(active),
         "engine": active.engine,
         "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",

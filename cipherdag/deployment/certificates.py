@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import NameOID
 
 from cipherdag.errors import MalformedMessageError, SignatureError
-from cipherdag.sites.study.study import same_fingerprint
+from cipherdag.privacy.keys.pairing import same_fingerprint
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes

@@ -23,6 +23,7 @@ from cipherdag.errors import (
     SignatureError,
     SiteNotReadyError,
 )
+from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.study.study import (
     Approval,
@@ -32,7 +33,6 @@ from cipherdag.sites.study.study import (
     check_approval,
     new_request,
     read_file,
-    same_fingerprint,
     study_fingerprint,
     write_file,
 )
@@ -89,16 +89,14 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
     return path, request
 
 
-def activate(
-    site: SiteFolder, path: Path, *, fingerprint: str, study_expected: str = ""
-) -> Activation:
+def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -> Activation:
     """Take part in the study of an approval, or in its newer version.
 
     Args:
         site: The site's folder.
         path: The approval.
-        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
-        study_expected: The study's fingerprint as another site found it; not compared if empty.
+        code: The coordinator's code of words or fingerprint, learnt by another way than the file.
+        study_code: The study's, as another site found it; not compared if empty.
 
     Raises:
         SignatureError: The approval is another coordinator's, for another site or altered, or
@@ -117,14 +115,11 @@ def activate(
         approval,
         site=settings.name,
         identity=identity.public,
-        fingerprint=fingerprint,
+        code=code,
         study=settings.study,
     )
-    if study_expected and not same_fingerprint(study_expected, study_fingerprint(study)):
-        raise SignatureError(
-            "the study is not the one with this fingerprint",
-            remedy="Stop: the coordinator gave two sites different studies, or one is older.",
-        )
+    if study_code:
+        _compare_studies(study, study_code)
     if study.engine != own:
         raise SiteNotReadyError(
             f"the study's engine is '{study.engine}', site.toml is made for '{own}'",
@@ -152,6 +147,16 @@ def activate(
         added=tuple(sorted(set(study.pinned) - old)),
         removed=tuple(sorted(old - set(study.pinned))),
     )
+
+
+def _compare_studies(study: Study, code: str) -> None:
+    differs = mismatch(code, study_fingerprint(study), STUDY_WORDS)
+    if differs:
+        raise SignatureError(
+            f"the study is not the one that the other site has: {differs}",
+            remedy="Compare its version with the other site's; if both are the newest, stop: the "
+            "coordinator gave two sites different studies.",
+        )
 
 
 def _active(site: SiteFolder, study: Study) -> Study | None:

@@ -56,7 +56,7 @@ def enrolled(tmp_path):
     requests = [request_enrolment(site)[0] for site in sites.values()]
     approvals = coordinator.approve(requests)
     for name, site in sites.items():
-        activate(site, approvals[name], fingerprint=coordinator.fingerprint)
+        activate(site, approvals[name], code=coordinator.fingerprint)
     return coordinator, sites, approvals
 
 
@@ -123,10 +123,10 @@ def test_the_fingerprint_covers_the_calls_key(enrolled, tmp_path):
     (coordinator.path / "root").write_text(SigningIdentity.generate().public.hex() + "\n")
     late = SiteFolder.create(tmp_path / "late", settings("late", 8104))
     approvals = coordinator.approve([request_enrolment(late)[0]])
-    with pytest.raises(SignatureError, match="not from the coordinator with this fingerprint"):
-        activate(late, approvals["late"], fingerprint=before)
+    with pytest.raises(SignatureError, match="not from the coordinator with this code"):
+        activate(late, approvals["late"], code=before)
     with pytest.raises(SignatureError):
-        activate(sites["north"], approvals["north"], fingerprint=before)
+        activate(sites["north"], approvals["north"], code=before)
 
 
 def test_an_altered_address_breaks_the_request_s_proof(enrolled):
@@ -172,20 +172,20 @@ def test_a_site_for_the_other_engine_is_told_so(enrolled, tmp_path):
     plain = SiteSettings(name="north").dumps()
     sites["north"].settings_path.write_text(plain, encoding="utf-8")
     with pytest.raises(SiteNotReadyError, match="engine is 'syft', site.toml is made for 'flare'"):
-        activate(sites["north"], approvals["north"], fingerprint=coordinator.fingerprint)
+        activate(sites["north"], approvals["north"], code=coordinator.fingerprint)
 
 
 def test_a_revoked_site_is_in_no_study_and_not_enrolled_again(enrolled):
     coordinator, sites, _ = enrolled
     approvals = coordinator.revoke("west")
     assert set(approvals) == {"north", "south"}
-    done = activate(sites["north"], approvals["north"], fingerprint=coordinator.fingerprint)
+    done = activate(sites["north"], approvals["north"], code=coordinator.fingerprint)
     assert done.removed == ("west",)
     assert done.study.revoked == ("west",)
     with pytest.raises(PolicyRefusedError, match="was revoked"):
         coordinator.read_request(sites["west"].path / "west.request")
     with pytest.raises(SignatureError, match="is for 'north', not for 'west'"):
-        activate(sites["west"], approvals["north"], fingerprint=coordinator.fingerprint)
+        activate(sites["west"], approvals["north"], code=coordinator.fingerprint)
 
 
 # commands

@@ -50,7 +50,7 @@ class Deployment:
         self.sites = {name: self._site(name, tables[name], schema) for name in SITES}
         requests = [request_enrolment(site)[0] for site in self.sites.values()]
         for name, approval in self.coordinator.approve(requests).items():
-            activate(self.sites[name], approval, fingerprint=self.coordinator.fingerprint)
+            activate(self.sites[name], approval, code=self.coordinator.fingerprint)
         self.kept = {name: KeptSite(site.path) for name, site in self.sites.items()}
 
     def _site(self, name, table, schema):

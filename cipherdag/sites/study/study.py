@@ -15,7 +15,6 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
@@ -28,7 +27,7 @@ from cipherdag.errors import (
     writing,
 )
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keys.keyed import same_digest
+from cipherdag.privacy.keys.pairing import mismatch, plain_fingerprint
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
@@ -264,7 +263,7 @@ def approve(
 
 
 def check_approval(
-    approval: Approval, *, site: str, identity: bytes, fingerprint: str, study: str
+    approval: Approval, *, site: str, identity: bytes, code: str, study: str
 ) -> Study:
     """The study of an approval, if it is for this site and from the expected coordinator.
 
@@ -272,21 +271,21 @@ def check_approval(
         approval: What arrived.
         site: This site's name.
         identity: This site's public identity key.
-        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
+        code: The coordinator's code of words or fingerprint, learnt by another way than the file.
         study: The study that this site wants to join.
 
     Raises:
         SignatureError: Another coordinator or site, an altered file, or another identity key.
         CohortError: The study contradicts itself.
+        ParameterError: ``code`` is neither a code nor a fingerprint.
     """
     claimed = approval.signed.study
-    if not same_fingerprint(
-        fingerprint, coordinator_fingerprint(claimed.coordinator, claimed.root)
-    ):
+    differs = mismatch(code, coordinator_fingerprint(claimed.coordinator, claimed.root))
+    if differs:
         raise SignatureError(
-            "the approval is not from the coordinator with this fingerprint",
-            remedy="Ask the coordinator to read the fingerprint aloud again; "
-            "if it still differs, someone altered the file on its way.",
+            f"the approval is not from the coordinator with this code: {differs}",
+            remedy="Ask the coordinator by telephone to read it aloud again; if it still differs, "
+            "someone replaced the file on its way: do not activate it, and tell the coordinator.",
         )
     unsigned = msgspec.structs.replace(approval, signature=b"")
     verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, encoded(unsigned))
@@ -320,14 +319,9 @@ def study_fingerprint(study: Study) -> str:
     return _pairs(STUDY_DOMAIN, encoded(study))
 
 
-def same_fingerprint(first: str, second: str) -> bool:
-    """Whether two fingerprints agree; case, colons, dashes and spaces do not count."""
-    return same_digest(_plain(first), _plain(second))
-
-
 def root_hex(fingerprint: str) -> str:
     """FLARE's ``SHA256:AA:BB...`` as 64 hexadecimal digits."""
-    return _plain(fingerprint.removeprefix("SHA256:")).decode()
+    return plain_fingerprint(fingerprint.removeprefix("SHA256:"))
 
 
 def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
@@ -368,10 +362,6 @@ def _pairs(*parts: bytes) -> str:
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
     return state.digest().hex(":").upper()
-
-
-def _plain(fingerprint: str) -> bytes:
-    return re.sub(r"[\s:-]", "", fingerprint).lower().encode()
 
 
 def read_limited(path: Path, limit: int) -> bytes:
