@@ -57,6 +57,13 @@ def site() -> None:
 @click.option("--dir", "folder", type=FOLDER, help="New folder; called like the site if absent.")
 @click.option("--organisation", default="site", show_default=True, help="Whose site it is.")
 @click.option("--study", default="study", show_default=True, help="Name of the study.")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    required=True,
+    help="The study's, as the coordinator says it, such as fedpc; the policy allows no other.",
+)
 @click.option("--host", default="", help="Host name of the coordinator.")
 @click.option("--port", type=int, default=8002, show_default=True, help="Its port.")
 @click.option("--data", default="data.csv", show_default=True, help="Data, or a database's .toml.")
@@ -68,6 +75,7 @@ def site() -> None:
 def site_new(
     name: str,
     folder: Path | None,
+    algorithms: tuple[str, ...],
     url: str | None,
     datasite_port: int,
     pysyft: Path | None,
@@ -75,8 +83,11 @@ def site_new(
 ) -> None:
     """Make the folder of site NAME, with its key and commented settings.
 
-    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft.
+    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft. It takes part in runs
+    of the study's algorithm only, and in none before a person here has approved it.
     """
+    from cipherdag.algorithms.registry import algorithm_class
+    from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.study.datasite_settings import DatasiteSettings
     from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 
@@ -86,8 +97,12 @@ def site_new(
         # absolute, and not resolved: an environment's interpreter is a link to another one
         python = str(pysyft.absolute())
         settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
-    made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings))
+    for algorithm in algorithms:
+        algorithm_class(algorithm)
+    policy = Policy(algorithms=frozenset(algorithms))
+    made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings), policy)
     click.echo(f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check")
+    click.echo(f"It will take part in runs of {', '.join(algorithms)} that a person here approves.")
 
 
 @site.command("check")
@@ -156,6 +171,8 @@ def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -
             click.echo(f"  sites {word}: {', '.join(names)}")
     click.echo("The other sites must find the same code of the study; compare it with them:")
     click.echo(code_lines("the study's", done.fingerprint, STUDY_WORDS))
+    click.echo("Next: cipherdag site check, then cipherdag site start. What a person here decides,")
+    click.echo("cipherdag site status shows: no plan is carried out before it is approved.")
 
 
 @site.command("start")
@@ -164,7 +181,9 @@ def site_start(own: SiteFolder) -> None:
     """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
 
-    until_stopped(partial(start, own), "Started. Stop with Ctrl-C. Details: site.log")
+    until_stopped(
+        partial(start, own, told=click.echo), "Started. Stop with Ctrl-C. Details: site.log"
+    )
 
 
 @site.command("status")

@@ -201,7 +201,8 @@ def test_the_commands_of_both_sides(tmp_path, capsys, monkeypatch):
     code, _, err = call(capsys, monkeypatch, "coordinator", "start", "--dir", own)
     assert (code, "no server to start" in err) == (2, True)
     site = tmp_path / "north"
-    new = ("site", "new", "north", "--dir", site, "--datasite", "http://127.0.0.1:8101")
+    new = ("site", "new", "north", "--algorithm", "fedpc", "--dir", site)
+    new += ("--datasite", "http://127.0.0.1:8101")
     assert call(capsys, monkeypatch, *new)[0] == 2  # and --pysyft
     assert call(capsys, monkeypatch, *new, "--pysyft", sys.executable)[0] == 0
     assert SiteFolder(site).settings().datasite.python == sys.executable
@@ -405,7 +406,7 @@ def test_the_interpreter_is_kept_as_the_link_that_it_is(tmp_path, capsys, monkey
     """Resolving an environment's interpreter would leave its environment."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
-    where = ("--datasite", "http://127.0.0.1:8101", "--pysyft", link)
+    where = ("--algorithm", "fedpc", "--datasite", "http://127.0.0.1:8101", "--pysyft", link)
     site = tmp_path / "north"
     assert call(capsys, monkeypatch, "site", "new", "north", "--dir", site, *where)[0] == 0
     assert Path(SiteFolder(site).settings().datasite.python) == link

@@ -62,6 +62,15 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.plan.session.hex()
 
 
+def how_to_decide(session: str) -> str:
+    """What a person of the site does about a plan that waits, in one sentence."""
+    own = session[:8]
+    return (
+        f"Read it with `cipherdag site status`, then `cipherdag site approve {own}`, or "
+        f'`cipherdag site deny {own} --why "..."`.'
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Approvals:
     """The plans that asked, a folder for each.
@@ -94,9 +103,7 @@ class Approvals:
         if run is None or self.expired(run) or run.decision != "waits":
             self._forget_oldest()
             self._write(AskedRun(plan, self.clock().isoformat(timespec="seconds"), consider))
-        raise PolicyRefusedError(
-            AWAITS, remedy=f"At the site: cipherdag site approve {plan.session.hex()[:8]}"
-        )
+        raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
     def find(self, session: str) -> AskedRun:
         """The plan whose session starts with these hexadecimal digits.
@@ -146,6 +153,10 @@ class Approvals:
     def expired(self, run: AskedRun) -> bool:
         """Whether it asked too long ago to be decided on, or to be begun."""
         return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
+
+    def waits(self, run: AskedRun) -> bool:
+        """Whether a person may still decide on it, and has not."""
+        return run.decision == "waits" and not self.expired(run)
 
     def _signed(self, run: AskedRun) -> bool:
         """Whether the site's own key stands behind the decision."""
