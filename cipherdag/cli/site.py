@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.study.finding import Finding
     from cipherdag.sites.study.site_folder import SiteFolder
-    from cipherdag.sites.study.study import Study
 
 
 def in_folder(opened: Callable[[Path], Any]) -> Callable[[Any], Any]:
@@ -191,17 +190,10 @@ def site_start(own: SiteFolder) -> None:
 @as_json_option
 def site_status(own: SiteFolder, *, as_json: bool) -> None:
     """Say which study the site is in, whether it runs, and which runs wait for approval."""
-    status = _status(own)
-    if as_json:
-        click.echo(json.dumps(status, indent=2))
-        return
-    width = max(map(len, status))
-    for key, value in status.items():
-        if key != "runs":
-            click.echo(f"{key:<{width}}  {value}")
-    for run in status["runs"]:
-        click.echo(f"\nrun {run['session'][:8]}  {run['state']}  asked {run['asked']}")
-        click.echo("\n".join(f"  {line}" for line in run["account"]))
+    from cipherdag.cli.site_status import site_state, status_lines
+
+    state = site_state(own)
+    click.echo(json.dumps(state, indent=2) if as_json else "\n".join(status_lines(state)))
 
 
 @site.command("approve")
@@ -210,6 +202,8 @@ def site_status(own: SiteFolder, *, as_json: bool) -> None:
 @in_site
 def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
+    from cipherdag.sites.private_files import START_LOCK, is_locked
+
     approvals = own.approvals()
     asked = approvals.find(session)
     if asked.consider:
@@ -217,7 +211,12 @@ def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
         if not yes:
             click.confirm("Do the sites concerned agree, and may it run?", abort=True)
     run = approvals.decide(session, "approved", own.identity())
-    click.echo(f"Approved {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo(f"Approved run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo("It begins once a person at every site has approved it.")
+    if not is_locked(own.path / START_LOCK):
+        click.echo(
+            "This site is not started, and takes part only while it is: cipherdag site start"
+        )
 
 
 @site.command("deny")
@@ -227,7 +226,8 @@ def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
 def site_deny(session: str, own: SiteFolder, why: str) -> None:
     """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
     run = own.approvals().decide(session, "denied", own.identity(), note=why)
-    click.echo(f"Denied {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo(f"Denied run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo("The coordinator hears that it was denied; the reason stays here.")
 
 
 @site.command("releases")
@@ -287,80 +287,6 @@ def until_stopped(work: Callable[..., None], hello: str) -> None:
     click.echo(hello)
     work(stopped=event.wait)
     click.echo("Stopped.")
-
-
-def _status(own: SiteFolder) -> dict[str, Any]:
-    from cipherdag.privacy.keys.identity import fingerprint
-    from cipherdag.privacy.keys.pairing import pairing_code
-    from cipherdag.sites.private_files import START_LOCK, is_locked
-
-    settings = own.settings()
-    own_key = fingerprint(own.identity().public)
-    active: Study | None = own.study() if own.study_path.exists() else None
-    return {
-        "site": settings.name,
-        "code": pairing_code(own_key),
-        "fingerprint": own_key.upper(),
-        "started": is_locked(own.path / START_LOCK),
-        **_study_status(active),
-        "runs": _asked_runs(own),
-    }
-
-
-def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
-    """Every plan that asked, what was decided, and the plan in sentences."""
-    from cipherdag.sites.policy.plan_account import differences, plan_lines
-    from cipherdag.sites.table.schema import Schema
-
-    approvals = own.approvals()
-    asked = approvals.runs()
-    if not asked:
-        return []
-    schema, policy = Schema.load(own.schema_path(own.settings())), own.policy()
-    found = []
-    for run in asked:
-        account = plan_lines(
-            run.plan,
-            n_variables=len(schema.names),
-            labels=schema.label_positions,
-            policy=policy,
-        )
-        # whichever asked first: a coordinator chooses the order in which plans ask
-        others = [own.plan for own in asked if own is not run and own.decision == "approved"]
-        account += [f"Beside {line}" for line in differences(run.plan, others)]
-        account += [f"CONSIDER: {run.consider}."] if run.consider else []
-        account += [f"Denied because: {run.note}"] if run.note else []
-        waits = run.decision == "waits"
-        state = "expired" if waits and approvals.expired(run) else run.decision
-        found.append(
-            {
-                "session": run.session,
-                "asked": run.asked,
-                "state": state.upper() if state == "waits" else state,
-                "algorithm": run.plan.algorithm,
-                "protection": run.plan.protection,
-                "sites": [member.name for member in run.plan.cohort],
-                "account": account,
-            }
-        )
-    return found
-
-
-def _study_status(active: Study | None) -> dict[str, Any]:
-    from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
-    from cipherdag.sites.study.study import study_fingerprint
-
-    if active is None:
-        return {"study": "not activated"}
-    return {
-        "study": active.name,
-        "version": active.version,
-        "study code": pairing_code(study_fingerprint(active), STUDY_WORDS),
-        "study fingerprint": study_fingerprint(active),
-        "engine": active.engine,
-        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
-        "sites": sorted(active.pinned),
-    }
 
 
 def _finding_lines(findings: Sequence[Finding]) -> list[str]:

@@ -151,8 +151,11 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
         for sentence in (
             "Dr. Okafor asks for fedpc at north, south, west.",
             f"Purpose: {PURPOSE}",
-            "A sum covers 3 of the 3 sites at least; up to 1 that collude with the coordinator",
-            "Parameters: as usual alpha 0.01, ",
+            "The result: a graph that says which of the study's variables probably cause which.",
+            "A sum covers 3 of the 3 sites at least. The coordinator, even if one site told it all",
+            "All parameters are as usual: alpha 0.01, ",
+            "To decide until ",
+            f"then `cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
             "Opened: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",
@@ -251,7 +254,8 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     said = deployment.run("plan", *RUN[1:], "--alpha", 0.02, "--out", file)
     assert "Dr. Okafor asks for fedpc at north, south, west." in said
     assert f"Purpose: {PURPOSE}\n" in said
-    assert "Parameters: alpha 0.02, as usual reveal sums, evidence auto, " in said
+    assert "Parameter alpha is 0.02, usually 0.01. Significance level of every test.\n" in said
+    assert "All other parameters are as usual: reveal sums, evidence auto, " in said
     assert deployment.calls == 0, "a plan sends nothing"
     assert not list(deployment.coordinator.runs.glob("*"))
 
@@ -272,7 +276,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     found = rows("south")["plan: policy"]
     assert (found["state"], found["finding"]) == (
         "fail",
-        "the site's policy asks for alpha 0.001..0.01",
+        "the site's policy asks for alpha 0.001..0.01, and the plan has 0.02",
     )
     assert "asks for alpha" in deployment.run("run", "--plan", file, code=3)
     policy.write_text(kept)
@@ -294,7 +298,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     assert "waits until a person" in said
     status = deployment.site("north", "status")
     assert f"Beside run {plan.session.hex()[:8]} of " in status
-    assert "alpha 0.02 -> 0.03." in status
+    assert "alpha was 0.02, now 0.03." in status
 
 
 def test_a_plan_that_is_none_or_names_other_sites_begins_nothing(deployment, tmp_path):

@@ -115,8 +115,8 @@ class Approvals:
         matching = [run for run in self.runs() if run.session.startswith(session)]
         if len(matching) != 1:
             raise ParameterError(
-                f"{len(matching)} runs start with {session}",
-                remedy="See `cipherdag site status`, which lists the runs that asked.",
+                f"{len(matching) or 'no'} runs that asked start with {session}",
+                remedy="See `cipherdag site status`, which lists them; two alike need more digits.",
             )
         return matching[0]
 
@@ -153,6 +153,10 @@ class Approvals:
     def expired(self, run: AskedRun) -> bool:
         """Whether it asked too long ago to be decided on, or to be begun."""
         return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
+
+    def last_day(self, run: AskedRun) -> str:
+        """The day on which it expires, in UTC, as "2026-03-15"."""
+        return (datetime.fromisoformat(run.asked) + EXPIRES).date().isoformat()
 
     def waits(self, run: AskedRun) -> bool:
         """Whether a person may still decide on it, and has not."""

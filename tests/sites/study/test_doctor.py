@@ -455,7 +455,7 @@ def test_the_other_commands_of_a_site(site, capsys, monkeypatch, tmp_path):
     assert (code, out.strip()) == (0, "Nothing has left this site.")
     code, _, err = call(capsys, monkeypatch, "site", "approve", "ffffffff", "--dir", site.path)
     assert code == 2
-    assert "0 runs start" in err
+    assert "no runs that asked start with ffffffff" in err
     code, _, err = call(capsys, monkeypatch, *NEW, "fedpc", "../up", "--dir", tmp_path / "new")
     assert (code, "cannot name a site" in err) == (2, True)
     assert not (tmp_path / "new").exists()
