@@ -195,14 +195,15 @@ def coordinator_start(own: CoordinatorFolder) -> None:
     help="jsonl keeps chain and signatures; csv is for tables; html is a page for the "
     "data-protection officer.",
 )
-def audit_export(folder: Path, out: Path, kind: str) -> None:
+@click.option("--site", default="", help="Whose ledger, of a saved result with several.")
+def audit_export(folder: Path, out: Path, kind: str, site: str) -> None:
     """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
 
-    FOLDER may also be a ledger that a site exported.
+    FOLDER may also be a ledger that a site exported, or the saved result of a run in one process.
     """
     from cipherdag.audit.auditing import export
 
-    click.echo(f"Wrote {export(folder, out, kind)} records to {out}")
+    click.echo(f"Wrote {export(folder, out, kind, site=site)} records to {out}")
 
 
 def _confirm(request: Request, codes: tuple[str, ...]) -> None:
