@@ -26,7 +26,8 @@ from cipherdag.sites.record.ledger import (
     verify_ledger,
 )
 from cipherdag.sites.study.site_folder import SiteFolder
-from cipherdag.sites.study.study import SignedStudy, read_file
+from cipherdag.sites.study.study import SignedStudy
+from cipherdag.sites.study.study_files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

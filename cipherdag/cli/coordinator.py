@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
+from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import FILE, FOLDER, NEW_FILE
 from cipherdag.cli.parameters import AlgorithmGroup
 from cipherdag.cli.site import as_json_option, code_lines, in_folder, until_stopped
+from cipherdag.errors import SiteUnreachableError
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ coordinator.add_command(
     show_default=True,
     help="Sites connect here over FLARE, which needs --host; or this connects to PySyft Datasites.",
 )
+@outside_a_run("no study was opened")
 def coordinator_new(
     folder: Path,
     protections: tuple[str, ...],
@@ -113,6 +116,7 @@ def coordinator_new(
     help="How long their certificates are valid.",
 )
 @in_coordinator
+@outside_a_run("no site was enrolled")
 def coordinator_approve(
     requests: tuple[Path, ...],
     codes: tuple[str, ...],
@@ -132,6 +136,7 @@ def coordinator_approve(
 @in_coordinator
 @click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
 @as_json_option
+@outside_a_run("nothing was changed")
 def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
     from cipherdag.privacy.keys.identity import fingerprint
@@ -169,15 +174,21 @@ def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> N
 @coordinator.command("revoke")
 @click.argument("name")
 @in_coordinator
+@outside_a_run("nothing was changed")
 def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
     """Shut site NAME out of the study and of the server, and write the others' new approvals."""
-    approvals = own.revoke(name)
+    try:
+        approvals = own.revoke(name)
+    except SiteUnreachableError as error:
+        error.effect = "the study no longer has it; the server may still admit it"
+        raise
     click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
     _list_approvals(approvals)
 
 
 @coordinator.command("start")
 @in_coordinator
+@outside_a_run("the server is not running")
 def coordinator_start(own: CoordinatorFolder) -> None:
     """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
     until_stopped(own.start, "Started. Stop with Ctrl-C.")

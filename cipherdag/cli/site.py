@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def site() -> None:
 @click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
 @click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
 @click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
+@outside_a_run("no site was made")
 def site_new(
     name: str,
     folder: Path | None,
@@ -108,6 +110,7 @@ def site_new(
 @in_site
 @click.option("--plan", type=FILE, help="Check too whether the site would take part in this plan.")
 @as_json_option
+@outside_a_run("nothing was changed, and nothing left this site")
 def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
     from cipherdag.deployment.datasite_checks import datasite_findings
@@ -137,6 +140,7 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 @site.command("request")
 @in_site
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
+@outside_a_run("no request was written")
 def site_request(own: SiteFolder, out: Path | None) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
@@ -158,6 +162,7 @@ def site_request(own: SiteFolder, out: Path | None) -> None:
 )
 @click.option("--study", "study_code", default="", help="The study's, as another site has it.")
 @in_site
+@outside_a_run("nothing was activated; the site takes part in what it did before")
 def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate
@@ -176,6 +181,7 @@ def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -
 
 @site.command("start")
 @in_site
+@outside_a_run("the site is not running; nothing left it")
 def site_start(own: SiteFolder) -> None:
     """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
@@ -188,6 +194,7 @@ def site_start(own: SiteFolder) -> None:
 @site.command("status")
 @in_site
 @as_json_option
+@outside_a_run("nothing was changed")
 def site_status(own: SiteFolder, *, as_json: bool) -> None:
     """Say which study the site is in, whether it runs, and which runs wait for approval."""
     from cipherdag.cli.site_status import site_state, status_lines
@@ -200,6 +207,7 @@ def site_status(own: SiteFolder, *, as_json: bool) -> None:
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_site
+@outside_a_run("nothing was decided")
 def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
     from cipherdag.sites.private_files import START_LOCK, is_locked
@@ -223,6 +231,7 @@ def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
 @click.argument("session")
 @click.option("--why", required=True, help="The reason; it stays at this site.")
 @in_site
+@outside_a_run("nothing was decided")
 def site_deny(session: str, own: SiteFolder, why: str) -> None:
     """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
     run = own.approvals().decide(session, "denied", own.identity(), note=why)
@@ -233,6 +242,7 @@ def site_deny(session: str, own: SiteFolder, why: str) -> None:
 @site.command("releases")
 @in_site
 @as_json_option
+@outside_a_run("nothing was changed")
 def site_releases(own: SiteFolder, *, as_json: bool) -> None:
     """Say in sentences what left this site; read from the ledger, which is verified first."""
     from cipherdag.audit.auditing import site_ledger
@@ -253,6 +263,7 @@ def site_releases(own: SiteFolder, *, as_json: bool) -> None:
 @in_site
 @click.option("--out", type=FOLDER, help="Folder for the report, and the result in all formats.")
 @as_json_option
+@outside_a_run("no result was written")
 def site_result(session: str, own: SiteFolder, out: Path | None, *, as_json: bool) -> None:
     """Say what run SESSION came to, or the last one, by this site's own names.
 
@@ -279,13 +290,24 @@ def code_lines(whose: str, fingerprint: str, words: int | None = None) -> str:
 
 
 def until_stopped(work: Callable[..., None], hello: str) -> None:
-    """Run ``work(stopped=...)`` until the process is asked to stop, so that all it started ends."""
+    """Run ``work(stopped=...)`` until the process is asked to stop, so that all it started ends.
+
+    ``hello`` is said once it is up, which is when it asks for the first time whether to stop.
+    """
     os.umask(0o077)  # whatever the processes write, nobody else reads it
     event = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: event.set())
-    click.echo(hello)
-    work(stopped=event.wait)
+    greeted = False
+
+    def stopped(seconds: float) -> bool:
+        nonlocal greeted
+        if not greeted:
+            click.echo(hello)
+            greeted = True
+        return event.wait(seconds)
+
+    work(stopped=stopped)
     click.echo("Stopped.")
 
 

@@ -11,12 +11,19 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from cipherdag.deployment.certificates import certificates_of, check_certificate
+from cipherdag.deployment.certificates import (
+    certificates_of,
+    check_certificate,
+    check_validity,
+    read_archive,
+)
 from cipherdag.deployment.packages import package_versions, require_flare
 from cipherdag.errors import (
     ReplayError,
@@ -32,10 +39,9 @@ from cipherdag.sites.study.study import (
     Study,
     check_approval,
     new_request,
-    read_file,
     study_fingerprint,
-    write_file,
 )
+from cipherdag.sites.study.study_files import read_file, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,8 +108,9 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
         SignatureError: The approval is another coordinator's, for another site or altered, or
             its certificate is not for this site's key.
         ReplayError: The study is older than the active one.
-        SiteNotReadyError: Settings and study contradict each other, a key is open to others, or
-            the certificate is a new one and the site is started.
+        SiteNotReadyError: Settings and study contradict each other, a key is open to others, the
+            certificate is not valid at this machine's time, or is a new one and the site is
+            started.
         MalformedMessageError: It is not an approval.
     """
     settings = site.settings()
@@ -136,6 +143,8 @@ def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -
             remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
         )
     before = _active(site, study)
+    if own == "flare":
+        check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))
     if own == "flare" and not site.kit.exists():
         _assemble(site, approval.certificate, study)
     elif own == "flare" and _renews(site, approval.certificate):
@@ -175,7 +184,10 @@ def _active(site: SiteFolder, study: Study) -> Study | None:
             remedy="Ask the coordinator for the newest approval.",
         )
     if study.version == before.version and study != before:
-        raise SignatureError("the coordinator signed two different studies of one version")
+        raise SignatureError(
+            "the coordinator signed two different studies of one version",
+            remedy="Stop: compare the study's code with the other sites, and inform them.",
+        )
     return before
 
 
@@ -185,11 +197,19 @@ def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:
     from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
 
     archive = site.transport / "request" / f"{settings.name}.request.zip"
+    if archive.exists() and not site.kit.exists() and not _names(archive, settings):
+        shutil.rmtree(archive.parent)  # site.toml was corrected before anything was approved
     if not archive.exists():
         party = Party(settings.name, "client", settings.organisation)
         request_kit(site.transport, party, project=settings.study)
         site.transport.chmod(0o700)
     return archive.read_bytes()
+
+
+def _names(archive: Path, settings: SiteSettings) -> bool:
+    """Whether FLARE's request is for the study and organisation that ``site.toml`` names."""
+    about = msgspec.json.decode(read_archive(archive.read_bytes())["request.json"])
+    return (about.get("project"), about.get("org")) == (settings.study, settings.organisation)
 
 
 def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:

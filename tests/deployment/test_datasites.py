@@ -37,7 +37,8 @@ from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
-from cipherdag.sites.study.study import Request, check_request, new_request, read_file, write_file
+from cipherdag.sites.study.study import Request, check_request, new_request
+from cipherdag.sites.study.study_files import read_file, write_file
 
 PORTS = {"north": 8101, "south": 8102, "west": 8103}
 

@@ -25,8 +25,10 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.ledger_check import check_ledger
 from cipherdag.deployment.certificates import (
+    certificates_of,
     check_certificate,
     check_certificate_request,
+    check_validity,
     read_archive,
 )
 from cipherdag.errors import (
@@ -57,8 +59,6 @@ from cipherdag.sites.record.ledger import LedgerHead, ledger_lines
 from cipherdag.sites.session import handshake
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
-    MAX_REQUEST_BYTES,
-    MAX_STUDY_BYTES,
     Approval,
     Request,
     SignedStudy,
@@ -69,9 +69,13 @@ from cipherdag.sites.study.study import (
     check_study,
     coordinator_fingerprint,
     new_request,
-    read_file,
     sign_study,
     study_fingerprint,
+)
+from cipherdag.sites.study.study_files import (
+    MAX_REQUEST_BYTES,
+    MAX_STUDY_BYTES,
+    read_file,
     write_file,
 )
 from cipherdag.sites.study.study_names import check_site_name
@@ -1091,6 +1095,58 @@ def test_a_request_for_another_study_or_with_foreign_certificate_is_refused(enro
     write_file(tmp_path / "mixed.request", mixed)
     with pytest.raises(CipherdagError):
         coordinator.approve([tmp_path / "mixed.request"])
+
+
+def test_a_site_corrects_its_study_before_anything_is_approved(enrolled, tmp_path):
+    """FLARE's own request names study and organisation too, and follows `site.toml` until then."""
+    from cipherdag.deployment.enrolment import request_enrolment
+
+    coordinator, sites, _ = enrolled
+    other = SiteFolder.create(tmp_path / "other", SiteSettings(name="fresh", study="elsewhere"))
+    request_enrolment(other)
+    key = next(other.transport.rglob("*.key")).read_bytes()
+    text = other.settings_path.read_text()
+    other.settings_path.write_text(text.replace('study = "elsewhere"', 'study = "study"'))
+    path, request = request_enrolment(other)
+    assert coordinator.read_request(path) == request
+    assert next(other.transport.rglob("*.key")).read_bytes() != key
+    assert request_enrolment(other)[1] == request, "a second call changes nothing"
+    kept = sites["north"]
+    request_enrolment(kept)
+    assert kept.kit.exists()
+
+
+def test_a_certificate_is_activated_while_it_is_valid_by_this_machine_s_clock(enrolled):
+    coordinator, sites, approvals = enrolled
+    archive = read_file(approvals["north"], Approval).certificate
+    certificate, _ = certificates_of(archive, "north")
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    for now in (begins, begins + timedelta(days=1), ends):
+        check_validity(certificate, now)
+    with pytest.raises(SiteNotReadyError, match=r"this machine's clock says") as caught:
+        check_validity(certificate, begins - timedelta(seconds=1))
+    assert "the coordinator's is fast" in caught.value.remedy
+    with pytest.raises(SiteNotReadyError, match=f"expired on {ends:%Y-%m-%d}") as caught:
+        check_validity(certificate, ends + timedelta(seconds=1))
+    assert "cipherdag site request" in caught.value.remedy
+    assert coordinator.study().name == sites["north"].study().name
+
+
+def test_a_clock_that_is_years_behind_activates_nothing(enrolled, monkeypatch):
+    from cipherdag.deployment import enrolment
+
+    coordinator, sites, approvals = enrolled
+    before = sites["south"].study_path.read_bytes()
+
+    class Slow(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2001, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(enrolment, "datetime", Slow)
+    with pytest.raises(SiteNotReadyError, match="clock says 2001-01-01"):
+        enrolment.activate(sites["south"], approvals["south"], code=coordinator.fingerprint)
+    assert sites["south"].study_path.read_bytes() == before
 
 
 def test_too_few_sites_make_no_run(flare, tmp_path):

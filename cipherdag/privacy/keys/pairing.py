@@ -73,6 +73,8 @@ def mismatch(heard: str, fingerprint: str, words: int = KEY_WORDS) -> str:
     given = _words(heard, words)
     known = pairing_code(fingerprint, words).split("-")
     other = [str(place) for place in range(1, words + 1) if given[place - 1] != known[place - 1]]
+    if len(other) > words // 2:
+        return f"it is another code, with {len(other)} of {words} words different"
     if len(other) > 1:
         return f"{len(other)} of {words} words are others: {', '.join(other)}"
     return f"word {other[0]} of {words} is another" if other else ""
