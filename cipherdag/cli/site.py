@@ -192,14 +192,23 @@ def site_start(own: SiteFolder) -> None:
 
 
 @site.command("status")
+@click.argument("session", default="")
 @in_site
 @as_json_option
 @outside_a_run("nothing was changed")
-def site_status(own: SiteFolder, *, as_json: bool) -> None:
-    """Say which study the site is in, whether it runs, and which runs wait for approval."""
-    from cipherdag.cli.site_status import site_state, status_lines
+def site_status(session: str, own: SiteFolder, *, as_json: bool) -> None:
+    """Say which study the site is in, whether it is started, and which plans wait for approval.
+
+    With SESSION, say all of the plan of that run, whatever was decided on it.
+    """
+    from cipherdag.cli.site_status import run_lines, site_state, status_lines
 
     state = site_state(own)
+    if session:
+        asked = own.approvals().find(session).session
+        (run,) = (run for run in state["runs"] if run["session"] == asked)
+        click.echo(json.dumps(run, indent=2) if as_json else "\n".join(run_lines(run, whole=True)))
+        return
     click.echo(json.dumps(state, indent=2) if as_json else "\n".join(status_lines(state)))
 
 

@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
+WAITS = "WAITS"
+_DENIED = "Denied because: "
+_WHO_AND_WHY = 2  # lines of an account
+
 
 def site_state(own: SiteFolder) -> dict[str, Any]:
     """All that ``site status`` says, as ``--json`` has it."""
@@ -31,14 +35,25 @@ def site_state(own: SiteFolder) -> dict[str, Any]:
 
 
 def status_lines(state: Mapping[str, Any]) -> Iterator[str]:
-    """The same in words."""
+    """The same in words; of a plan that does not wait any more, who asked and why."""
     width = max(map(len, state))
     for key, value in state.items():
         if key != "runs":
             yield f"{key:<{width}}  {_in_words(value)}"
     for run in state["runs"]:
-        yield f"\nrun {run['session'][:8]}  {run['state']}  asked {run['asked']}"
-        yield from (f"  {line}" for line in run["account"])
+        yield ""
+        yield from run_lines(run, whole=run["state"] == WAITS)
+
+
+def run_lines(run: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
+    """A plan that asked, as ``--json`` has it, in words."""
+    own = run["session"][:8]
+    yield f"run {own}  {run['state']}  asked {run['asked']}"
+    for place, line in enumerate(run["account"]):
+        if whole or place < _WHO_AND_WHY or line.startswith(_DENIED):
+            yield f"  {line}"
+    if not whole:
+        yield f"  In full: cipherdag site status {own}"
 
 
 def _in_words(value: object) -> str:
@@ -49,7 +64,6 @@ def _in_words(value: object) -> str:
 
 def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
-    from cipherdag.sites.policy.approvals import how_to_decide
     from cipherdag.sites.policy.plan_account import differences, plan_lines
     from cipherdag.sites.table.schema import Schema
 
@@ -70,17 +84,17 @@ def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
         others = [own.plan for own in asked if own is not run and own.decision == "approved"]
         account += [f"Beside {line}" for line in differences(run.plan, others)]
         account += [f"CONSIDER: {run.consider}."] if run.consider else []
-        account += [f"Denied because: {run.note}"] if run.note else []
+        account += [f"{_DENIED}{run.note}"] if run.note else []
         state: str = run.decision
         if approvals.waits(run):
-            account += [f"To decide until {approvals.last_day(run)}: {how_to_decide(run.session)}"]
+            account += [approvals.deadline(run)]
         elif state == "waits":
             state = "expired"
         found.append(
             {
                 "session": run.session,
                 "asked": run.asked,
-                "state": state.upper() if state == "waits" else state,
+                "state": WAITS if state == "waits" else state,
                 "algorithm": run.plan.algorithm,
                 "protection": run.plan.protection,
                 "sites": [member.name for member in run.plan.cohort],

@@ -40,6 +40,7 @@ class _Said:
     """A sentence that was written, and how often it came again without being written."""
 
     record: logging.LogRecord
+    text: str
     written: float
     last: float
     again: int = 0
@@ -65,14 +66,15 @@ class OnceHandler(logging.FileHandler):
         for key in [k for k, own in known.items() if change or record.created > own.last + QUIET_S]:
             self._sum_up(known.pop(key))
         failure = repr(record.exc_info[1]) if record.exc_info else ""
-        key = (record.name, record.levelno, record.getMessage(), failure)
+        text = record.getMessage()  # now: what it is made of may change
+        key = (record.name, record.levelno, text, failure)
         said = known.get(key)
         if change:
             super().emit(record)
         elif said is None:
             if len(known) >= MOST_KEPT:
                 self._sum_up(known.pop(next(iter(known))))
-            known[key] = _Said(record, record.created, record.created)
+            known[key] = _Said(record, text, record.created, record.created)
             super().emit(record)
         else:
             said.again, said.last = said.again + 1, record.created
@@ -92,7 +94,7 @@ class OnceHandler(logging.FileHandler):
             return
         about = said.record
         times = "once more" if said.again == 1 else f"{said.again} times more"
-        text = f"{times} in {_duration(said.last - said.written)}: {about.getMessage()}"
+        text = f"{times} in {_duration(said.last - said.written)}: {said.text}"
         told = {"name": about.name, "levelno": about.levelno, "levelname": about.levelname}
         super().emit(logging.makeLogRecord({**told, "msg": text, "created": said.last}))
 

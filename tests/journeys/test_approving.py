@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import sys
 import time
@@ -25,6 +26,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
@@ -154,8 +156,8 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             "The result: a graph that says which of the study's variables probably cause which.",
             "A sum covers 3 of the 3 sites at least. The coordinator, even if one site told it all",
             "All parameters are as usual: alpha 0.01, ",
-            "To decide until ",
-            f"then `cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
+            "Decide before ",
+            f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
             "Opened: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",
@@ -173,6 +175,63 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
     learnt = json.loads((tmp_path / "learnt" / "result.json").read_text("utf-8"))
     assert {e["from"] for e in learnt["edges"]} <= set("12345")
     assert len(learnt["edges"]) == len(found[0])
+
+
+@pytest.fixture
+def logged(deployment):
+    """The log of the north's process, as `site start` has it."""
+    logger = logging.getLogger("cipherdag")
+    before = logger.level, logger.propagate
+    path = deployment.sites["north"].log_path
+    log_into(path)
+    yield lambda: path.read_text("utf-8").splitlines()
+    handler = logger.handlers[-1]
+    logger.removeHandler(handler)
+    handler.close()
+    logger.level, logger.propagate = before
+
+
+def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deployment, logged):
+    """A coordinator asks again and again; three sites share this process, and so its log."""
+    waited = []
+
+    def nobody():
+        waited.append(logged())
+
+    deployment.people = [nobody] * 6 + [lambda: deployment.approve(*SITES)]
+    deployment.run(*RUN)
+    assert len(waited) == 6
+    (line,) = waited[-1]
+    assert "refused the plan of run " in line
+    assert "the run waits until a person of this site approves it" in line
+    assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
+    after = logged()[1:]
+    assert re.search(r"\d+ times more in \d+ s: refused the plan of run ", after[0])
+    assert [line.split(" ", 4)[4].split(" ", 2)[2] for line in after if " INFO " in line] == [
+        *["begins: fedpc"] * 3,
+        *["has ended"] * 3,
+    ]
+
+
+def test_a_plan_that_was_decided_is_told_in_short_and_in_full_if_asked(deployment):
+    deployment.run(*RUN, "--wait-for-approval", 0, code=3)
+    session = deployment.asked("north")
+    waits = deployment.site("north", "status")
+    assert "Opened: " in waits
+    assert "In full: " not in waits
+    deployment.site("north", "deny", session, "--why", WHY)
+    short = deployment.site("north", "status")
+    assert "Opened: " not in short
+    for line in ("Dr. Okafor asks for fedpc", PURPOSE, WHY, f"cipherdag site status {session}"):
+        assert line in short
+    whole = deployment.site("north", "status", session)
+    assert "Opened: " in whole
+    assert whole.startswith(f"run {session}  denied  asked ")
+    assert WHY in whole
+    assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
+    deployment.site("north", "status", "ffffffff", code=2)
+    left = deployment.site("north", "releases")
+    assert "Set-up, FedPC: a refusal, " in left
 
 
 def test_a_denial_ends_the_run_and_its_reason_stays_at_the_site(deployment):

@@ -64,11 +64,12 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def how_to_decide(session: str) -> str:
     """What a person of the site does about a plan that waits, in one sentence."""
+    return f"Read it with `cipherdag site status`, then {_commands(session)}."
+
+
+def _commands(session: str) -> str:
     own = session[:8]
-    return (
-        f"Read it with `cipherdag site status`, then `cipherdag site approve {own}`, or "
-        f'`cipherdag site deny {own} --why "..."`.'
-    )
+    return f'`cipherdag site approve {own}`, or `cipherdag site deny {own} --why "..."`'
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,10 @@ class Approvals:
         """Whether it asked too long ago to be decided on, or to be begun."""
         return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
 
-    def last_day(self, run: AskedRun) -> str:
-        """The day on which it expires, in UTC, as "2026-03-15"."""
-        return (datetime.fromisoformat(run.asked) + EXPIRES).date().isoformat()
+    def deadline(self, run: AskedRun) -> str:
+        """Until when a plan that waits can be decided on, and how, in one sentence."""
+        day = (datetime.fromisoformat(run.asked) + EXPIRES).date()
+        return f"Decide before {day}: {_commands(run.session)}."
 
     def waits(self, run: AskedRun) -> bool:
         """Whether a person may still decide on it, and has not."""
