@@ -89,9 +89,10 @@ def test_every_kind_of_evidence_over_all_sites_tells_a_p_value_of_every_edge(kin
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1) | st.just(math.nan)), max_size=30))
 def test_the_weakest_test_is_the_first_largest_in_whatever_pieces(tests):
     pairs = [*combinations(range(3), 2), (1, 0)]
-    table = np.array([[*pairs[k], 9 + n] for n, (k, _) in enumerate(tests)]).reshape(-1, 3)
+    drawn = [[*pairs[k], 9 + n] for n, (k, _) in enumerate(tests)]
+    table = np.array(drawn, dtype=np.int64).reshape(-1, 3)
     p_values = np.array([p for _, p in tests])
-    whole, pieces = WeakestTests(), WeakestTests()
+    whole, pieces = WeakestTests(3), WeakestTests(3)
     whole.hear(table, p_values)
     for cut in np.array_split(np.arange(len(tests)), 3):
         pieces.hear(table[cut], p_values[cut])
