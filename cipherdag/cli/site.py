@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -112,10 +113,14 @@ def site_new(
 @as_json_option
 @outside_a_run("nothing was changed, and nothing left this site")
 def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
-    """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
+    """Check everything a run needs; prints no value of the data. Exit code 0 or 4.
+
+    With --plan it prints the plan in sentences, too.
+    """
+    from cipherdag.cli.site_status import plan_in_words
     from cipherdag.deployment.datasite_checks import datasite_findings
     from cipherdag.deployment.rehearsal import rehearse
-    from cipherdag.errors import SiteNotReadyError
+    from cipherdag.errors import CipherdagError, SiteNotReadyError
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.doctor import examine
     from cipherdag.sites.study.plan_check import plan_findings
@@ -123,12 +128,16 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     findings = examine(own, rehearse=rehearse)
     if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
         findings += datasite_findings(own)
+    told = []
     if plan is not None:
-        findings += plan_findings(own, Plan.read(plan))
+        asked = Plan.read(plan)
+        findings += plan_findings(own, asked)
+        with suppress(CipherdagError):  # the findings say what is wrong with the folder
+            told = ["", *plan_in_words(own, asked)]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        click.echo("\n".join(_finding_lines(findings)))
+        click.echo("\n".join([*_finding_lines(findings), *told]))
     failed = [finding.check for finding in findings if finding.state == "fail"]
     if failed:
         raise SiteNotReadyError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
@@ -62,24 +63,31 @@ def _in_words(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
+def plan_in_words(own: SiteFolder, plan: Plan) -> list[str]:
+    """A plan in sentences; without a schema, without what would be asked first of its columns."""
+    from cipherdag.sites.policy.plan_account import plan_lines
+    from cipherdag.sites.table.schema import Schema
+
+    path, policy = own.schema_path(own.settings()), own.policy()
+    if not path.exists():
+        return plan_lines(plan, policy=policy)
+    schema = Schema.load(path)
+    return plan_lines(
+        plan, n_variables=len(schema.names), labels=schema.label_positions, policy=policy
+    )
+
+
 def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
     """Every plan that asked, what was decided, and the plan in sentences."""
-    from cipherdag.sites.policy.plan_account import differences, plan_lines
-    from cipherdag.sites.table.schema import Schema
+    from cipherdag.sites.policy.plan_account import differences
 
     approvals = own.approvals()
     asked = approvals.runs()
     if not asked:
         return []
-    schema, policy = Schema.load(own.schema_path(own.settings())), own.policy()
     found = []
     for run in asked:
-        account = plan_lines(
-            run.plan,
-            n_variables=len(schema.names),
-            labels=schema.label_positions,
-            policy=policy,
-        )
+        account = plan_in_words(own, run.plan)
         # whichever asked first: a coordinator chooses the order in which plans ask
         others = [own.plan for own in asked if own is not run and own.decision == "approved"]
         account += [f"Beside {line}" for line in differences(run.plan, others)]

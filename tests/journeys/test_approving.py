@@ -158,6 +158,7 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
             "All parameters are as usual: alpha 0.01, ",
             "Decide before ",
             f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
+            "The coordinator and all sites learn what is opened, and no other sum:",
             "Opened: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",
@@ -205,6 +206,7 @@ def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deploy
     assert "refused the plan of run " in line
     assert "the run waits until a person of this site approves it" in line
     assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
+    assert re.search(r"a refusal, \d+ B, \d+ times\.\n", deployment.site("north", "releases"))
     after = logged()[1:]
     assert re.search(r"\d+ times more in \d+ s: refused the plan of run ", after[0])
     assert [line.split(" ", 4)[4].split(" ", 2)[2] for line in after if " INFO " in line] == [
@@ -325,6 +327,19 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
         found = json.loads(said[: said.rindex("]") + 1])
         return {row["check"]: row for row in found if row["check"].startswith("plan")}
 
+    said = deployment.site("north", "check", "--plan", file, code=4)
+    for sentence in ("Dr. Okafor asks for fedpc", "Opened: ", "The first sums: ", "alpha is 0.02"):
+        assert sentence in said
+    schema = deployment.sites["north"].path / "schema.toml"
+    kept = schema.read_bytes()
+    schema.unlink()
+    said = deployment.site("north", "check", "--plan", file, code=4)
+    assert "Dr. Okafor asks for fedpc" in said
+    assert "The first sums: " not in said
+    schema.write_bytes(b"not a schema")
+    said = deployment.site("north", "check", "--plan", file, code=4)
+    assert "fail  schema" in said
+    schema.write_bytes(kept)
     for name in SITES:
         found = rows(name)
         assert list(found) == ["plan: cohort", "plan: policy", "plan: data"]

@@ -57,6 +57,7 @@ def plan_lines(
         result = _RESULTS.get(algorithm.concludes, "what the sums below say.")
         lines.insert(2, f"The result: {result} Rows of data stay at the sites.")
         lines += _parameter_lines(plan)
+        lines += ["The coordinator and all sites learn what is opened, and no other sum:"]
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
