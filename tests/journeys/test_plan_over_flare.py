@@ -114,7 +114,8 @@ def test_one_site_denies_and_the_coordinator_hears_that_and_no_reason(hospitals)
     assert WHY not in said
     status = hospitals.command("site", "status", "--dir", hospitals.work / "west")
     assert f"Denied because: {WHY}" in status
-    assert "alpha 0.01 -> 0.02." in status
+    whole = hospitals.command("site", "status", asked, "--dir", hospitals.work / "west")
+    assert "alpha was 0.01, now 0.02." in whole
     for path in hospitals.coordinator.rglob("*"):
         assert not path.is_file() or WHY.encode() not in path.read_bytes(), path
 

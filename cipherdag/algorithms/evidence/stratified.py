@@ -124,7 +124,8 @@ STRATIFIED = EvidenceKind(
     discloses="For every test, how far the sites' tables together lie from independence and the "
     "variance of that, by configuration of the conditioning set, how many sites have rows there, "
     "and the sum of the sites' own chi-squares; of numbers, the sums of the sites' weighted z and "
-    "of the squared weights; of categories and numbers together, what glm discloses; the kinds of "
+    "of the squared weights; of categories and numbers together, for every regression and every "
+    "step towards its maximum, the sums of the likelihoods, gradients and Hessians; the kinds of "
     "columns, and about where and how widely continuous ones lie.",
     open=open_stratified,
     asks_columns=True,
