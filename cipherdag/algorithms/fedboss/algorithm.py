@@ -12,32 +12,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.opening import open_scores
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedboss.restarts import best_of_starts
-from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
-from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import MAX_REPLICATES
-from cipherdag.statistics.reproducible import logarithm
+from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore, grid_bits
 
 if TYPE_CHECKING:
@@ -143,7 +140,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             See the class.
         """
         require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
-        asking = self._run(facts) if not self.bootstrap else self._replicated(facts)
+        asking = replicated(
+            self._run(facts),
+            lambda: self._run(facts),
+            replicates=self.bootstrap,
+            seed=facts.seed,
+        )
         return over_one_cohort(asking, facts.present)
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
@@ -175,23 +177,14 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def search_settings(self, score: SetScore, levels: IndexArray) -> dict[str, int]:
         """What `SetFamilies` wants to know beside; numbers, of 1 level, have no structure prior."""
-        names = float(len(levels)) if (levels > 1).any() else 1.0
-        prior = self.per_parent * float(logarithm(np.array([names]))[0])
+        names = len(levels) if (levels > 1).any() else 1
+        prior = self.per_parent * logarithm_of(names)
         return {
             "bits": score.bits,
             "per_parent": int(score.on_grid(np.array([prior]))[0]),
             "max_cells": self.max_cells,
             "max_parents": self.max_parents,
         }
-
-    def _replicated(self, facts: Facts) -> Searching:
-        """The run, and the same over rows that the sites draw, in shared rounds."""
-        drawn = [
-            resampled(self._run(facts), replicate=number, seed=facts.seed)
-            for number in range(1, self.bootstrap + 1)
-        ]
-        outcome, *others = yield from lockstep([self._run(facts), *drawn], most_values=ROUND_VALUES)
-        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in others]))
 
     def _run(self, facts: Facts) -> Searching:
         known = Constraints.none(facts.n_variables)
