@@ -21,11 +21,13 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.fedboss.budget import Budget
+from cipherdag.algorithms.fedboss.equivalence_search import greedy
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.opening import open_scores
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedboss.restarts import best_of_starts
+from cipherdag.algorithms.fedboss.together import together
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
@@ -69,8 +71,11 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             what needs one that a site withholds is no candidate. So it is with ``bdeu``.
         discount: With likelihoods of the sites: how many times what chance alone explains at a
             site is taken off.
-        restarts: How often the search starts again from the best graph so far, some variables
-            moved at random.
+        search: How graphs are searched: ``boss``: best order score search; ``ges``: greedy
+            equivalence search, from the empty graph by insertions, deletions and turns, which
+            takes no `knowledge`.
+        restarts: How often ``boss`` starts again from the best graph so far, some variables moved
+            at random.
         max_parents: Most parents that are looked for.
         max_cells: Largest contingency table that is asked for.
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
@@ -104,6 +109,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     within_sites: bool = False
     withheld: Literal["sites", "leave-out"] = "sites"
     discount: int = within(3, 0, LARGEST_DISCOUNT)
+    search: Literal["boss", "ges"] = "boss"
     restarts: int = within(5, 0, MOST_STARTS)
     max_parents: int = within(8, 1, MOST_PARENTS)
     max_cells: int = within(1024, 4, MAX_CELLS)
@@ -114,7 +120,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     max_rows: int = row_bound()
 
     def check(self) -> None:
-        """Refuse scores that do not go together."""
+        """Refuse what does not go together."""
+        require(
+            self.search != "ges" or self.knowledge is None,
+            "search ges looks at equivalent graphs alike, so that it takes no knowledge; choose "
+            "boss",
+        )
         require(
             self.score != "bdeu" or not (self.scores == "sites" or self.within_sites),
             "score bdeu needs tables, and with scores sites or within_sites none are opened",
@@ -158,7 +169,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def report(self, found: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""
-        return reported(found)
+        return reported(self, found)
 
     @property
     def in_place_of_tables(self) -> bool:
@@ -194,13 +205,16 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         scores = yield from open_scores(self, facts, budget)
         required = dag_of(known.required)
         trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
-        found = yield from best_of_starts(
-            trees,
-            topological(required),
-            self.restarts,
-            np.random.default_rng(facts.seed),
-            backward=self.knowledge is None,
-        )
+        if self.search == "ges":
+            (found,) = yield from together(trees, [greedy(trees)])
+        else:
+            found = yield from best_of_starts(
+                trees,
+                topological(required),
+                self.restarts,
+                np.random.default_rng(facts.seed),
+                backward=self.knowledge is None,
+            )
         return FedBOSSOutcome(
             dag=matrix_of(found.dag),
             arcs=self._class_of(found.dag, known),
