@@ -28,9 +28,10 @@ SEARCHES = {
     "greedy": RFcd(search="ges"),
 }
 MISSED = 0.01
+COHORTS = ((3, 200), (3, 1000), (5, 1000), (3, 5000))
 # variables, sites, rows a site, seeds
 PROBLEMS = [
-    *((p, n, rows, 8) for p in (6, 8, 10) for n, rows in ((3, 200), (3, 1000), (5, 1000), (3, 5000))),
+    *((p, n, rows, 8) for p in (6, 8, 10) for n, rows in COHORTS),
     (15, 5, 1000, 4),
     (20, 5, 1000, 4),
 ]  # fmt: skip
@@ -59,7 +60,7 @@ def main() -> None:
 
 def problem(p, n_sites, rows, seed):
     """Every search on one problem."""
-    _, tables = linear_sites(p, n_sites, rows, seed, degree=3.0 if p >= 15 else 2.0)  # noqa: PLR2004
+    _, tables = linear_sites(p, n_sites, rows, seed, degree=3.0 if p >= 15 else 2.0)
     scores = gaussian(tables)
     found = {}
     for name, algorithm in SEARCHES.items():
