@@ -20,7 +20,7 @@ from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 
 D, SITES, ROWS = 10, 5, 1000
 NEIGHBOURS = (1.0, 1.5, 2.0, 3.0)
-SEARCHES = {"beam 10": RFcd(), "ges": RFcd(search="ges")}
+SEARCHES = {"beam 10": RFcd(search="beam"), "ges": RFcd(search="ges")}
 
 
 def main() -> None:
