@@ -43,20 +43,41 @@ def open_moments(
         The means and covariances of these columns over all sites.
     """
     complete = np.flatnonzero(~kinds.incomplete)
-    origins, units = common_origins(kinds), common_units(kinds)
-    question = Moments(
-        n_variables=len(kinds.categories),
-        variables=pack_integers(complete),
-        origins=np.ascontiguousarray(origins[complete], dtype="<f8").tobytes(),
-        units=pack_integers(units[complete]),
-        max_rows=settings.max_rows,
-    )
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
     if len(complete):
-        rows, own = correlations_of((yield question), len(complete))
-        require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
+        rows, own = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = own
     return MomentTests(correlations, rows, kinds, CombinedTests(FALLBACK, settings))
+
+
+def open_correlations(
+    kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, centred: bool = False
+) -> Generator[Question, FloatVector, tuple[int, FloatVector]]:
+    """Ask for the moments of some columns; rows and correlations, shape (c, c), in one round.
+
+    Args:
+        kinds: Where the columns lie.
+        columns: Positions of columns without missing values, ascending, shape (c,).
+        max_rows: Declared bound of a site's rows.
+        centred: Whether every site takes its own means off.
+
+    Raises:
+        AggregateRangeError: More rows than there are.
+
+    Leaks:
+        The means and covariances of these columns over all sites, or those within sites.
+    """
+    question = Moments(
+        n_variables=len(kinds.categories),
+        variables=pack_integers(columns),
+        origins=np.ascontiguousarray(common_origins(kinds)[columns], dtype="<f8").tobytes(),
+        units=pack_integers(common_units(kinds)[columns]),
+        max_rows=max_rows,
+        centred=centred,
+    )
+    rows, correlations = correlations_of((yield question), len(columns))
+    require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
+    return rows, correlations
 
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.graphs.dags import members
-from cipherdag.statistics.reproducible import logarithm
+from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -48,7 +48,7 @@ class MomentScores:
         self._matrix = np.where(np.isnan(correlations), 0.0, correlations)
         np.fill_diagonal(self._matrix, 1.0)
         self._half_rows = 0.5 * rows
-        self._cost = 0.5 * penalty * float(logarithm(np.array([max(rows, 1.0)]))[0])
+        self._cost = 0.5 * penalty * logarithm_of(max(rows, 1))
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
 

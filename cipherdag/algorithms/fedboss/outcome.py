@@ -9,7 +9,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.findings.confidence import EdgeCounts
+    from cipherdag.graphs.dags import Dag
     from cipherdag.graphs.edges import BoolMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class BestGraph:
+    """What a search comes to.
+
+    Attributes:
+        dag: The best graph.
+        curve: The best score, on the grid, after every start or phase of the search.
+    """
+
+    dag: Dag
+    curve: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +33,7 @@ class FedBOSSOutcome:
     Attributes:
         dag: The best DAG found, directed edges of shape (p, p).
         arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
-        curve: The best score after every start of the search, in nats; larger is better.
+        curve: The best score after every start or phase of the search, in nats; larger is better.
         worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
         sets: How many sets of variables were scored in which way; empty for moments.
         cut_short: Whether the budget kept the search from asking.

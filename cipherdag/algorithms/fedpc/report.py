@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
@@ -42,13 +43,6 @@ SUPPORTS = {
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
 UNDIRECTED = "Both directions imply the same independences, so the data cannot tell them apart."
 UNTESTED = "No test over all sites was done: it is known, or stands for want of rows or sites."
-DRAWN_TWICE = (
-    "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
-    "twice look like evidence to a test, so a weak edge comes back more often than it would with "
-    "new rows."
-)
-
-
 VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
     "keep it."
@@ -78,14 +72,6 @@ SEPARATORS = {
 STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
 TESTS_STAYED_CLOSED = "Sums and p-values stayed closed: all that was opened are verdicts."
 VERDICT = "1 where the test over all sites says independent, and no number beside it"
-
-
-def once_more(replicates: int) -> str:
-    """What a bootstrap adds to the disclosures."""
-    return (
-        f"All of this once more for each of {replicates} replicates over rows that the sites drew "
-        "from their own; which rows, only each site knows."
-    )
 
 
 def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
