@@ -76,7 +76,9 @@ class DiscreteColumns:
         self._memory = memory_bytes
         self.n_rows = len(codes)
         least = 1 if levels is None else np.maximum(levels, 1)
-        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, least)
+        self.levels: IndexArray = np.maximum(
+            codes.max(axis=0, initial=-1).astype(np.int64) + 1, least
+        )
         missing = codes.T < 0
         columns = np.array(codes.T, dtype=np.int32, order="C")
         self._words: torch.Tensor | None = None
