@@ -86,6 +86,11 @@ def test_every_kind_of_evidence_over_all_sites_tells_a_p_value_of_every_edge(kin
     assert (result.edges["p_value"] <= ALPHA).all()
 
 
+class RememberedNothing:
+    def effect(self, test):
+        assert len(test) == 3
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 1) | st.just(math.nan)), max_size=30))
 def test_the_weakest_test_is_the_first_largest_in_whatever_pieces(tests):
     pairs = [*combinations(range(3), 2), (1, 0)]
@@ -101,7 +106,28 @@ def test_the_weakest_test_is_the_first_largest_in_whatever_pieces(tests):
         if not math.isnan(p) and p > plain.get(pair, (-1.0,))[0]:
             plain[pair] = (p, (member,))
     for own in (whole, pieces):
-        assert own.of(np.ones((3, 3), dtype=bool)) == plain
+        found = own.of(np.ones((3, 3), dtype=bool), RememberedNothing())
+        assert {pair: (test.p_value, test.given) for pair, test in found.items()} == plain
+
+
+def test_every_pair_without_an_edge_has_the_set_that_separates_it(tmp_path):
+    frame = rows()
+    result = Federation.split(frame, 3, device="cpu").run(FedPC(evidence="pooled", alpha=ALPHA))
+    place = {name: k for k, name in enumerate(frame.columns)}
+    joined = {frozenset((own.source, own.target)) for own in result.graph.edges}
+    apart = {frozenset(own) for own in combinations(frame.columns, 2)} - joined
+    table = result.separations
+    assert len(table) == len(apart) > 0
+    assert {frozenset(own) for own in table[["first", "second"]].itertuples(index=False)} == apart
+    for x, y, names, support in table.itertuples(index=False, name=None):
+        given = [place[name] for name in names.split("; ") if name]
+        p = fisher_z(frame, place[x], place[y], given)
+        assert p > ALPHA
+        assert support == pytest.approx(p, abs=2e-6)
+    saved = result.save(tmp_path / "out")
+    told = pd.read_csv(saved / "separations.csv", keep_default_na=False)
+    assert told.equals(table)
+    assert Result.load(saved).separations.equals(table)
 
 
 def kind_of(graph, dag):

@@ -284,7 +284,7 @@ def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
     Page((tmp_path / "report.html").read_text("utf-8")).check_offline()
     saved = json.loads((tmp_path / "result.json").read_text("utf-8"))
     assert Result.load(tmp_path).evidence == result.evidence
-    untested = ("p_value", "given")  # is not written
+    untested = ("p_value", "given", "effect", "known", "consensus")  # is not written
     edges = [asdict(own) for own in result.evidence.edges]
     told = [{key: own[key] for key in own if key not in untested} for own in edges]
     assert saved["evidence"]["edges"] == json.loads(json.dumps(told))

@@ -25,12 +25,14 @@ from cipherdag.questions.combined_evidence import (
 )
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_blocks, segments
+from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import Opening
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 
@@ -63,7 +65,20 @@ class CombinedTests(RememberedTests):
         question = msgspec.structs.replace(self._template, counts=counts, members=members)
         sums = yield from covered(question, self._fewest)
         self.keep_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        if question.combination == "stouffer":
+            signed, amount, weight, _ = segments(question.encodings, sums)
+            informed = (weight > 0) & (signed[0] > 0)
+            precision = np.where(informed, weight, np.nan)
+            kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
+            ends = np.cumsum(question.counts)[:-1]
+            for rows, own in zip(tests, np.split(kept, ends), strict=True):
+                self.keep_estimates(rows, own)
         return combined_p(question, sums)
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The partial correlation within the sites, where their tests are Fisher's z."""
+        known = self.estimate(test)
+        return None if known is None else of_correlation(*known)
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
@@ -39,6 +40,11 @@ class Separations:
 
     sets: dict[Pair, frozenset[int]] = field(default_factory=dict)
     p_values: dict[Pair, float] = field(default_factory=dict)
+
+    @property
+    def by_pair(self) -> dict[Pair, tuple[frozenset[int], float]]:
+        """Set and p-value of every pair."""
+        return {pair: (own, self.p_values[pair]) for pair, own in self.sets.items()}
 
     def offer(self, pair: Pair, members: frozenset[int], p_value: float) -> None:
         """Keep the set unless one at least as strong is known; the first wins a tie."""
@@ -71,10 +77,10 @@ class WeakestTests:
                 self.sets[pair] = tuple(sorted(given))
                 self.p_values[pair] = float(p_values[test])
 
-    def of(self, skeleton: BoolMatrix) -> dict[Pair, tuple[float, tuple[int, ...]]]:
-        """The p-value and the set of every edge that was tested."""
+    def of(self, skeleton: BoolMatrix, source: EvidenceSource) -> dict[Pair, WeakestTest]:
+        """The weakest test of every edge that was tested, with what the source says of it."""
         return {
-            pair: (p_value, self.sets[pair])
+            pair: WeakestTest(p_value, self.sets[pair], source.effect((*pair, *self.sets[pair])))
             for pair, p_value in self.p_values.items()
             if skeleton[pair]
         }
