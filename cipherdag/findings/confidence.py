@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.edges import Edge
     from cipherdag.questions.encodings import BoolMatrix, IndexArray
 
-MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it is drawn"
+MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
 SHARES = ("confidence", "any_edge")
 COLUMNS = ("from", "to", "mark", *SHARES)
 CONSENSUS = 0.5
@@ -76,7 +76,7 @@ class EdgeConfidence:
         else:
             others = f"from first to second in {self.forward}, the other way in {self.backward}"
         return (
-            f"Stands as drawn in {self.as_drawn(mark)} of {self.replicates} replicates over rows "
+            f"Stands as learnt in {self.as_drawn(mark)} of {self.replicates} replicates over rows "
             f"drawn anew; {others}, absent in {absent}."
         )
 

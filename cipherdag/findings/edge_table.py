@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.confidence import CONSENSUS, SHARES
+from cipherdag.graphs.edge_evidence import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,8 @@ def edge_table(
     replicates, and ``consensus``, the mark that at least half of them have, or "" for none; else
     ``strength``, the evidence's measure; ``p_value``, the largest over all sites of the edge's
     tests, and ``given``, the set under which it was found, its names joined by "; "; ``effect``,
-    the sign and size of the dependence in that test, its interval at 95 % and what is measured;
+    the sign and size of the dependence in that test, its interval at 95 % and what is measured, or
+    1 or -1 without an interval where nothing but the sign is told;
     ``known``, what was known before: the "edge", its "direction", or nothing.
     """
     known = {(own.source, own.target): own for own in evidence.edges}
@@ -93,8 +95,7 @@ def _told(own: dict[str, Any]) -> Iterator[str]:
     if (p_value := own.get("p_value")) is not None:
         yield f"p {p_value:.2g}"
     if own.get("effect") is not None:
-        ends = f"{own['effect_low']:.3g} to {own['effect_high']:.3g}"
-        yield f"{own['effect_measure']} {own['effect']:.3g} ({ends})"
+        yield str(Effect(own["effect_measure"], *(own[name] for name in EFFECT[:3])))
     if own.get("given"):
         yield f"given {own['given']}"
     if own.get("known"):

@@ -16,17 +16,20 @@ class Effect:
     Attributes:
         measure: What is measured, such as "partial correlation" or "odds ratio". Of two categories
             each, an odds ratio above 1 says that the second ones go together.
-        value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none.
-        low: Lower end of its interval at 95 %, of this test alone.
+        value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none; 1 or -1
+            where nothing but the sign is told.
+        low: Lower end of its interval at 95 %, of this test alone; None for a sign.
         high: Upper end.
     """
 
     measure: str
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
     def __str__(self) -> str:
+        if self.low is None:
+            return f"{self.measure} {'positive' if self.value > 0 else 'negative'}"
         return f"{self.measure} {self.value:.3g} (95 % interval {self.low:.3g} to {self.high:.3g})"
 
 
@@ -37,7 +40,7 @@ class EdgeEvidence:
     Attributes:
         source: Its source, as in `Edge`.
         target: Its target.
-        strength: Between 0 and 1; how wide the edge is drawn.
+        strength: At least 0, as the measure says; the edge is drawn as wide, beside the largest.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
         p_value: The largest p-value over all sites among the edge's tests, each of which it stood;

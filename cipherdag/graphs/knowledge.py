@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Arrow = tuple[str, str]
 
 KNOWN = {
-    "edge": "Given: the background knowledge has this edge, so the data were not asked.",
+    "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
     "direction": "The direction is given by the background knowledge, not found.",
 }
 """What is said of an edge that was known before."""

@@ -195,13 +195,13 @@ class Result(LearntGraph, Run):
 
     def _summary(self) -> list[str]:
         edges = edge_lines(*self._edge_table) or ["(no edge)"]
-        lines = ["", f"Learnt graph ({self._graph_kind}):", *shortened(edges)]
+        lines = ["", f"Learnt graph ({self.graph_kind}):", *shortened(edges)]
         for said in (self.dag_note, *self.evidence.remarks):
             lines += ["", said] if said else []
         return lines
 
     @property
-    def _graph_kind(self) -> str:
+    def graph_kind(self) -> str:
         """What the graph is: a DAG, the CPDAG of one, or a graph that is directed in part."""
         if self.graph.is_dag:
             return "DAG"
@@ -222,7 +222,8 @@ class Result(LearntGraph, Run):
                 "as a CPDAG": self.metrics_cpdag(truth),
                 "as a DAG": self.metrics(truth),
             }
-        return graph_sections(self, truth) | {"metrics": metrics}
+        edges = self._tables()["edges.csv"]
+        return graph_sections(self, truth) | {"metrics": metrics, "edges_csv": edges}
 
     def _tables(self) -> dict[str, str]:
         columns, rows = self._edge_table

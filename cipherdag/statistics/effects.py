@@ -5,7 +5,7 @@ test that they belong to. Where more than two categories meet, no single number 
 is given.
 
 Source: Fisher, Metron 1 (1921) 3-32; Yusuf, Peto et al., Progress in Cardiovascular Diseases 27
-(1985) 335-371 (one-step odds ratio: too near 1 where the association is strong); Mantel and
+(1985) 335-371 (one-step odds ratio, which is off where the association is strong); Mantel and
 Haenszel, JNCI 22 (1959) 719-748; Robins, Breslow and Greenland, Biometrics 42 (1986) 311-323 (its
 variance).
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"
+SIGN = "association"
+MOST_ONE_STEP = math.log(2.0)
+"""Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""
 WIDTH = 1.959963984540054  # of a 95 % interval, in standard deviations
 LARGEST_LOG = 700.0  # beyond, an exponential is no 64-bit float
 
@@ -49,6 +52,13 @@ def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | Non
         return None
     ends = (math.exp(log_odds + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
     return Effect(measure, *ends)
+
+
+def one_step(log_odds: float, deviation: float) -> Effect | None:
+    """The effect of a one-step logarithm of an odds ratio: of a strong one the sign alone."""
+    if abs(log_odds) <= MOST_ONE_STEP:
+        return of_log_odds(log_odds, deviation, ONE_STEP_ODDS)
+    return Effect(SIGN, math.copysign(1.0, log_odds), None, None)
 
 
 def mantel_haenszel(tables: FloatVector) -> Effect | None:

@@ -132,7 +132,7 @@ def test_every_pair_without_an_edge_has_the_set_that_separates_it(tmp_path):
 
 def kind_of(graph, dag):
     found = LearntGraph(graph=graph, dag=dag)
-    return Result._graph_kind.fget(found)
+    return Result.graph_kind.fget(found)
 
 
 def test_a_graph_is_called_a_dag_only_where_it_is_one():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 
 import adversary
 import numpy as np
@@ -205,6 +204,20 @@ def test_hostile_names_in_a_notebook_are_text():
     assert str(graph) in page.texts["pre"]
 
 
+def opened_groups(page):
+    """The variables of every group that can be opened in place."""
+    can = {
+        own["data-group"] for tag, own in page.elements if tag == "template" and "data-group" in own
+    }
+    members = {
+        own["data-node"]: json.loads(own["data-members"])
+        for _, own in page.elements
+        if "data-members" in own
+    }
+    assert can == set(members)
+    return members
+
+
 def test_a_large_graph_is_shown_as_communities_and_whole(result):
     dag = random_dag(130, 2.0, np.random.default_rng(3))
     graph = CausalGraph.from_arcs([f"gene{i}" for i in range(130)], dag)
@@ -212,10 +225,15 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
     large = replace(result, graph=graph, dag=graph, identifiers=names, evidence=GraphEvidence())
     page = page_of(large)
     links = [own for tag, own in page.elements if tag == "a" and "data-edge" in own]
-    assert len(links) == len(graph.edges)
+    joined = [[edge.source, edge.target] for edge in graph.edges]
+    drawn = [(int(own["data-edge"]), json.loads(own["data-ends"])) for own in links]
+    assert {number for number, _ in drawn} == set(range(1, len(joined) + 1))
+    assert all(joined[number - 1] == ends for number, ends in drawn)  # in opened groups too
+    whole = len(graph.nodes) + len(opened_groups(page))
+    assert len(links) > len(graph.edges)
     boxes = [own["data-node"] for _, own in page.elements if "data-node" in own]
     assert set(graph.nodes) <= set(boxes)
-    assert len(boxes) > len(graph.nodes)
+    assert len(boxes) > whole
     notebook = Page(graph._repr_html_())
     assert 1 < len([1 for _, own in notebook.elements if "data-node" in own]) < 40
 
@@ -223,13 +241,18 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
 def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
     monkeypatch.setattr("cipherdag.results.graph_sections.MOST_DRAWN", 110)
     names = [f"gene{i}" for i in range(120)]
-    chain = CausalGraph.from_edges(names, directed=list(pairwise(names)))
+    chain = CausalGraph.from_edges(names, directed=list(itertools.pairwise(names)))
     identifiers = {name: str(k) for k, name in enumerate(names, start=1)}
     large = replace(
         result, graph=chain, dag=chain, identifiers=identifiers, evidence=GraphEvidence()
     )
     page = page_of(large)
-    assert len([1 for _, own in page.elements if "data-node" in own]) < 40
+    assert "canvas whole" not in [own.get("class") for _, own in page.elements]
+    groups = opened_groups(page)
+    assert 1 < len(groups) < 40
+    assert sorted(itertools.chain(*groups.values())) == sorted(names)
+    boxes = {own["data-node"] for _, own in page.elements if "data-node" in own}
+    assert boxes == set(names) | set(groups)
     assert len(page.body("edge-table")) == 119
 
 

@@ -13,7 +13,7 @@ from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.stratified import StratifiedTables, stratum_values
-from cipherdag.statistics.effects import ONE_STEP_ODDS, of_log_odds
+from cipherdag.statistics.effects import one_step
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class StratifiedTests(RememberedTests):
         return p_values
 
     def effect(self, test: Sequence[int]) -> Effect | None:
-        """The one-step odds ratio of two variables of two categories."""
+        """The one-step odds ratio of two variables of two categories, or its sign alone."""
         known = self.estimate(test)
-        return None if known is None else of_log_odds(*known, ONE_STEP_ODDS)
+        return None if known is None else one_step(*known)
 
     def _ways(self, rows: IndexArray) -> NDArray[np.str_]:
         """How each test is done, shape (B,)."""
