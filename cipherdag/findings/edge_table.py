@@ -80,18 +80,24 @@ def _opened(own: EdgeEvidence) -> dict[str, Any]:
 
 def edge_lines(columns: tuple[str, ...], rows: Rows) -> list[str]:
     """The rows of `edge_table` for a terminal: the edge, then what is known of it."""
-    told = [dict(zip(columns, row, strict=True)) for row in rows]
-    edges = ["{from} {mark} {to}".format(**own) for own in told]
+    edges = [f"{source} {mark} {target}" for source, target, mark, *_ in rows]
     width = max(map(len, edges), default=0)
+    said = edge_sentences(columns, rows)
     return [
-        f"{edge:{width}}   {said}" if (said := ", ".join(_told(own))) else edge
-        for edge, own in zip(edges, told, strict=True)
+        f"{edge:{width}}   {own}" if own else edge for edge, own in zip(edges, said, strict=True)
     ]
+
+
+def edge_sentences(columns: tuple[str, ...], rows: Rows) -> list[str]:
+    """What the rows of `edge_table` say of every edge, "" where they say nothing."""
+    return [", ".join(_told(dict(zip(columns, row, strict=True)))) for row in rows]
 
 
 def _told(own: dict[str, Any]) -> Iterator[str]:
     if own.get("any_edge") is not None:
         yield f"in {own['confidence']:.0%} of replicates ({own['any_edge']:.0%} in any way)"
+    if own.get("strength") is not None:
+        yield f"strength {own['strength']:.3g}"
     if (p_value := own.get("p_value")) is not None:
         yield f"p {p_value:.2g}"
     if own.get("effect") is not None:

@@ -11,8 +11,9 @@ from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.pages.numerals import probability
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.findings.conclusion import LearntGraph
-    from cipherdag.graphs.drawing.picture import Picture
     from cipherdag.graphs.edge_evidence import EdgeEvidence
     from cipherdag.graphs.edges import Edge
     from cipherdag.graphs.graph import CausalGraph
@@ -67,7 +68,7 @@ def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, A
     rows = _edge_rows(found, known, true)
     limits = [NO_DIRECTION] if found.graph.undirected else []
     return {
-        **_pictures(found.graph, known),
+        **pictures(found.graph, known),
         "arrows": ARROWS,
         "evidence": evidence,
         "edges": rows,
@@ -81,20 +82,23 @@ def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, A
     }
 
 
-def _pictures(
-    graph: CausalGraph, known: dict[tuple[str, str], EdgeEvidence]
-) -> dict[str, Picture | dict[str, Picture] | None]:
+def pictures(
+    graph: CausalGraph,
+    known: Mapping[tuple[str, str], EdgeEvidence],
+    marked: Mapping[Edge, str] | None = None,
+) -> dict[str, Any]:
     """The whole graph unless it is too large, and of many variables its groups, each opened too."""
-    whole = graph_picture(graph, known) if len(graph.nodes) <= MOST_DRAWN else None
+    whole = graph_picture(graph, known, marked) if len(graph.nodes) <= MOST_DRAWN else None
     shown = overview(graph)
     if not shown.collapsed:
         return {"picture": whole, "overview": None, "groups": {}}
     groups = [name for name, members in shown.members.items() if members[1:]]
     return {
         "picture": whole,
-        "overview": overview_picture(shown, graph, known),
+        "overview": overview_picture(shown, graph, known, marked),
         "groups": {
-            name: overview_picture(opened(graph, shown, name), graph, known) for name in groups
+            name: overview_picture(opened(graph, shown, name), graph, known, marked)
+            for name in groups
         },
     }
 

@@ -65,7 +65,7 @@ class Result(LearntGraph, Run):
         """
         import pandas as pd
 
-        columns, rows = self._edge_table
+        columns, rows = self.edge_table
         return pd.DataFrame(rows, columns=list(columns))
 
     @property
@@ -100,7 +100,8 @@ class Result(LearntGraph, Run):
         return self._confidences.consensus(self.graph.nodes, threshold)
 
     @property
-    def _edge_table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    def edge_table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Names of the columns and the rows of `edges`, without pandas."""
         return edge_table(self.graph, self.evidence, self._confidences)
 
     def compare(self, other: Result | CausalGraph) -> pd.DataFrame:
@@ -194,7 +195,7 @@ class Result(LearntGraph, Run):
         }
 
     def _summary(self) -> list[str]:
-        edges = edge_lines(*self._edge_table) or ["(no edge)"]
+        edges = edge_lines(*self.edge_table) or ["(no edge)"]
         lines = ["", f"Learnt graph ({self.graph_kind}):", *shortened(edges)]
         for said in (self.dag_note, *self.evidence.remarks):
             lines += ["", said] if said else []
@@ -226,7 +227,7 @@ class Result(LearntGraph, Run):
         return graph_sections(self, truth) | {"metrics": metrics, "edges_csv": edges}
 
     def _tables(self) -> dict[str, str]:
-        columns, rows = self._edge_table
+        columns, rows = self.edge_table
         return {
             "edges.csv": csv_text([columns, *rows]),
             "graph.graphml": self.graph.to_graphml(),

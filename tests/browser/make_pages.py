@@ -18,6 +18,7 @@ from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
+from cipherdag.results.compared_page import compared_page
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 HOSTILE = (
@@ -145,7 +146,9 @@ def pages():
     yield "fedpc", result.page(truth=truth)
     yield "fedcmfs", feature_run().page()
     yield "fedboss", score_run().page()
-    yield "consensus", replicated_run().page()
+    replicated = replicated_run()
+    yield "consensus", replicated.page()
+    yield "compared", compared_page(result, replicated, ("june", "july"))
     yield "rfcd", regret_run().page(truth=truth)
     yield "fedcd", belief_run().page()
     yield "panels", result.page(panels=panels(result.graph.nodes))

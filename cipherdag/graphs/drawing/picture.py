@@ -116,7 +116,10 @@ def graph_picture(
 
 
 def overview_picture(
-    shown: Overview, graph: Graph, evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None
+    shown: Overview,
+    graph: Graph,
+    evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None,
+    marked: Mapping[Edge, str] | None = None,
 ) -> Picture:
     """Communities of a graph that is too large to draw whole, and variables that stand alone.
 
@@ -124,8 +127,9 @@ def overview_picture(
         shown: The communities.
         graph: The graph.
         evidence: By source and target as in the graph's edges.
+        marked: As in `graph_picture`.
     """
-    alone = _looks(graph, evidence or {}, {})
+    alone = _looks(graph, evidence or {}, marked or {})
 
     def look(edge: Edge) -> Look:
         if edge in alone and all(len(shown.members[e]) == 1 for e in (edge.source, edge.target)):

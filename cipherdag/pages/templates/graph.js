@@ -35,7 +35,7 @@
   };
 
   // narrow screens get letters of at least this scale, and scroll
-  const READABLE = () => (window.innerWidth < 700 ? 1.15 : 0.95);
+  const READABLE = () => (window.innerWidth < 700 ? 1.06 : 0.95);
   let scale = 1;
   const size = (picture) => {
     const natural = picture.viewBox.baseVal;
