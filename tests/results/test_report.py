@@ -312,3 +312,34 @@ def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
     edges = [asdict(own) for own in result.evidence.edges]
     told = [{key: own[key] for key in own if key not in untested} for own in edges]
     assert saved["evidence"]["edges"] == json.loads(json.dumps(told))
+
+
+def test_a_p_value_that_the_grid_rounds_to_0_is_told_as_below_what_it_can_tell(selection):
+    label, chosen = next((name, own) for name, own in selection.features.items() if own)
+    rounded = replace(
+        selection,
+        features=dict(selection.features) | {label: (replace(chosen[0], p_value=0.0), *chosen[1:])},
+    )
+    page = page_of(rounded)
+    assert page.column("feature-table", "p-value")[0] == "< 4.8e-07"
+    assert "weighted by rows, of G2, in units of chi-square" in page.texts["main"]
+    assert "largest values" not in page.texts["body"]
+
+
+def test_what_was_known_and_what_few_replicates_have_is_drawn_so(result):
+    marks = {0: {"consensus": ""}, 1: {"consensus": "---"}, 2: {"known": "edge"}}
+    edges = tuple(
+        replace(own, **marks.get(number, {})) for number, own in enumerate(result.evidence.edges)
+    )
+    page = page_of(replace(result, evidence=replace(result.evidence, edges=edges)))
+    drawn = [own["class"] for _, own in page.elements if "cd-edge" in own.get("class", "")]
+    assert [("cd-doubtful" in own, "cd-known" in own) for own in drawn[:3]] == [
+        (True, False),
+        (False, False),
+        (False, True),
+    ]
+    assert all("cd-undirected" in own for own in drawn[:2])
+    assert len([1 for _, own in page.elements if own.get("class") == "cd-given"]) == 1
+    assert {"—"} == set(page.column("edge-table", "Mark")[:2])
+    assert "given before the run" in page.texts["main"]
+    assert "fewer than half of the replicates" in page.texts["main"]
