@@ -3,19 +3,37 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO := $(VENV)/.demo
 RUNTIME := .venv-runtime
 TOOLS := .venv-release
 
 .PHONY: demo test check docs links sbom audit clean
 .DEFAULT_GOAL := demo
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+# PIP_FLAGS is the reader's own: a mirror, or --extra-index-url of torch's CPU build
+# what is never imported need not be compiled, which is half of the files of the demo's packages
+INSTALL = $(BIN)/python -m pip install --no-compile --constraint constraints.txt $(PIP_FLAGS)
+# where the recipe began, and what it came to
+CLOCK = began=$$(date +%s)
+COST = $$(($$(date +%s) - began)) s
 
-demo: $(READY)
-	$(BIN)/cipherdag demo
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# what the demo needs, and no tool of the tests
+$(DEMO): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV), once: about 1 GB, most of it torch."
+	@$(CLOCK); $(INSTALL) --editable '.[bfv]' && touch $@ && \
+		echo "Set up in $(COST): $$(du -sm $(VENV) | cut -f 1) MB in $(VENV)."
+
+# everything; tests take warnings for errors, so packages are compiled before the first import
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --quiet --editable '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true  # some packages carry files of other Pythons
+	touch $(DEMO) $@
+
+demo: $(DEMO)
+	@$(CLOCK); $(BIN)/cipherdag demo && echo "The demo took $(COST)."
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile

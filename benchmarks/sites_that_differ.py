@@ -27,7 +27,7 @@ from cipherdag.federation.splitting import split_rows
 from cipherdag.sites.table.column import Column
 
 EVIDENCE = ("auto", "statistic", "pooled", "vote")
-FIGURES = ("shd_cpdag", "shd", "skeleton", "wrong", "arrows", "seconds", "rounds", "bytes_per_site")
+FIGURES = ("shd_cpdag", "shd", "wrong", "arrows", "seconds", "rounds", "bytes_per_site")
 
 
 def main() -> None:
@@ -84,7 +84,6 @@ def measured(case: dict, folder: Path) -> dict:
     return {
         "shd_cpdag": result.metrics_cpdag(truth).shd,
         "shd": result.metrics(truth).shd,
-        "skeleton": int((result.graph.skeleton() != truth.skeleton()).sum()) // 2,
         "wrong": sum((effect, cause) in true for cause, effect in arrows),
         "arrows": len(arrows),
         "seconds": wall,

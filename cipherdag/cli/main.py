@@ -192,6 +192,17 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
     click.echo(f"Wrote {out}")
 
 
+def _in_whole_sentences(command: click.Command) -> None:
+    """Have lists of commands say each one's first sentence whole: click cuts it at a length."""
+    command.short_help = command.get_short_help_str(limit=sys.maxsize)
+    if isinstance(command, click.Group):
+        for own in command.commands.values():
+            _in_whole_sentences(own)
+
+
+_in_whole_sentences(cli)
+
+
 def main() -> None:
     """Entry point: prints failures in four lines and exits with the error's code."""
     logging.basicConfig(format="%(name)s: %(message)s", level=logging.ERROR, stream=sys.stderr)

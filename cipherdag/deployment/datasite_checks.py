@@ -58,7 +58,7 @@ def _environment(python: Path) -> Finding:
         done = subprocess.run(  # noqa: S603 - the site's own interpreter, no shell
             [str(python), "-I", "-c", ASK_VERSIONS],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
             timeout=VERSIONS_S,
         )

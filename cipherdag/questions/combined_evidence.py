@@ -160,6 +160,14 @@ class CombinedEvidence(
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
         return unpack_blocks(self.counts, self.members, narrowest=2)
 
+    def weights(self, answer: FloatVector) -> FloatVector:
+        """What the tests of an answer weigh in their sums, shape (B,).
+
+        0 where a test has no degrees of freedom at the site, reliable or not.
+        """
+        *_, last = parts = segments(self.encodings, answer)
+        return last if self.combination == "weighted_p" else parts[-2]
+
 
 def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:
     """How dependent x and y are over all sites, larger for stronger, shape (B,).

@@ -2,13 +2,14 @@
 
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
-Of stratified tables and `SiteDifferences` every stratum counts as a test of its own, and so do the
-sites' own tests of tables; strata of tables that too few sites have are added to one that enough
-have. A site that left in between may have been one of those counted; sites leave out what may then
-be of too few (`Covered.without`).
+A test without degrees of freedom at a site says nothing there. Of stratified tables and
+`SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
+tables, and all strata of a test together; strata of tables that too few sites have are added to one
+that enough have. A site that left in between may have been one of those counted; sites leave out
+what may then be of too few (`Covered.without`).
 
 Leaks:
-    Of every test, or every edge that is voted on, how many sites have rows enough; not which. Of
+    Of every test, or every edge that is voted on, how many sites say something; not which. Of
     those that enough of them contribute to, what the question itself opens; of the others nothing.
 """
 
@@ -43,7 +44,7 @@ CountedQuestion = (
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
     """For each test of the question: does the site add anything to its sums?"""
 
-    leaves: ClassVar[str] = "whether rows are enough for each test"
+    leaves: ClassVar[str] = "whether rows tell anything of each test"
 
     question: CountedQuestion
 
@@ -132,7 +133,10 @@ def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:
     """1 for each test that the answer weighs, else 0."""
     if isinstance(question, StratifiedTables):
         return question.informative(answer).astype(np.float64)
-    return (segments(question.encodings, answer)[-1] > 0).astype(np.float64)
+    *_, weight = segments(question.encodings, answer)
+    if isinstance(question, CombinedEvidence):
+        weight = question.weights(answer)
+    return (weight > 0).astype(np.float64)
 
 
 def covered(

@@ -126,16 +126,14 @@ def check_ascending(rows: IndexArray) -> None:
 def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[IndexArray]:
     """Rows (x, y, s1, ..., sl) by size l from the sets S by size of every family (x, y, sets)."""
     largest = max((len(sets) for _, _, sets in families), default=0)
-    return [
-        np.concatenate(
-            [
-                np.column_stack([np.broadcast_to([x, y], (len(sets[size]), 2)), sets[size]])
-                for x, y, sets in families
-                if size < len(sets)
-            ]
-        )
-        for size in range(largest)
-    ]
+    blocks = []
+    for size in range(largest):
+        having = [own for own in families if size < len(own[2])]
+        pairs = np.array([own[:2] for own in having], dtype=np.int64)
+        lengths = [len(own[2][size]) for own in having]
+        given = np.concatenate([own[2][size] for own in having])
+        blocks.append(np.column_stack([np.repeat(pairs, lengths, axis=0), given]))
+    return blocks
 
 
 def by_owner(

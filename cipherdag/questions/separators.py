@@ -86,8 +86,8 @@ class Candidates:
     """
 
     def __init__(self, search: SeparatorSearch) -> None:
-        adjacency = search.skeleton.matrix()
-        self._neighbours = [np.flatnonzero(row) for row in adjacency]
+        self._adjacency = search.skeleton.matrix()
+        self._neighbours = [np.flatnonzero(row) for row in self._adjacency]
         self._pairs = search.pair_array()
         self._union = search.pool == "union"
         self._limit = search.max_cond_size
@@ -117,7 +117,7 @@ class Candidates:
         chosen = first[self._choose(first.size, size)]
         for pool in rest:
             more = pool[self._choose(pool.size, size)]
-            seen = np.isin(pool, first)[self._choose(pool.size, size)].all(axis=1)
+            seen = self._adjacency[self._pairs[group, 0], more].all(axis=1)
             chosen = np.concatenate([chosen, more[~seen]])
         return chosen
 

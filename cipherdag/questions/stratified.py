@@ -13,6 +13,8 @@ Leaks:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import msgspec
@@ -35,8 +37,52 @@ OWN_SCALE = 0.125
 """What both are multiplied by, so that no chi-square that matters is beyond the bound."""
 
 
+@dataclass(frozen=True, slots=True)
+class Strata:
+    """Where the strata of all triplets stand in an answer, triplet by triplet.
+
+    Attributes:
+        sides: Configurations of S, and categories of x and of y, of every triplet, shape (B, 3).
+        first: First stratum of every triplet, shape (B,).
+        owner: Triplet of every stratum, shape (U,).
+        widths: How many values every stratum has, shape (U,).
+        starts: First value of every stratum, shape (U,).
+        shapes: Categories of x and of y that occur together, shape (K, 2).
+        shape_of: Which of the shapes every stratum has, shape (U,).
+    """
+
+    sides: IndexArray
+    first: IndexArray
+    owner: IndexArray
+    widths: IndexArray
+    starts: IndexArray
+    shapes: IndexArray
+    shape_of: IndexArray
+
+    @classmethod
+    def of(cls, sides: IndexArray) -> Strata:
+        """Those of triplets with these sides."""
+        owner = np.repeat(np.arange(len(sides)), sides[:, 0])
+        widths = stratum_values(sides)[owner]
+        shapes, shape_of = np.unique(sides[:, 1:], axis=0, return_inverse=True)
+        return cls(
+            sides=sides,
+            first=np.cumsum(sides[:, 0]) - sides[:, 0],
+            owner=owner,
+            widths=widths,
+            starts=np.cumsum(widths) - widths,
+            shapes=shapes,
+            shape_of=shape_of.ravel()[owner],
+        )
+
+    @property
+    def n_values(self) -> int:
+        """Of all strata."""
+        return int(self.widths.sum())
+
+
 class StratifiedTables(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="stratified-tables"
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="stratified-tables"
 ):
     """How far the table of x and y lies from independence in every configuration of S.
 
@@ -49,7 +95,8 @@ class StratifiedTables(
     differences of all configurations together, an eighth of it, and of its degrees of freedom, to a
     sixteenth of one; less where counts are rare, and both 0 where nothing varies enough there. Sums
     over the sites of the former see an association that the sites have alike, of the latter also
-    one that is every site's own.
+    one that is every site's own. Last, for every triplet, the differences and covariances of all
+    its configurations together, which are opened where no configuration is (`enough`).
 
     Where `Covered` leaves strata out since too few sites have anything to say of them, a site adds
     its own of these to the one of the same triplet that varies most there and that enough have.
@@ -59,7 +106,8 @@ class StratifiedTables(
         lie in every cell than independence at each site would have, and the variances. For two
         categories each these are two numbers. Summed over few sites with few rows there, they can
         be matched with the small tables that they may come from. Per triplet, the sums of the
-        sites' own chi-squares and degrees of freedom.
+        sites' own chi-squares and degrees of freedom; where too few sites have any configuration in
+        common, but enough have one each, only the former two, of all configurations together.
 
     Attributes:
         categories: Number of categories of every variable, shape (p,).
@@ -89,30 +137,47 @@ class StratifiedTables(
         blocks = unpack_blocks(self.counts, self.members, narrowest=2)
         return [block.astype(np.int64) for block in blocks]
 
-    def sides(self) -> IndexArray:
-        """Configurations of S, and categories of x and of y, of every triplet, shape (B, 3)."""
+    @cached_property
+    def strata(self) -> Strata:
+        """Of all triplets; their own tests come after them."""
         own = np.array(self.categories, dtype=np.int64)
         parts = [
             np.column_stack([own[rows[:, 2:]].prod(axis=1), own[rows[:, :2]]])
             for rows in self.rows()
         ]
-        return np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts])
+        return Strata.of(np.concatenate([np.zeros((0, 3), dtype=np.int64), *parts]))
 
+    def wholes(self, values: FloatVector) -> FloatVector:
+        """The sums of every triplet's strata, one triplet after the other, from their values."""
+        strata = self.strata
+        widths = stratum_values(strata.sides)
+        first = np.cumsum(widths) - widths
+        value = np.arange(len(values)) - np.repeat(strata.starts, strata.widths)
+        place = np.repeat(first[strata.owner], strata.widths) + value
+        sums = np.bincount(place, weights=values, minlength=int(widths.sum()))
+        return np.asarray(sums, dtype=np.float64)
+
+    @cached_property
     def widths(self) -> IndexArray:
-        """How many values every part has: strata, triplet by triplet, then own tests."""
-        sides = self.sides()
-        of_strata = np.repeat(stratum_values(sides), sides[:, 0])
-        return np.concatenate([of_strata, np.full(len(sides), OWN_VALUES)])
-
-    @property
-    def n_strata(self) -> int:
-        """Number of strata of all triplets."""
-        return int(self.sides()[:, 0].sum())
+        """How many values every part has: strata, triplet by triplet, own tests, and wholes."""
+        own = np.full(sum(self.counts), OWN_VALUES)
+        return np.concatenate([self.strata.widths, own, stratum_values(self.strata.sides)])
 
     @property
     def n_parts(self) -> int:
-        """Number of strata of all triplets, and of triplets, whose own tests come after them."""
-        return self.n_strata + sum(self.counts)
+        """Number of strata of all triplets, and of own tests and wholes, one of each a triplet."""
+        return len(self.widths)
+
+    def enough(self, able: BoolVector) -> BoolVector:
+        """Which parts are opened if able sites are enough for some, shape (number of parts,).
+
+        A whole is opened where no stratum of its triplet is: beside one it would tell the others.
+        """
+        strata, n_tests = self.strata, len(self.strata.first)
+        some = np.bincount(strata.owner[able[: len(strata.owner)]], minlength=n_tests) > 0
+        chosen = able.copy()
+        chosen[len(able) - n_tests :] &= ~some
+        return chosen
 
     @property
     def label(self) -> str:
@@ -128,7 +193,7 @@ class StratifiedTables(
         """The values of some parts: the most is a quarter of the rows, of two even categories."""
         return (
             Encoding(
-                length=int(self.widths()[chosen].sum()),
+                length=int(self.widths[chosen].sum()),
                 bound=self.max_rows / 4.0,
                 resolution_bits=finest_grid(self.max_rows),
                 signed=True,
@@ -137,7 +202,7 @@ class StratifiedTables(
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values of an answer are those of some parts, shape (number of values,)."""
-        return np.repeat(chosen, self.widths())
+        return np.repeat(chosen, self.widths)
 
     def merged(self, answer: FloatVector, chosen: BoolVector) -> FloatVector:
         """The values of some parts; a triplet's other strata are added to that of most variance.
@@ -146,33 +211,37 @@ class StratifiedTables(
         strata are the same in another order, no difference is left. Where no chosen stratum varies
         at the site, it says nothing of the others either.
         """
-        strata, widths = self.sides()[:, 0], self.widths()[: self.n_strata]
+        strata = self.strata
+        starts, widths, of_strata = strata.starts, strata.widths, chosen[: len(strata.owner)]
         if not len(widths):
             return answer
-        starts, of_strata = np.cumsum(widths) - widths, chosen[: self.n_strata]
-        values = answer[: widths.sum()]
-        owner = np.repeat(np.arange(len(strata)), strata)
-        variances = np.where(self._covariances(), np.abs(values), 0.0)
-        size = np.where(of_strata, np.add.reduceat(variances, starts), 0.0)
-        largest = np.lexsort((-size, owner))[np.cumsum(strata) - strata]
-        others = np.where(size[largest] > 0.0, largest, -1)[owner]
-        target = np.where(of_strata, np.arange(len(of_strata)), others)
+        values = answer[: strata.n_values]
+        largest = self._largest(values, of_strata)[strata.owner]
+        target = np.where(of_strata, np.arange(len(of_strata)), largest)
         place = np.arange(len(values)) + np.repeat(starts[target] - starts, widths)
         kept = np.repeat(target >= 0, widths)
         found = np.bincount(place[kept], weights=values[kept], minlength=len(values))
         return np.concatenate([found, answer[len(values) :]])[self.where(chosen)]
 
-    def _covariances(self) -> BoolVector:
-        """Which values of strata are covariances, which the margins of a table give."""
-        sides, widths = self.sides(), self.widths()[: self.n_strata]
-        differences = np.repeat((sides[:, 1] - 1) * (sides[:, 2] - 1), sides[:, 0])
-        within = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
-        later: BoolVector = within >= np.repeat(differences, widths)
-        return later
+    def _largest(self, values: FloatVector, chosen: BoolVector) -> IndexArray:
+        """The first chosen stratum of most variance of every triplet, shape (B,); -1: none varies.
+
+        Covariances alone tell, which the margins of a table give.
+        """
+        strata = self.strata
+        differences = (strata.shapes - 1).prod(axis=1)[strata.shape_of]
+        first = np.repeat(strata.starts + differences, strata.widths)
+        variances = np.where(np.arange(len(values)) >= first, np.abs(values), 0.0)
+        size = np.where(chosen, np.add.reduceat(variances, strata.starts), 0.0)
+        most = np.maximum.reduceat(size, strata.first)
+        best = np.flatnonzero((size == most[strata.owner]) & (size > 0.0))
+        largest = np.full(len(strata.first), -1)
+        largest[strata.owner[best[::-1]]] = best[::-1]
+        return largest
 
     def informative(self, answer: FloatVector) -> BoolVector:
         """Which parts an answer says something of, shape (number of parts,)."""
-        widths = self.widths()
+        widths = self.widths
         if not len(widths):
             return np.zeros(0, dtype=bool)
         found: BoolVector = np.logical_or.reduceat(answer != 0.0, np.cumsum(widths) - widths)

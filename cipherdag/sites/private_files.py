@@ -68,11 +68,18 @@ def lock(path: Path, *, wait_s: float = LOCK_WAIT_S) -> int:
     """Hold a lock on a file until this process ends or closes the returned descriptor.
 
     Raises:
-        SiteNotReadyError: Another process holds it for longer than ``wait_s`` seconds.
+        SiteNotReadyError: Another process holds it for longer than ``wait_s`` seconds, or this
+            system has no such locks, as Windows.
         OutputError: The file cannot be made.
     """
-    import fcntl
-
+    try:
+        import fcntl
+    except ModuleNotFoundError:
+        raise SiteNotReadyError(
+            "sites and coordinators do not run on this system: it has no locks on files",
+            remedy="Run them on Linux or macOS, or on Windows in WSL 2. Runs in one process, "
+            "reports and checks of ledgers work here.",
+        ) from None
     with writing(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     deadline = time.monotonic() + wait_s

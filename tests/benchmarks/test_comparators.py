@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag import CausalGraph, Federation, FedPC, Policy
-from cipherdag.algorithms.fedpc.pcstable import Separations, StableSkeleton
+from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, WeakestTests
 
 NAMES = ("a", "b", "c", "d")
 # a -> c <- b, c -> d: alone in its equivalence class
@@ -92,10 +92,11 @@ def test_simple_2_intersects_the_sets_of_the_sites_that_separate(monkeypatch):
     sets = [{2}, {2, 3}, {3}]
 
     def found(own):
-        separations = Separations()
+        weakest = WeakestTests(4)
         for x, z in ((0, 1), (0, 3), (1, 3), (2, 3)):
-            separations.offer((x, z), frozenset(own if (x, z) == (0, 1) else ()), 0.5)
-        return StableSkeleton(chain, separations, (), np.zeros(4)), None
+            given = sorted(own) if (x, z) == (0, 1) else []
+            weakest.hear(np.array([[x, z, *given]]), np.array([0.5]))
+        return StableSkeleton(chain, (), np.zeros(4), weakest), None
 
     for chosen, collider in ((sets[:2], False), (sets, True)):
         answers = iter([*chosen, chosen[0]][:3])

@@ -7,10 +7,12 @@ import subprocess
 import sys
 
 import adversary
+import click
 import numpy as np
 import pandas as pd
 import pytest
 
+from cipherdag.cli.main import cli
 from cipherdag.graphs.networks import asia
 
 BAD = {
@@ -272,6 +274,25 @@ def test_demo_ends_well(call, tmp_path):
     assert code == 0
     assert "gave the same graph" in text
     assert "SHD" in text
+
+
+def groups(command, words=()):
+    """Every group of commands, with the words that lead to it."""
+    yield words, command
+    for name, own in command.commands.items():
+        if isinstance(own, click.Group):
+            yield from groups(own, (*words, name))
+
+
+@pytest.mark.parametrize(("words", "group"), list(groups(cli)), ids=str)
+def test_lists_of_commands_end_no_help_in_mid_sentence(call, words, group):
+    code, text, _ = call(*words, "--help")
+    assert code == 0
+    assert "..." not in text.partition("Commands:")[2]
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        # as Sphinx asks for it
+        assert not command.get_short_help_str().endswith("..."), name
 
 
 def test_a_pipe_sees_plain_lines_and_help_is_light(three_files):

@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from documents import ROOT, Reader, anchors, blocks, external, links, pages
+from walk_roles import ROLES
+from walk_roles import pages as role_pages
 
+import cipherdag
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.table.schema import Schema
 
@@ -46,6 +49,25 @@ def test_links_within_the_repository_lead_somewhere(path):
         assert there.exists(), f"{path}: {target}"
         if anchor:
             assert anchor in anchors(there), f"{path}: {target}"
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_has_a_way_in_that_begins_with_what_to_do(role):
+    front = (ROOT / "docs" / "index.md").read_text("utf-8")
+    page = ROOT / "docs" / "roles" / f"{role}.md"
+    assert f"](roles/{role}.md)" in front
+    headings = re.findall(r"^## (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    assert (headings[0], headings[-1]) == ("First", "Your pages")
+    front_page, own, *further = role_pages(role)
+    assert own == page.relative_to(ROOT)
+    assert len(further) >= 2
+    assert {front_page, *further} <= set(pages())
+
+
+def test_the_reference_has_all_that_the_package_names():
+    reference = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    for name in cipherdag.__all__:
+        assert f":: cipherdag.{name}\n" in reference, name
 
 
 def test_addresses_elsewhere_are_well_formed():

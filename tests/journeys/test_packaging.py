@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 
 import pytest
@@ -73,3 +74,22 @@ def test_the_development_extra_holds_every_other_that_users_install():
     (own,) = (r for r in PROJECT["optional-dependencies"]["dev"] if r.startswith("cipherdag["))
     extras = set(own.removeprefix("cipherdag[").removesuffix("]").split(","))
     assert extras == set(PROJECT["optional-dependencies"]) - {"dev", "comparators"}
+
+
+def recipe(target, folder):
+    """What make would do for a target in a fresh checkout."""
+    line = ["make", "--dry-run", target, f"VENV={folder / 'venv'}", "PIP_FLAGS=--index-url X"]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
+    return re.findall(r"pip install .*--editable '\.\[(\w+)\]'", done.stdout), done.stdout
+
+
+def test_the_demo_installs_no_tool_of_the_tests(tmp_path):
+    extras, said = recipe("demo", tmp_path)
+    assert extras == ["bfv"]
+    assert "cipherdag demo" in said
+    assert "--index-url X" in said
+
+
+def test_the_tests_install_everything_at_once(tmp_path):
+    extras, _ = recipe("test", tmp_path)
+    assert extras == ["dev"]

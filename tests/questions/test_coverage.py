@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from cipherdag import FedCMFS, FedPC, Policy
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import COMBINATIONS, CombinedEvidence
@@ -154,3 +156,27 @@ def test_a_plan_that_opens_more_than_was_counted_is_refused():
     everything = np.packbits(np.ones(n_tests(bare), dtype=bool)).tobytes()
     with pytest.raises(PolicyRefusedError, match="contribute"):
         ward.session.ask(Covered(question=bare, enough=everything))
+
+
+@pytest.mark.parametrize("kind", ["statistic", "fisher", "stouffer"])
+def test_what_one_site_alone_has_degrees_of_freedom_for_is_not_opened(kind):
+    rng = np.random.default_rng(8)
+    parts = [rng.integers(0, 2, (400, 3)) for _ in range(3)]
+    for own in parts[1:]:
+        own[:, 1] = 0
+    sites = [discrete_site(own, (2, 2, 2)) for own in parts]
+    tests = [np.array([[0, 1], [0, 2]]), np.array([[0, 1, 2], [0, 2, 1]])]
+
+    def asking():
+        settings = EvidenceSettings(spec=TEST, n_variables=3, max_rows=1 << 12, fewest=3)
+        source = yield from EVIDENCE[kind].open(settings)
+        return (yield from source.p_values(tests))
+
+    (given_nothing, given_one), asked = drive(asking(), sites)
+    counted, opened = asked
+    assert plain_sum(counted, sites).tolist() == [1, 3, 1, 3]
+    for part in segments(opened.encodings, plain_sum(opened, sites))[-3:]:
+        assert not part[[0, 2]].any()
+    # given nothing it is constant at the others; given z, two sites alone have nothing to say
+    assert given_nothing[0] == 1.0
+    assert np.isnan(given_one).tolist() == [True, False]

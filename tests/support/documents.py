@@ -25,12 +25,13 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from cipherdag.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(
-    r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```(?P<language>[\w-]*)\n(?P<code>.*?)^```$",
+    r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```(?P<language>[\w-]*|\{[^\n]*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F]{2}(?::[0-9A-F]{2}){31})")
@@ -41,6 +42,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(https?://[^>\s]+)>")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$|^\(([\w-]+)\)=$", re.MULTILINE)
 NO_SLUG = re.compile(r"[^\w\- ]")
 PATIENCE_S = 60.0
+THIS = (sys.executable, "-m", "cipherdag")
 NETWORKED = {"coordinator", "site"}  # what FLARE does to a process outlasts the command
 
 
@@ -80,6 +82,7 @@ def blocks(path):
             how=_how(match["how"] or ""),
         )
         for match in FENCE.finditer(text)
+        if not match["language"].startswith("{")  # a directive of Sphinx
     ]
 
 
@@ -119,6 +122,8 @@ def _how(comment):
 class Reader:
     """Follows a page in a folder of its own; leave it to end what it started."""
 
+    program: ClassVar = THIS
+
     folder: Path
     names: dict = field(default_factory=lambda: {"__name__": "__main__"})
     fingerprints: dict = field(default_factory=dict)
@@ -138,6 +143,11 @@ class Reader:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    @staticmethod
+    def environment():
+        """What every process that it starts gets."""
+        return environment()
 
     def follow(self, block):
         """Run a Python or shell block, or check what the block before it printed."""
@@ -187,18 +197,22 @@ class Reader:
     def _start(self, words):
         self.started.append(
             subprocess.Popen(
-                [sys.executable, "-m", "cipherdag", *words],
+                [*self.program, *words],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=environment(),
+                env=self.environment(),
             )
         )
+
+    def answer(self, words):
+        """The exit code of a cipherdag command, and all that it printed."""
+        return (call_alone if words[0] in NETWORKED else call)(words)
 
     def _cipherdag(self, block, words):
         wanted = block.how.get("until", "")
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            code, said = (call_alone if words[0] in NETWORKED else call)(words)
+            code, said = self.answer(words)
             if wanted in said or time.monotonic() > deadline:
                 break
             time.sleep(1)
@@ -241,16 +255,16 @@ def call(words):
     return 0, said.getvalue()
 
 
-def call_alone(words):
-    """The same in a process of its own."""
+def call_alone(words, program=THIS, env=None):
+    """The same in a process of its own, or any other program."""
     done = subprocess.run(
-        [sys.executable, "-m", "cipherdag", *words],
+        [*program, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        timeout=300,
-        env=environment(),
+        timeout=1200,
+        env=env or environment(),
     )
     return done.returncode, done.stdout
 

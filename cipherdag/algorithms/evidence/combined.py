@@ -23,7 +23,7 @@ from cipherdag.questions.combined_evidence import (
     combined_p,
     combined_strength,
 )
-from cipherdag.questions.coverage import covered
+from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
@@ -39,8 +39,13 @@ if TYPE_CHECKING:
 class CombinedTests(RememberedTests):
     """Evidence from what the sites' own tests add up to.
 
+    A test that fewer than ``fewest`` sites have degrees of freedom for is not done, and counts as
+    dependent; given nothing it counts as independent, since x or y does not vary at the others.
+    ``weighted_p`` takes a test without degrees of freedom for one, with p = 1.
+
     Leaks:
-        See `CombinedEvidence`.
+        Of every test, how many sites have degrees of freedom for it; of those that at least
+        ``fewest`` have, what `CombinedEvidence` says.
 
     Args:
         combination: What is added.
@@ -50,6 +55,8 @@ class CombinedTests(RememberedTests):
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
         super().__init__()
         self._fewest = settings.fewest
+        testable = settings.spec.constant != "untestable" and combination != "weighted_p"
+        self._constant = 1.0 if testable else np.nan
         self._template = CombinedEvidence.over_sites(
             settings.spec, combination, settings.n_variables, settings.max_rows
         )
@@ -63,16 +70,28 @@ class CombinedTests(RememberedTests):
         """p-values of the tests of one or two rounds."""
         counts, members = pack_blocks(tests)
         question = msgspec.structs.replace(self._template, counts=counts, members=members)
-        sums = yield from covered(question, self._fewest)
-        self.keep_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        if self._fewest <= 1:
+            sums = yield question
+            return self._told(question, sums, tests[0])
+        able = np.rint((yield Contributors(question=question)))
+        sums = yield from opened_where(question, able >= self._fewest)
+        p_value = self._told(question, sums, tests[0])
+        # of too few sites that x and y vary at
+        none = (able < self._fewest) & (np.arange(len(able)) < len(tests[0]))
+        return np.where(none, self._constant, p_value)
+
+    def _told(
+        self, question: CombinedEvidence, sums: FloatVector, pairs: IndexArray
+    ) -> FloatVector:
+        self.keep_strengths(pairs, _scores(question, sums)[: len(pairs)])
         if question.combination == "stouffer":
             signed, amount, weight, _ = segments(question.encodings, sums)
             informed = (weight > 0) & (signed[0] > 0)
             precision = np.where(informed, weight, np.nan)
             kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
             ends = np.cumsum(question.counts)[:-1]
-            for rows, own in zip(tests, np.split(kept, ends), strict=True):
-                self.keep_estimates(rows, own)
+            for rows, own in zip(question.rows(), np.split(kept, ends), strict=True):
+                self.keep_estimates(rows.astype(np.int64), own)
         return combined_p(question, sums)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
@@ -121,7 +140,8 @@ def _combined(
 
 STATISTIC = _combined(
     "statistic",
-    "For every test, the sums of the sites' statistics and of their degrees of freedom.",
+    "For every test, how many sites have degrees of freedom for it, and the sums of these and of "
+    "their statistics.",
     any_test=False,
 )
 FISHER = _combined(

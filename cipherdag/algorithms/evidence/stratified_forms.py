@@ -90,8 +90,8 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
     Raises:
         AggregateRangeError: A variance is negative.
     """
-    general, consistent = np.zeros((2, 3, len(question.sides())))
-    log_odds = np.full((len(question.sides()), 2), np.nan)
+    general, consistent = np.zeros((2, 3, len(question.strata.sides)))
+    log_odds = np.full((len(question.strata.sides), 2), np.nan)
     for owner, differences, covariances in _batches(question, sums):
         least = np.diagonal(covariances, axis1=1, axis2=2).min(initial=0.0)
         require_possible(question.label, "a negative variance", holds=least >= -ROUNDING)
@@ -104,8 +104,8 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
             precision = np.where(variance > LEAST_VARIANCE, variance, np.nan)
             log_odds[tests, 0] = whole[0][:, 0] / precision
             log_odds[tests, 1] = 1.0 / np.sqrt(precision)
-    at_end = sums[len(sums) - OWN_VALUES * len(question.sides()) :].reshape(-1, OWN_VALUES)
-    own = at_end / OWN_SCALE
+    own = sums[question.strata.n_values :][: OWN_VALUES * len(general[0])]
+    own = own.reshape(-1, OWN_VALUES) / OWN_SCALE
     return StratifiedForms(
         general=general[0],
         general_dof=general[1],
@@ -132,21 +132,23 @@ def _batches(
 ) -> Iterator[tuple[IndexArray, FloatMatrix, FloatMatrix]]:
     """Strata of one shape of table: whose they are, ascending, (U,), differences and covariances.
 
-    All strata of a test are in one batch.
+    All strata of a test are in one batch. A whole stands for them where none was opened.
     """
-    sides, widths = question.sides(), question.widths()
-    starts = np.cumsum(widths) - widths
-    owner = np.repeat(np.arange(len(sides)), sides[:, 0])
-    told = question.informative(sums)[: question.n_strata]
-    shapes, shape_of = np.unique(sides[:, 1:], axis=0, return_inverse=True)
-    of_stratum = shape_of.ravel()[owner]
-    for number, (rows, columns) in enumerate(shapes.tolist()):
+    strata, n_tests = question.strata, len(question.strata.first)
+    told = question.enough(question.informative(sums))
+    told[len(strata.owner) : -n_tests] = False
+    owner = np.concatenate([strata.owner, np.arange(n_tests), np.arange(n_tests)])
+    shape_of = strata.shape_of[strata.first][owner]
+    starts = np.cumsum(question.widths) - question.widths
+    for number, (rows, columns) in enumerate(strata.shapes.tolist()):
         a, b = rows - 1, columns - 1
-        strata = np.flatnonzero(told & (of_stratum == number))
+        own = np.flatnonzero(told & (shape_of == number))
+        own = own[np.argsort(owner[own], kind="stable")]
         most = max(BATCH_ENTRIES // (a * b) ** 2, 1)
-        for part in _whole_tests(strata, owner, most):
-            values = sums[starts[part][:, None] + np.arange(int(widths[part[0]]))]
-            yield owner[part], values[:, : a * b], kronecker_matrices(values[:, a * b :], a, b)
+        for part in _whole_tests(own, owner, most):
+            values = sums[starts[part][:, None] + np.arange(question.widths[part[0]])]
+            covariances = kronecker_matrices(values[:, a * b :], a, b)
+            yield owner[part], values[:, : a * b], covariances
 
 
 def _whole_tests(strata: IndexArray, owner: IndexArray, most: int) -> Iterator[IndexArray]:

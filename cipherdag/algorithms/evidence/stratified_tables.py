@@ -134,21 +134,20 @@ class StratifiedTests(RememberedTests):
             able = question.informative(sums).astype(np.float64)
         else:
             able = np.rint((yield Contributors(question=question)))
-            sums = yield from opened_where(question, able >= fewest)
+            sums = yield from opened_where(question, question.enough(able >= fewest))
         forms = stratified_forms(question, sums)
         p_value = omnibus_p(forms)
         pairs = len(tests[0])
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
-        sides = question.sides()
-        strata = np.cumsum(sides[:, 0]) - sides[:, 0]
-        marginal = np.arange(len(sides)) < pairs
-        owner = np.repeat(np.arange(len(sides)), sides[:, 0])
-        undone = np.isnan(p_value) & (np.bincount(owner, weights=able[: len(owner)]) > 0)
+        strata = question.strata
+        marginal = np.arange(len(strata.first)) < pairs
+        told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
+        undone = np.isnan(p_value) & (told > 0)
         ends = np.cumsum([len(rows) for rows in tests])[:-1]
         for rows, own in zip(tests, np.split(undone, ends), strict=True):
             self.leave_undone(rows[own])
-        constant = marginal & (able[strata] < max(fewest, 1))
+        constant = marginal & (able[strata.first] < max(fewest, 1))
         p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())

@@ -315,8 +315,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             colliders=None if judged is None else judged.colliders,
             standing=found.standing,
             differences=(*marginal, *given),
-            weakest=found.weakest.of(found.skeleton, source),
-            apart=found.separations.by_pair,
+            weakest=found.tested(source),
+            apart={} if drawn else found.apart,
             known=known,
         )
 

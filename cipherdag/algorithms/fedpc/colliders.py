@@ -143,7 +143,7 @@ def _by_joining(
         found: list[float] = []
         for size in range(len(sets) - 1):
             joined = (sets[size + 1] == y).any(axis=1)
-            joined &= ~np.isin(sets[size + 1], without).any(axis=1)
+            joined &= (sets[size + 1][:, :, None] != without).all(axis=(1, 2))
             larger = sets[size + 1][joined]
             rest = _keys(larger[larger != y].reshape(len(larger), size))
             place = np.searchsorted(keys[size], rest, sorter=orders[size])

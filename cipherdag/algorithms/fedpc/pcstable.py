@@ -30,8 +30,15 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 
+MOST_TOLD = 500
+"""Variables up to which the sets of all pairs without an edge are told, not only of those that
+direct something."""
 LAYER_TESTS = 100_000
 """Tests up to which a layer is one round."""
+MOST_SETS = 2**53
+"""Of one size, beyond which they are not counted."""
+NO_SET = 2
+"""Columns of tests given nothing."""
 
 
 @dataclass(slots=True)
@@ -41,27 +48,25 @@ class Separations:
     sets: dict[Pair, frozenset[int]] = field(default_factory=dict)
     p_values: dict[Pair, float] = field(default_factory=dict)
 
-    @property
-    def by_pair(self) -> dict[Pair, tuple[frozenset[int], float]]:
-        """Set and p-value of every pair."""
-        return {pair: (own, self.p_values[pair]) for pair, own in self.sets.items()}
-
     def offer(self, pair: Pair, members: frozenset[int], p_value: float) -> None:
         """Keep the set unless one at least as strong is known; the first wins a tie."""
         if p_value > self.p_values.get(pair, -math.inf):
             self.sets[pair], self.p_values[pair] = members, p_value
 
 
-@dataclass(slots=True, eq=False)
 class WeakestTests:
     """Of each pair (x, z), x < z, the test of largest p-value, and its set; the first wins a tie.
 
-    An edge that stayed stood every test; its largest p-value says how narrowly (pMax of the R
-    package pcalg).
+    Of a pair that was separated it is the test that separated it; an edge that stayed stood every
+    test, and its largest p-value says how narrowly (pMax of the R package pcalg).
+
+    Args:
+        n_variables: Number of variables, p.
     """
 
-    sets: dict[Pair, tuple[int, ...]] = field(default_factory=dict)
-    p_values: dict[Pair, float] = field(default_factory=dict)
+    def __init__(self, n_variables: int) -> None:
+        self._p_values = np.full((n_variables, n_variables), -np.inf)
+        self._sets: dict[Pair, tuple[int, ...]] = {}
 
     def hear(self, rows: IndexArray, p_values: FloatVector) -> None:
         """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
@@ -70,19 +75,24 @@ class WeakestTests:
         order = np.lexsort((-done, p_values[done], second, first))
         x, z = first[order], second[order]
         last = np.append((x[1:] != x[:-1]) | (z[1:] != z[:-1]), True)[: len(order)]
-        for test in done[order[last]].tolist():
-            a, b, *given = rows[test].tolist()
-            pair = (min(a, b), max(a, b))
-            if p_values[test] > self.p_values.get(pair, -math.inf):
-                self.sets[pair] = tuple(sorted(given))
-                self.p_values[pair] = float(p_values[test])
+        best, x, z = done[order[last]], x[last], z[last]
+        better = p_values[best] > self._p_values[x, z]
+        best, x, z = best[better], x[better], z[better]
+        self._p_values[x, z] = p_values[best]
+        if rows.shape[1] > NO_SET or self._sets:
+            pairs = zip(x.tolist(), z.tolist(), strict=True)
+            self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
 
-    def of(self, skeleton: BoolMatrix, source: EvidenceSource) -> dict[Pair, WeakestTest]:
-        """The weakest test of every edge that was tested, with what the source says of it."""
+    def of(self, pairs: BoolMatrix) -> dict[Pair, tuple[float, tuple[int, ...]]]:
+        """The p-value and the set of every one of these pairs that was tested, shape (p, p)."""
+        x, z = np.nonzero(np.triu(pairs, k=1) & (self._p_values > -np.inf))
         return {
-            pair: WeakestTest(p_value, self.sets[pair], source.effect((*pair, *self.sets[pair])))
-            for pair, p_value in self.p_values.items()
-            if skeleton[pair]
+            pair: (p_value, self._sets.get(pair, ()))
+            for pair, p_value in zip(
+                zip(x.tolist(), z.tolist(), strict=True),
+                self._p_values[x, z].tolist(),
+                strict=True,
+            )
         }
 
 
@@ -92,17 +102,39 @@ class StableSkeleton:
 
     Attributes:
         skeleton: Symmetric adjacency, shape (p, p).
-        separations: Of every pair that is not adjacent, from the round that separated it.
         layers: Edges left after each layer.
         standing: The p-values of every variable's tests given nothing, added up, shape (p,).
         weakest: The test of largest p-value of every pair.
     """
 
     skeleton: BoolMatrix
-    separations: Separations
     layers: tuple[int, ...]
     standing: FloatVector
-    weakest: WeakestTests = field(default_factory=WeakestTests)
+    weakest: WeakestTests
+
+    @property
+    def separations(self) -> Separations:
+        """Of every pair that tests separated, from the round that separated it."""
+        found = self.weakest.of(~self.skeleton)
+        return Separations(
+            sets={pair: frozenset(given) for pair, (_, given) in found.items()},
+            p_values={pair: p_value for pair, (p_value, _) in found.items()},
+        )
+
+    @property
+    def apart(self) -> dict[Pair, tuple[frozenset[int], float]]:
+        """Set and p-value of every pair that tests separated; none of too many to be read."""
+        if len(self.skeleton) > MOST_TOLD:
+            return {}
+        found = self.weakest.of(~self.skeleton)
+        return {pair: (frozenset(given), p_value) for pair, (p_value, given) in found.items()}
+
+    def tested(self, source: EvidenceSource) -> dict[Pair, WeakestTest]:
+        """The weakest test of every edge that was tested, with what the source says of it."""
+        return {
+            pair: WeakestTest(p_value, given, source.effect((*pair, *given)))
+            for pair, (p_value, given) in self.weakest.of(self.skeleton).items()
+        }
 
 
 def stable_skeleton(
@@ -129,12 +161,12 @@ def stable_skeleton(
         separated need no more. The separating set of largest p is then that of one such round.
     """
     kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
-    separations, weakest = Separations(), WeakestTests()
+    weakest = WeakestTests(len(kept))
     layers: list[int] = []
     marginal = np.zeros(kept.shape)
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
-        found = yield from _layer(source, kept, separations, constraints, layer, alpha)
+        found = yield from _layer(source, kept, constraints, layer, alpha)
         for rows, p_values in found:
             weakest.hear(rows, p_values)
             if layer == 0:
@@ -146,7 +178,7 @@ def stable_skeleton(
         layer += 1
     # summed exactly: the order of the variables is nothing to it
     standing = np.array([math.fsum(row) for row in marginal])
-    return StableSkeleton(kept, separations, tuple(layers), standing, weakest)
+    return StableSkeleton(kept, tuple(layers), standing, weakest)
 
 
 def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
@@ -158,7 +190,6 @@ def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> b
 def _layer(
     source: EvidenceSource,
     kept: BoolMatrix,
-    separations: Separations,
     constraints: Constraints,
     layer: int,
     alpha: float,
@@ -170,26 +201,25 @@ def _layer(
     """
     heard: list[tuple[IndexArray, FloatVector]] = []
     pools = _Pools(kept.copy(), constraints, layer)
-    pending = pools.directions
+    pending = np.arange(len(pools.directions))
     start = 0
-    while pending:
-        stop = start + _width([pools.count(x, y) - start for x, y in pending])
+    while len(pending):
+        stop = start + _width(pools.counts[pending] - start)
         rows = pools.tests(pending, start, stop)
         tests = [rows[:0, : 2 + size] for size in range(layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
         heard.append((rows, p_value))
-        for test in np.flatnonzero(p_value > alpha).tolist():
-            x, y, *given = rows[test].tolist()
-            kept[x, y] = kept[y, x] = False
-            separations.offer((min(x, y), max(x, y)), frozenset(given), float(p_value[test]))
+        x, y = rows[p_value > alpha, :2].T
+        kept[x, y] = kept[y, x] = False
         start = stop
-        pending = [(x, y) for x, y in pending if kept[x, y] and pools.count(x, y) > start]
+        x, y = pools.directions[pending].T
+        pending = pending[kept[x, y] & (pools.counts[pending] > start)]
     return heard
 
 
-def _width(left: list[int]) -> int:
+def _width(left: FloatVector) -> int:
     """How many sets each pair may have tested in a round of at most `LAYER_TESTS` tests."""
-    counts = np.sort(np.array(left, dtype=np.float64))
+    counts = np.sort(left)
     pairs = np.arange(len(counts), 0, -1)
     # with a width of counts[k] the smaller ones are tested whole and the others up to it
     totals = np.cumsum(counts) - counts + counts * pairs
@@ -207,28 +237,31 @@ class _Pools:
         start: Adjacency at the start of the layer.
         constraints: What is known.
         layer: Size of the sets.
+
+    Attributes:
+        directions: Ordered pairs (x, y) that some set is tested of, shape (D, 2).
+        counts: How many sets of neighbours of x, without y, may be its parents, shape (D,).
     """
 
     def __init__(self, start: BoolMatrix, constraints: Constraints, layer: int) -> None:
         self._layer = layer
         possible = start & ~constraints.forbidden.T  # [x, m]: m may be a parent of x
-        self._possible = possible
         self._parents = [np.flatnonzero(row) for row in possible]
         self._chosen: dict[int, IndexArray] = {}
         x, y = np.nonzero(start & ~constraints.joined)
-        wanted = (possible.sum(axis=1)[x] - possible[x, y] >= layer) if layer else (x < y)
-        self.directions = list(zip(x[wanted].tolist(), y[wanted].tolist(), strict=True))
+        sizes = possible.sum(axis=1)[x] - possible[x, y]
+        wanted = (sizes >= layer) if layer else (x < y)
+        self.directions = np.column_stack([x, y])[wanted]
+        ways = [min(math.comb(size, layer), MOST_SETS) for size in range(len(start) + 1)]
+        self.counts: FloatVector = np.array(ways, dtype=np.float64)[sizes[wanted]]
 
-    def count(self, x: int, y: int) -> int:
-        """Number of sets of neighbours of x, without y, that may be its parents."""
-        return math.comb(len(self._parents[x]) - int(self._possible[x, y]), self._layer)
-
-    def tests(self, pairs: list[Pair], start: int, stop: int) -> IndexArray:
-        """Sets number ``start`` to ``stop`` of every pair as rows (x, y, s1, ..., sl)."""
+    def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
+        """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
+        pairs = self.directions[which]
         if self._layer == 0:
-            return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+            return pairs
         families = []
-        for x, y in pairs:
+        for x, y in pairs.tolist():
             own = self._parents[x]
             pool = own[own != y]
             if len(pool) not in self._chosen:

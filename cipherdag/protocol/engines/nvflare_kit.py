@@ -230,7 +230,7 @@ def _nvflare(home: Path, *words: str) -> dict[str, Any]:
     done = subprocess.run(  # noqa: S603 - fixed words and checked names
         [sys.executable, "-m", "nvflare.cli", "--format", "json", *words],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         check=False,
         stdin=subprocess.DEVNULL,
         timeout=COMMAND_TIMEOUT_S,

@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING
 from cryptography import x509
 
 from cipherdag.sites.study.finding import Finding
+from cipherdag.sites.study.forward_proxy import ProxyRefusedError, proxy_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from cipherdag.sites.study.forward_proxy import ForwardProxy
 
     Causes = tuple[tuple[str, str, str], ...]
 
@@ -43,6 +46,12 @@ FIXES = {
     "network's people to let this connection through unopened.",
     "proxy": "A proxy or another service answers on this port. Ask the coordinator for the port, "
     "and your network's people for a direct way out.",
+    "unknown": "Compare host in site.toml with the coordinator's; ask your network's people.",
+    "silent": "A firewall drops the connection: have outgoing connections to this port allowed.",
+    "closed": "Is the coordinator started, and is the port right?",
+    "no proxy": "Correct the variable, or name the coordinator in no_proxy.",
+    "proxy refuses": "Ask your network's people to let CONNECT to the coordinator's host and port "
+    "through; 407 means that the proxy wants a user in its address.",
     "cut": "The server does not accept this site's certificate, or a firewall cuts TLS. Ask the "
     "coordinator whether the site was revoked.",
 }
@@ -51,41 +60,56 @@ FIXES = {
 def connection_findings(host: str, port: int, startup: Path) -> Iterator[Finding]:
     """Look up the coordinator, connect, and shake hands with the site's own certificate.
 
+    Where the environment names a forward proxy, the way is through it, as FLARE's is.
+
     Args:
         host: Host name of the coordinator.
         port: Its port.
         startup: The kit's folder of certificates; without them TLS is not checked.
     """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        yield Finding(
-            "DNS",
-            "fail",
-            f"the name {host} cannot be looked up",
-            "Compare host in site.toml with the coordinator's; ask your network's people.",
-        )
+    proxy = proxy_to(host)
+    way = _looked_up(host, port) if proxy is None else _through(proxy)
+    yield way
+    if way.state == "fail":
         return
-    yield Finding("DNS", "ok", f"{host} is {found[0][4][0]}")
     try:
-        with socket.create_connection((host, port), timeout=TIMEOUT_S) as raw:
+        with _connected(host, port, proxy) as raw:
             yield Finding("port", "ok", f"port {port} accepts connections")
             if (startup / "client.crt").exists():
                 yield _tls(raw, host, startup)
+    except ProxyRefusedError as error:
+        said = error.answer or "nothing that is HTTP"
+        yield Finding("port", "fail", f"the proxy answers: {said}", FIXES["proxy refuses"])
     except TimeoutError:
         yield Finding(
-            "port",
-            "fail",
-            f"port {port} does not answer within {TIMEOUT_S:.0f} s",
-            "A firewall drops the connection: have outgoing connections to this port allowed.",
+            "port", "fail", f"port {port} does not answer within {TIMEOUT_S:.0f} s", FIXES["silent"]
         )
     except OSError:
-        yield Finding(
-            "port",
-            "fail",
-            f"port {port} refuses connections",
-            "Is the coordinator started, and is the port right?",
-        )
+        yield Finding("port", "fail", f"port {port} refuses connections", FIXES["closed"])
+
+
+def _looked_up(host: str, port: int) -> Finding:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return Finding("DNS", "fail", f"the name {host} cannot be looked up", FIXES["unknown"])
+    return Finding("DNS", "ok", f"{host} is {found[0][4][0]}")
+
+
+def _through(proxy: ForwardProxy) -> Finding:
+    """Whether the proxy itself can be reached; it looks up the coordinator's name."""
+    named = f"{proxy.host}:{proxy.port}, which {proxy.variable} names"
+    try:
+        socket.create_connection((proxy.host, proxy.port), timeout=TIMEOUT_S).close()
+    except (OSError, UnicodeError):
+        return Finding("proxy", "fail", f"{named}, cannot be reached", FIXES["no proxy"])
+    return Finding("proxy", "ok", named)
+
+
+def _connected(host: str, port: int, proxy: ForwardProxy | None) -> socket.socket:
+    if proxy is None:
+        return socket.create_connection((host, port), timeout=TIMEOUT_S)
+    return proxy.connect(host, port, timeout_s=TIMEOUT_S)
 
 
 def certificate_findings(certificate: Path, now: datetime) -> Iterator[Finding]:

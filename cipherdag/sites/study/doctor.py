@@ -7,6 +7,7 @@ Leaks:
 
 from __future__ import annotations
 
+import os
 import platform
 import re
 from datetime import UTC, datetime, timedelta
@@ -120,7 +121,9 @@ def _keys(site: SiteFolder) -> Iterator[Finding]:
         remedy = error.remedy if isinstance(error, CipherdagError) else ""
         yield Finding("keys", "fail", str(error), remedy)
         return
-    yield Finding("keys", "ok", f"{len(site.private_keys)} private keys, readable by you alone")
+    posix = os.name == "posix"
+    read = "readable by you alone" if posix else "who may read them is not looked at on this system"
+    yield Finding("keys", "ok", f"{len(site.private_keys)} private keys, {read}")
 
 
 def _study(site: SiteFolder) -> tuple[Study | None, list[Finding]]:

@@ -254,10 +254,10 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     counted = [own for own in asked if isinstance(own, Contributors)]
     (opened,) = [own for own in asked if isinstance(own, Covered)]
     assert len(counted) == 1
-    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 2, 2, 3, 2, 3, 2]
+    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 2, 2, 3, 2, 3, 2, 3, 2, 3, 2]
     # of the first test and the third a stratum, to which the other is added, and the sites' own
     merged = plain_sum(opened, sites).reshape(4, 2)
-    whole = plain_sum(counted[0].question, sites).reshape(10, 2)
+    whole = plain_sum(counted[0].question, sites).reshape(14, 2)
     assert np.allclose(merged, [whole[0], whole[2] + whole[3], whole[6], whole[8]])
     assert p_values[1] == 1.0
     assert np.isnan(p_values).tolist() == [False, False, False, True]
@@ -284,12 +284,55 @@ def test_no_stratum_of_one_site_is_left_by_subtraction_where_a_column_is_a_coars
     )
     counts = plain_sum(Contributors(question=question), sites)
     assert sorted(set(counts)) == [0, 1, 10]
-    enough = np.packbits(counts >= 3).tobytes()
+    enough = np.packbits(question.enough(counts >= 3)).tobytes()
     opened = plain_sum(Covered(question=question, enough=enough), sites).reshape(6, 2)
     alone = sites[4].answer(question).reshape(-1, 2)[2]
     assert alone.all()
     # the strata given the finer column, and those given both, in another order; the sites' own
     assert (opened[[0, 1, 4]] == opened[[3, 2, 5]]).all()
+
+
+def strata_of_their_own(rng):
+    """Three sites, of which each varies given another configuration of the last column."""
+    parts = []
+    for site in range(3):
+        rows = rng.integers(0, 2, (300, 2))
+        given = np.repeat([site, (site + 1) % 3], 150)
+        rows[150:, 0] = 0
+        parts.append(np.column_stack([rows, given]).astype(np.int64))
+    return parts, [discrete_site(own, (2, 2, 3)) for own in parts]
+
+
+def test_where_no_stratum_is_of_enough_sites_their_sum_is_if_enough_have_any():
+    parts, sites = strata_of_their_own(np.random.default_rng(6))
+    tests = [np.zeros((0, 2), int), np.array([[0, 1, 2]])]
+    p_values, tally, asked = found(sites, tests, fewest=3)
+    (opened,) = [own for own in asked if isinstance(own, Covered)]
+    _, _, consistent, dof = by_hand(parts, (2, 2, 3), 0, 1, [2])
+    whole = plain_sum(opened, sites)[-2:]
+    assert whole[0] ** 2 / whole[1] == pytest.approx(consistent, rel=1e-6)
+    assert (dof, tally) == (1, {"stratified": 1})
+    assert 0.0 < p_values[0] < 1.0
+    # two sites with anything to say are too few for either
+    assert np.isnan(found(sites[:2], tests, fewest=3)[0]).all()
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=25, deadline=None)
+def test_a_sum_of_strata_is_opened_beside_none_of_them(seed):
+    rng = np.random.default_rng(seed)
+    question = about(tuple(rng.integers(2, 4, 4).tolist()), random_tests(4, [2, 3, 2], rng))
+    able = rng.random(question.n_parts) < rng.choice([0.1, 0.5, 0.9])
+    chosen, strata = question.enough(able), question.strata
+    n_strata, n_tests = len(strata.owner), len(strata.first)
+    assert (chosen[:-n_tests] == able[:-n_tests]).all()
+    for test in range(n_tests):
+        some = chosen[:n_strata][strata.owner == test].any()
+        assert chosen[len(able) - n_tests + test] == (able[len(able) - n_tests + test] and not some)
+    answer = rng.integers(-9, 9, strata.n_values).astype(float)
+    parts = np.split(answer, strata.starts[1:])
+    sums = [sum(parts[k] for k in np.flatnonzero(strata.owner == t)) for t in range(n_tests)]
+    assert (question.wholes(answer) == np.concatenate(sums)).all()
 
 
 def test_tests_are_remembered_of_which_rows_say_what_too_few_sites_may():
@@ -324,17 +367,14 @@ def test_strata_left_out_are_added_to_the_one_that_varies_most(seed):
     rng = np.random.default_rng(seed)
     categories = tuple(rng.integers(2, 4, 4).tolist())
     question = about(categories, random_tests(4, [2, 3, 2], rng))
-    sides, widths = question.sides(), question.widths()
+    sides, widths = question.strata.sides, question.widths
+    n_strata = len(question.strata.owner)
     chosen = rng.random(question.n_parts) < rng.choice([0.1, 0.5, 0.9])
     answer = rng.integers(-9, 9, widths.sum()).astype(float)
     merged = question.merged(answer, chosen)
     assert len(merged) == widths[chosen].sum()
     strata = np.split(answer, np.cumsum(widths)[:-1])
-    own_tests = [
-        part
-        for part, ok in zip(strata[question.n_strata :], chosen[question.n_strata :], strict=True)
-        if ok
-    ]
+    own_tests = [part for part, ok in zip(strata[n_strata:], chosen[n_strata:], strict=True) if ok]
     expected, start = [], 0
     for count, rows, columns in sides:
         own = slice(start, start + count)
@@ -395,10 +435,10 @@ def test_strata_below_a_sites_smallest_count_add_nothing():
     codes[:8, 2], codes[8:, 2] = 1, 0
     question = about((2, 2, 2), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
     free, strict = (discrete_site(codes, (2, 2, 2), k).answer(question) for k in (0, 11))
-    assert (free != 0).tolist() == [True] * 6
+    assert (free != 0).tolist() == [True] * 8
     assert (strict[:2] == free[:2]).all()
     assert (strict[2:4] == 0).all()
-    # what is left of the site's own test is that of the larger stratum
+    # what is left of the site's own test, and of all strata together, is that of the larger one
     assert (strict[4:] == discrete_site(codes[8:], (2, 2, 2)).answer(question)[4:]).all()
 
 
@@ -468,7 +508,7 @@ def test_a_test_of_numbers_refuses_categories_by_name():
 def test_sums_that_no_tables_add_up_to_are_refused():
     question = about((2, 2), [np.array([[0, 1]])])
     with pytest.raises(AggregateRangeError, match="negative variance"):
-        stratified_forms(question, np.array([0.0, -1.0, 0.0, 0.0]))
+        stratified_forms(question, np.array([0.0, -1.0, 0.0, 0.0, 0.0, 0.0]))
 
 
 def test_a_replicate_adds_no_stratum_that_its_rows_do_not_have():

@@ -70,6 +70,12 @@ def test_a_sound_site_fails_no_row_but_those_of_flare(site, unreachable):
     assert {"smallest cell", "identifiers", "memory", "sum of zeros, masking"} <= set(found)
 
 
+def test_who_may_read_the_keys_is_said_only_where_modes_tell(site, unreachable, monkeypatch):
+    assert "by you alone" in findings(site)["keys"].finding
+    monkeypatch.setattr(os, "name", "elsewhere")
+    assert "not looked at" in findings(site)["keys"].finding
+
+
 def test_every_finding_that_is_not_ok_says_what_to_do(site, unreachable):
     site.policy_path.write_text("nonsense = 1")
     (site.path / "data.csv").write_text("x\n1\n")

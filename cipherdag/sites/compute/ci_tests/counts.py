@@ -6,6 +6,7 @@ products, by packed mixed-radix codes, or by sorting where a table has far more 
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ import torch
 from cipherdag.statistics.contingency import SparseTable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from cipherdag.sites.compute.ci_tests.ci_test import IndexArray
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 MISSING = -(2**28)  # below every code of a table, and far from the end of int32
 MAX_CELLS = 2**24  # of one table; padding at most doubles each of its three sides
 MAX_CODE = 2**31 - 1
+PIECE_CELLS = 2**20  # counted before they are looked at
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
 # another at every small step are slower, and many times so where several sites share a machine
 CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**27}
@@ -117,14 +121,19 @@ class DiscreteColumns:
         counts = self._counts(digits, bases, np.full(len(x), shape.cells)).view(len(x), -1)
         return counts.T.reshape(shape.configurations, shape.rows, shape.columns, len(x))
 
-    def whole_tables(self, sets: IndexArray) -> torch.Tensor:
-        """Counts of the tables of C sets, one table after the other, the last variable fastest.
+    def whole_tables(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
+        """Pieces of C sets, and the counts of their tables, one after the other.
 
         Args:
-            sets: Positions, shape (C, k), k at least 1.
+            sets: Positions, shape (C, k), k at least 1; of a table the last variable is fastest.
         """
         bases = self.levels[sets.T]
-        return self._counts(sets.T, bases, bases.prod(axis=0))
+        cells = bases.prod(axis=0)
+        starts = np.flatnonzero(np.diff(np.cumsum(cells) // PIECE_CELLS, prepend=-1))
+        for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
+            piece = slice(start, stop)
+            counts = self._counts(sets[piece].T, bases[:, piece], cells[piece])
+            yield piece, counts.cpu().numpy()
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """Counts of B tables, one after the other, of variables and bases per digit (k, B)."""

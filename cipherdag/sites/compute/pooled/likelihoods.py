@@ -9,7 +9,6 @@ Leaks:
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 LEAST_DETERMINANT = -23.0
 """Log, per variable: less is a variable that the others determine."""
 BATCH = 4096
-PIECE_CELLS = 2**22  # counted before they are looked at
 
 
 class SetLikelihoods:
@@ -75,12 +73,12 @@ class SetLikelihoods:
 
     def _of_tables(self, rows: IndexArray, discount: int) -> FloatVector:
         sizes = self._categories[rows].prod(axis=1)
-        starts = np.flatnonzero(np.diff(np.cumsum(sizes) // PIECE_CELLS, prepend=-1))
-        found = []
-        for start, stop in itertools.pairwise([*starts.tolist(), len(rows)]):
-            counts = self._columns.whole_tables(rows[start:stop]).cpu().numpy()
-            found.append(of_tables(counts, sizes[start:stop], discount))
-        return np.concatenate(found)
+        return np.concatenate(
+            [
+                of_tables(counts, sizes[piece], discount)
+                for piece, counts in self._columns.whole_tables(rows)
+            ]
+        )
 
     def _of_numbers(self, rows: IndexArray, discount: int) -> FloatVector:
         size = rows.shape[1]

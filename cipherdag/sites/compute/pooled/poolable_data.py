@@ -6,7 +6,6 @@ Leaks:
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
@@ -39,7 +38,6 @@ LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that i
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 ROW_BLOCK = 8192
 LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
-PIECE_CELLS = 2**22  # counted before they are looked at
 
 
 class PoolableData:
@@ -211,7 +209,7 @@ class PoolableData:
         found: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
         if self._min_cell_size <= 1:
             return found
-        for piece, counts in self._counts(sets):
+        for piece, counts in self._columns().whole_tables(sets):
             found[piece] = self._small(sets[piece], counts)
         return found if self._within is None else found | self._within._withheld(sets)  # noqa: SLF001
 
@@ -234,7 +232,7 @@ class PoolableData:
             places: NDArray[np.bool_] = np.zeros(len(sets), dtype=bool)
             if self._within is not None:
                 places |= self._within._withheld(sets)  # noqa: SLF001
-            for piece, counts in self._counts(sets):
+            for piece, counts in self._columns().whole_tables(sets):
                 places[piece] |= self._small(sets[piece], counts)
                 if isinstance(question, Tables):
                     answers.append(counts.astype(np.float64))
@@ -285,15 +283,6 @@ class PoolableData:
                 self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
             )
         return self._counted
-
-    def _counts(self, sets: IndexArray) -> Iterator[tuple[slice, IndexArray]]:
-        """Pieces of the sets, shape (C, k), and the counts of their tables, one after the other."""
-        columns = self._columns()
-        piece_of = np.cumsum(self._categories[sets].prod(axis=1)) // PIECE_CELLS
-        starts = np.flatnonzero(np.diff(piece_of, prepend=-1))
-        for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
-            piece = slice(start, stop)
-            yield piece, columns.whole_tables(sets[piece]).cpu().numpy()
 
 
 def _levels(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:

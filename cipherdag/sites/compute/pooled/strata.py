@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, stratum_values
+from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
     quadratic_forms,
 )
-from cipherdag.statistics.table_shapes import TableShape
 
 if TYPE_CHECKING:
-    from cipherdag.questions.stratified import StratifiedTables
+    from collections.abc import Iterator
+
+    from cipherdag.questions.encodings import BoolVector
+    from cipherdag.questions.stratified import Strata, StratifiedTables
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
     from cipherdag.statistics.quadratic_forms import FloatMatrix
 
-BYTES_PER_CELL = 64
 OWN_VARIANCE = 1.0
 """Below it, differences of one site are too far from normal for a chi-square."""
 OWN_STEPS = 16.0
@@ -44,47 +45,63 @@ def stratified_answer(
         within: The rows that these were drawn from, if they were; a stratum with fewer there adds
             nothing either.
     """
-    sides = question.sides()
-    lengths = stratum_values(sides) * sides[:, 0]
-    starts = np.cumsum(lengths) - lengths
-    answer = np.zeros(int(lengths.sum()))
-    first = 0
-    for rows in question.rows():
-        own = slice(first, first + len(rows))
-        first += len(rows)
-        for shape, group in _by_shape(sides[own]):
-            chunk = columns.chunk(shape.cells, bytes_per_element=BYTES_PER_CELL)
-            for tests in np.split(group, range(chunk, len(group), chunk)):
-                tables = _tables(columns, rows[tests], shape)
-                kept = tables.sum(dim=(1, 2)) >= least
-                if within is not None:
-                    kept &= _tables(within, rows[tests], shape).sum(dim=(1, 2)) >= least
-                # one triplet's strata one after the other
-                values = _summands(tables, kept).permute(2, 0, 1).reshape(len(tests), -1)
-                place = starts[own][tests][:, None] + np.arange(values.shape[1])
-                answer[place] = values.cpu().numpy()
-    own_tests = OWN_SCALE * _own_tests(answer, sides)
-    return np.concatenate([answer, np.minimum(own_tests, question.encodings[0].bound).ravel()])
+    strata = question.strata
+    answer = np.zeros(strata.n_values)
+    for rows, first in zip(question.rows(), _firsts(question.counts), strict=True):
+        # one stratum's cells one after the other
+        sets = np.column_stack([rows[:, 2:], rows[:, :2]])
+        drawn_from = itertools.repeat(None) if within is None else within.whole_tables(sets)
+        for (piece, counts), origin in zip(columns.whole_tables(sets), drawn_from, strict=False):
+            tests = slice(first + piece.start, first + piece.stop)
+            for own, cells in _by_shape(strata, tests):
+                tables = counts[cells]
+                kept = tables.sum(axis=(0, 1)) >= least
+                if origin is not None:
+                    kept &= origin[1][cells].sum(axis=(0, 1)) >= least
+                values = _summands(tables.astype(np.float64), kept)
+                answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
+    wholes = question.wholes(answer)
+    own_tests = OWN_SCALE * _own_tests(wholes, strata)
+    own_tests = np.minimum(own_tests, question.encodings[0].bound)
+    return np.concatenate([answer, own_tests.ravel(), wholes])
 
 
-def _own_tests(answer: FloatVector, sides: IndexArray) -> FloatMatrix:
+def _firsts(counts: tuple[int, ...]) -> list[int]:
+    """The first triplet of every size of S."""
+    return list(itertools.accumulate(counts[:-1], initial=0)) if counts else []
+
+
+def _by_shape(strata: Strata, tests: slice) -> Iterator[tuple[IndexArray, IndexArray]]:
+    """The strata of neighbouring triplets, by shape of table, and where their cells are counted.
+
+    Returns:
+        Strata, shape (U,), and places among the counts of the triplets, shape (rows, columns, U).
+    """
+    start = strata.first[tests.start]
+    end = strata.first[tests.stop - 1] + strata.sides[tests.stop - 1, 0]
+    shape_of = strata.shape_of[start:end]
+    sizes = strata.shapes.prod(axis=1)[shape_of]
+    starts = np.cumsum(sizes) - sizes
+    for number in np.flatnonzero(np.bincount(shape_of)).tolist():
+        own = np.flatnonzero(shape_of == number)
+        cells = np.arange(strata.shapes[number].prod()).reshape(*strata.shapes[number], 1)
+        yield start + own, starts[own] + cells
+
+
+def _own_tests(wholes: FloatVector, strata: Strata) -> FloatMatrix:
     """Chi-square and degrees of freedom of every test at this site, scaled, shape (B, 2).
 
     Args:
-        answer: Differences and distinct covariances of all strata, test by test.
-        sides: Configurations, categories of x and of y of every test, shape (B, 3).
+        wholes: Differences and distinct covariances, summed over the strata, test by test.
+        strata: Those of the tests.
     """
-    found = np.zeros((len(sides), OWN_VALUES))
-    strata, widths = sides[:, 0], stratum_values(sides)
-    starts = np.cumsum(strata * widths) - strata * widths
-    sizes, which = np.unique(sides[:, 1:], axis=0, return_inverse=True)
-    for number, (rows, columns) in enumerate(sizes.tolist()):
-        tests, a, b = np.flatnonzero(which.ravel() == number), rows - 1, columns - 1
-        ends = np.cumsum(strata[tests])
-        firsts, width = ends - strata[tests], widths[tests[0]]
-        place = np.repeat(starts[tests] - firsts * width, strata[tests])
-        place = (place + np.arange(ends[-1]) * width)[:, None] + np.arange(width)
-        summed = np.add.reduceat(answer[place], firsts)
+    found = np.zeros((len(strata.first), OWN_VALUES))
+    widths = strata.widths[strata.first]
+    starts = np.cumsum(widths) - widths
+    shape_of = strata.shape_of[strata.first]
+    for number, (rows, columns) in enumerate(strata.shapes.tolist()):
+        tests, a, b = np.flatnonzero(shape_of == number), rows - 1, columns - 1
+        summed = wholes[starts[tests][:, None] + np.arange(widths[tests[0]])]
         covariances = kronecker_matrices(summed[:, a * b :], a, b)
         form, rank, rare = quadratic_forms(summed[:, : a * b], covariances, tolerance=OWN_VARIANCE)
         dof = np.rint(OWN_STEPS * rank * chi_square_scale(rank, rare)) / OWN_STEPS
@@ -92,40 +109,25 @@ def _own_tests(answer: FloatVector, sides: IndexArray) -> FloatMatrix:
     return found
 
 
-def _by_shape(sides: IndexArray) -> list[tuple[TableShape, IndexArray]]:
-    """The tests of every shape of table, as places in ``sides``, shape (B, 3)."""
-    if not len(sides):
-        return []
-    shapes, which = np.unique(sides, axis=0, return_inverse=True)
-    which = which.ravel()
-    return [(TableShape(*own), np.flatnonzero(which == k)) for k, own in enumerate(shapes.tolist())]
+def _summands(counts: FloatVector, kept: BoolVector) -> FloatMatrix:
+    """Differences and distinct covariances of every stratum, shape (values, U).
 
-
-def _tables(columns: DiscreteColumns, rows: IndexArray, shape: TableShape) -> torch.Tensor:
-    """Counts, shape (configurations, rows, columns, B)."""
-    return columns.tables(rows[:, 0], rows[:, 1], rows[:, 2:], shape)
-
-
-def _summands(tables: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    """Differences and distinct covariances of every stratum, shape (configurations, values, B)."""
-    counts = tables.double()
-    x, y = counts.sum(dim=2), counts.sum(dim=1)
-    n = x.sum(dim=1).clamp(min=2.0)
-    weight = kept.double()[:, None]
+    Args:
+        counts: Shape (rows, columns, U).
+        kept: Which strata add anything, shape (U,).
+    """
+    x, y = counts.sum(axis=1), counts.sum(axis=0)
+    n = np.maximum(x.sum(axis=0), 2.0)
     # products of counts first: exactly 0 where x or y does not vary
-    expected = x[:, :-1, None] * y[:, None, :-1] / n[:, None, None]
-    difference = (counts[:, :-1, :-1] - expected).reshape(len(counts), -1, counts.shape[-1])
-    of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))[:, None]
-    covariance = (of_x[:, :, None] * of_y[:, None]).reshape(len(counts), -1, counts.shape[-1])
-    return torch.cat([difference, covariance], dim=1) * weight
+    difference = counts[:-1, :-1] - x[:-1, None] * y[:-1] / n
+    of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))
+    covariance = of_x[:, None] * of_y
+    values = [own.reshape(-1, counts.shape[-1]) for own in (difference, covariance)]
+    return np.concatenate(values) * kept
 
 
-def _spread(margin: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
-    """Upper triangle of n diag m - m m' without the last category, shape (configurations, ., B)."""
-    kept = margin[:, :-1]
-    if kept.shape[1] == 1:
-        return kept * (n[:, None] - kept)
-    first, second = torch.triu_indices(kept.shape[1], kept.shape[1])
-    same = (first == second).to(kept.dtype)[:, None]
-    spread: torch.Tensor = kept[:, first] * (n[:, None] * same - kept[:, second])
+def _spread(margin: FloatMatrix, n: FloatVector) -> FloatMatrix:
+    """Upper triangle of n diag m - m m' without the last category, shape (values, U)."""
+    first, second = np.triu_indices(len(margin) - 1)
+    spread: FloatMatrix = margin[first] * (n * (first == second)[:, None] - margin[second])
     return spread

@@ -1,0 +1,112 @@
+"""The forward proxy that leads out of a site's network, where its environment names one.
+
+gRPC, which carries FLARE's messages, reads the same variables by the same rule, so what is found
+here is what a run will do. A proxy hands on what it cannot read: TLS goes from end to end.
+
+Leaks:
+    The proxy sees the coordinator's host name and port, and how much is sent when.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import socket
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMED_IN = ("grpc_proxy", "https_proxy", "http_proxy")
+EXCEPT_IN = ("no_grpc_proxy", "no_proxy")
+DEFAULT_PORT = 80
+MAX_HEAD_BYTES = 64 * 1024
+_CONNECTED = "200"
+
+
+class ProxyRefusedError(OSError):
+    """The proxy answers, and hands nothing on.
+
+    Args:
+        answer: The first line of its answer, without the protocol; may be empty.
+    """
+
+    def __init__(self, answer: str) -> None:
+        super().__init__(answer)
+        self.answer = answer
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardProxy:
+    """A proxy's address; ``authorization`` is secret and stands in no repr.
+
+    Attributes:
+        host: Its host name.
+        port: Its port.
+        variable: The environment variable that names it.
+        authorization: What it is sent where the address has a user; empty otherwise.
+    """
+
+    host: str
+    port: int
+    variable: str
+    authorization: str = ""
+
+    def __repr__(self) -> str:
+        return f"ForwardProxy({self.host}:{self.port}, of {self.variable})"
+
+    def connect(self, host: str, port: int, *, timeout_s: float) -> socket.socket:
+        """A connection to a host behind the proxy.
+
+        Raises:
+            ProxyRefusedError: The proxy does not hand on to it.
+            OSError: The proxy cannot be reached.
+        """
+        asked = f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n"
+        if self.authorization:
+            asked += f"Proxy-Authorization: {self.authorization}\r\n"
+        with ExitStack() as closing:
+            way = socket.create_connection((self.host, self.port), timeout=timeout_s)
+            closing.enter_context(way)
+            way.sendall(f"{asked}\r\n".encode("ascii"))
+            _, _, answer = _head(way).split("\r\n", 1)[0].partition(" ")
+            if answer.partition(" ")[0] != _CONNECTED:
+                raise ProxyRefusedError("".join(filter(str.isprintable, answer)))
+            closing.pop_all()
+        return way
+
+
+def proxy_to(host: str, environment: Mapping[str, str] = os.environ) -> ForwardProxy | None:
+    """The proxy that gRPC takes to a host, or none.
+
+    Args:
+        host: Host name of the coordinator.
+        environment: Environment variables.
+    """
+    excepted = next((environment[name] for name in EXCEPT_IN if environment.get(name)), "")
+    for ending in filter(None, (own.strip().lower() for own in excepted.split(","))):
+        if host.lower().endswith(ending):
+            return None
+    variable = next((name for name in NAMED_IN if environment.get(name)), None)
+    if variable is None:
+        return None
+    parts = urlsplit(environment[variable])
+    if parts.scheme != "http" or not parts.hostname:  # gRPC knows no other kind
+        return None
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    sent = f"Basic {base64.b64encode(user.encode()).decode()}" if parts.username else ""
+    return ForwardProxy(parts.hostname, parts.port or DEFAULT_PORT, variable, sent)
+
+
+def _head(way: socket.socket) -> str:
+    """The head of the proxy's answer: byte by byte, since what follows is the server's."""
+    head = bytearray()
+    while not head.endswith(b"\r\n\r\n"):
+        part = way.recv(1)
+        if not part or len(head) > MAX_HEAD_BYTES:
+            raise ProxyRefusedError("")
+        head += part
+    return head.decode("latin-1")
