@@ -125,12 +125,16 @@ class SelectedFeatures:
         features: For every label its selected features, the strongest first.
         related_labels: For every label the other labels that are its parents or children.
         untested: Variables that no site could test against any label.
+        measure: What a strength is, as a phrase with its unit; empty if nothing is known of it.
+        least_p: A p-value of 0 stands for one below this.
         details: What else the algorithm found.
     """
 
     features: Mapping[str, tuple[SelectedFeature, ...]]
     related_labels: Mapping[str, tuple[str, ...]]
     untested: tuple[str, ...]
+    measure: str = ""
+    least_p: float = 0.0
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property

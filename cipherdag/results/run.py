@@ -198,9 +198,9 @@ class Run(ABC):
 
         Returns:
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
-            ``schema.toml``, ``run.toml``; of a graph ``edges.csv``, ``graph.graphml``,
-            ``graph.dot`` and ``graph.svg``, of features ``features.csv``,
-            of a description ``columns.csv`` and ``categories.csv``.
+            ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
+            ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
+            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``.
 
         Raises:
             OutputError: The folder cannot be written.

@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import Describe, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.audit.ledger_page import ledger_page
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
+from cipherdag.results.compared_page import compared_page
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 HOSTILE = (
@@ -115,7 +117,25 @@ def panels(names):
     )
 
 
-def large(result, n=130):
+def score_run():
+    """Scores of numbers, with what is known before: no replicates."""
+    rng = np.random.default_rng(7)
+    age, dose = rng.standard_normal((2, 1500))
+    pressure = 0.6 * age - 0.5 * dose + rng.standard_normal(1500)
+    table = pd.DataFrame({"age": age, "dose": dose, "pressure": pressure})
+    table["risk"] = 0.7 * pressure + 0.2 * age + rng.standard_normal(1500)
+    known = Knowledge(required=(("age", "pressure"),), tiers=(("age", "dose"), ("risk",)))
+    return Federation.split(table, 3, seed=1).run(FedBOSS(knowledge=known))
+
+
+def replicated_run(seed=1):
+    """Tests with replicates, tiers, and so few rows that some edges are doubtful."""
+    data = asia().sample(900, np.random.default_rng(seed))
+    known = Knowledge(tiers=(("Smoking",), ("Bronchitis", "LungCancer")))
+    return Federation.split(data, 3, seed=1).run(FedPC(bootstrap=20, knowledge=known), seed=1)
+
+
+def large(result, n=223):
     rng = np.random.default_rng(3)
     order = np.triu(rng.random((n, n)) < 2.4 / n, k=1)
     graph = CausalGraph.from_arcs([f"gene{i}" for i in range(n)], order)
@@ -139,6 +159,10 @@ def pages():
     yield "fedpc", result.page(truth=truth)
     yield "fedcmfs", feature_run().page()
     yield "describe", description_run().page()
+    yield "fedboss", score_run().page()
+    replicated = replicated_run()
+    yield "consensus", replicated.page()
+    yield "compared", compared_page(result, replicated, ("june", "july"))
     yield "rfcd", regret_run().page(truth=truth)
     yield "fedcd", belief_run().page()
     yield "panels", result.page(panels=panels(result.graph.nodes))

@@ -26,9 +26,10 @@ from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
@@ -89,6 +90,12 @@ class WithinSites:
         """See `RememberedTests.left_undone`."""
         of_any: BoolVector = np.any([own.left_undone(triplets) for own in self._sources], axis=0)
         return of_any
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """See `RememberedTests.effect`."""
+        discrete = int(self._discrete[list(test)].sum())
+        way = 0 if discrete == 0 else 1 if discrete == len(test) else 2
+        return self._sources[way].effect(test)
 
     @property
     def tally(self) -> dict[str, int]:

@@ -23,6 +23,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.equivalence_search import greedy
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.opening import open_scores
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
@@ -42,6 +43,7 @@ from cipherdag.statistics.set_scores import SetScore, grid_bits
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores
     from cipherdag.graphs.dags import Dag
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
@@ -220,8 +222,10 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             arcs=self._class_of(found.dag, known),
             curve=tuple(math.ldexp(own, -scores.bits) for own in found.curve),
             worth=_worth(found.dag, scores),
+            effects=_effects(found.dag, scores),
             sets=dict(scores.tally),
             cut_short=budget.refused,
+            known=known,
         )
 
     def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:
@@ -242,3 +246,15 @@ def _worth(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float], ...]
             if own is not None and less is not None:
                 found.append((u, v, math.ldexp(own - less, -scores.bits)))
     return tuple(found)
+
+
+def _effects(dag: Dag, scores: FamilyScores) -> dict[tuple[int, int], Effect]:
+    """Of every edge (cause, effect) the sign and size that the opened moments tell, if any were."""
+    if not isinstance(scores, MomentScores):
+        return {}
+    found = {
+        (u, v): scores.effect(u, v, parents & ~(1 << u))
+        for v, parents in enumerate(dag)
+        for u in members(parents)
+    }
+    return {edge: own for edge, own in found.items() if own is not None}

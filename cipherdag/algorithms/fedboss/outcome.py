@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
     from cipherdag.findings.confidence import EdgeCounts
     from cipherdag.graphs.dags import Dag
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.knowledge import Constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +37,20 @@ class FedBOSSOutcome:
         arcs: Its CPDAG, shape (p, p): True where i -> j or i - j (undirected edges both ways).
         curve: The best score after every start or phase of the search, in nats; larger is better.
         worth: Of every edge (cause, effect, nats): how much the score falls without it alone.
+        effects: Of edges (cause, effect) the partial correlation given the effect's other causes,
+            where moments were opened.
         sets: How many sets of variables were scored in which way; empty for moments.
         cut_short: Whether the budget kept the search from asking.
         bootstrap: In how many replicates each edge stands; None without any.
+        known: What was known before; None for nothing.
     """
 
     dag: BoolMatrix
     arcs: BoolMatrix
     curve: tuple[float, ...]
     worth: tuple[tuple[int, int, float], ...] = field(repr=False, default=())
+    effects: Mapping[tuple[int, int], Effect] = field(repr=False, default_factory=dict)
     sets: Mapping[str, int] = field(default_factory=dict)
     cut_short: bool = False
     bootstrap: EdgeCounts | None = field(repr=False, default=None)
+    known: Constraints | None = field(repr=False, default=None)

@@ -15,6 +15,7 @@ from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.knowledge import KNOWN, known_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,15 +116,31 @@ def _curve(curve: Sequence[float], steps: str) -> Curves:
 
 
 def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
-    worth = {frozenset((u, v)): own for u, v, own in outcome.worth}
+    worth = {frozenset((u, v)): (u, v, own) for u, v, own in outcome.worth}
+    parents = {v: [u for u, w, _ in outcome.worth if w == v] for _, v, _ in outcome.worth}
     place = {name: position for position, name in enumerate(names)}
     edges = []
     for edge in CausalGraph.from_arcs(names, outcome.arcs).edges:
-        own = worth.get(frozenset((place[edge.source], place[edge.target])))
-        if own is not None:
-            edges.append(
-                EdgeEvidence(
-                    source=edge.source, target=edge.target, strength=own, shown=f"{own:.1f} nats"
-                )
+        a, b = place[edge.source], place[edge.target]
+        if (scored := worth.get(frozenset((a, b)))) is None:
+            continue
+        u, v, own = scored
+        effect, known = outcome.effects.get((u, v)), known_of(outcome.known, a, b)
+        given = tuple(sorted(names[w] for w in parents[v] if w != u))
+        facts = [KNOWN[known]] if known else []
+        if effect is not None:
+            under = ", ".join(given) or "nothing"
+            facts.append(f"{str(effect).capitalize()}, given {under}.")
+        edges.append(
+            EdgeEvidence(
+                source=edge.source,
+                target=edge.target,
+                strength=own,
+                shown=f"{own:.1f} nats",
+                facts=tuple(facts),
+                given=given if effect is not None else (),
+                effect=effect,
+                known=known,
             )
+        )
     return GraphEvidence(measure=MEASURE, edges=tuple(edges))

@@ -42,11 +42,7 @@ from cipherdag.graphs.orientation import (
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.questions.ci_tests import (
-    FEWEST_KERNEL_ROWS,
-    MOST_KERNEL_ROWS,
-    offered_tests,
-)
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
@@ -61,7 +57,7 @@ from cipherdag.questions.question import (
 from cipherdag.questions.separators import MAX_GRID_BITS
 
 BoolMatrix = NDArray[np.bool_]
-Asking = Generator[Question, FloatVector, "FedPCOutcome"]
+Asking = Generator[Question, FloatVector, FedPCOutcome]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -267,6 +263,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             votes=voted.votes,
             ambiguous=tuple(open_triples),
             standing=voted.standing(strengths),
+            known=known,
         )
 
     def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
@@ -313,7 +310,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             colliders=None if judged is None else judged.colliders,
             standing=found.standing,
             differences=(*marginal, *given),
-            weakest=found.weakest.of(found.skeleton),
+            weakest=found.tested(source),
+            apart={} if drawn else found.apart,
+            known=known,
         )
 
     def _skeleton(
