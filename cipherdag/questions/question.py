@@ -18,6 +18,7 @@ import msgspec
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -39,8 +40,7 @@ from cipherdag.questions.separators import (
 )
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
-from cipherdag.questions.stratified import StratifiedTables
-from cipherdag.questions.table_cells import TableCells
+from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -49,6 +49,7 @@ __all__ = [
     "Bundle",
     "CITestSpec",
     "Candidates",
+    "ColumnSums",
     "CombinedEvidence",
     "Encoding",
     "FamilyRegretExceeds",
@@ -67,6 +68,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
     "opens_dependence",
@@ -87,6 +89,8 @@ PoolQuestion = (
     | TableCells
     | SiteDifferences
     | LogLikelihoods
+    | ColumnSums
+    | ValueCounts
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -146,6 +150,8 @@ SingleQuestion = (
     ResampledQuestion
     | Resampled
     | SiteDifferences
+    | ColumnSums
+    | ValueCounts
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

@@ -26,7 +26,7 @@ from cipherdag.questions.encodings import (
     unpack_integers,
 )
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.table_cells import TableCells
+from cipherdag.questions.stratified import TableCells
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -224,7 +224,7 @@ def test_what_verdicts_are_not_enough_for_is_refused_by_name(choice, said):
 def test_a_plan_says_that_verdicts_are_opened():
     ward = Ward(n_sites=4, algorithm=CLOSED)
     lines = plan_lines(ward.session._plan, n_variables=5)
-    assert any("reveal verdicts" in line for line in lines)
+    assert any("reveal is verdicts" in line for line in lines)
     assert any(line.startswith("The first verdicts: ") for line in lines)
     assert any("not how many votes there were" in line for line in lines)
 

@@ -28,7 +28,7 @@ from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.table_cells import TableCells, cell_sides
+from cipherdag.questions.stratified import TableCells, cell_sides
 from cipherdag.questions.verdicts import VERDICT_VALUES, ByCount, CellVerdicts
 from cipherdag.statistics.quadratic_forms import chi_square_scale
 

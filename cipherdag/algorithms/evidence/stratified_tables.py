@@ -13,14 +13,16 @@ from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.stratified import StratifiedTables, stratum_values
+from cipherdag.statistics.effects import one_step
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
@@ -81,6 +83,11 @@ class StratifiedTests(RememberedTests):
             p_values.append(all_ways)
         return p_values
 
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The one-step odds ratio of two variables of two categories, or its sign alone."""
+        known = self.estimate(test)
+        return None if known is None else one_step(*known)
+
     def _ways(self, rows: IndexArray) -> NDArray[np.str_]:
         """How each test is done, shape (B,)."""
         # floating point: the product of many categories may exceed every integer type
@@ -140,6 +147,10 @@ class StratifiedTests(RememberedTests):
         pairs = len(tests[0])
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
+        log_odds = np.where(np.isnan(p_value)[:, None], np.nan, forms.log_odds)
+        ends = np.cumsum([len(rows) for rows in tests])[:-1]
+        for rows, estimates in zip(tests, np.split(log_odds, ends), strict=True):
+            self.keep_estimates(rows, estimates)
         strata = question.strata
         told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
         return self._settled(tests, p_value, able[strata.first], told)

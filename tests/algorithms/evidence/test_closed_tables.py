@@ -28,7 +28,7 @@ from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec, StratifiedTables, finds_verdicts
-from cipherdag.questions.table_cells import TableCells
+from cipherdag.questions.stratified import TableCells
 from cipherdag.questions.verdicts import LARGEST_SUM, CellVerdicts
 
 MAX_ROWS = 1 << 12

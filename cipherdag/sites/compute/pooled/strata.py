@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES
-from cipherdag.questions.table_cells import cell_sides
+from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, cell_sides
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.stratified import Strata, StratifiedTables
-    from cipherdag.questions.table_cells import TableCells
+    from cipherdag.questions.stratified import Strata, StratifiedTables, TableCells
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
     from cipherdag.statistics.quadratic_forms import FloatMatrix
