@@ -196,7 +196,7 @@ def joint_evidence(
     ``kind`` is what decided the tests; where ``closed`` nobody has their p-values.
     """
     ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
-    reader = _Reader(outcome, names, n_sites=1, code=False)
+    reader = _Reader(outcome, names, n_sites=1, code=False, closed=closed)
     return GraphEvidence(
         edges=reader.edges(),
         support=VERDICT if closed else "p-value of the test over all sites",
@@ -213,10 +213,17 @@ class _Reader:
     """Puts names and sentences to an outcome."""
 
     def __init__(
-        self, outcome: FedPCOutcome, names: Sequence[str], n_sites: int, *, code: bool
+        self,
+        outcome: FedPCOutcome,
+        names: Sequence[str],
+        n_sites: int,
+        *,
+        code: bool,
+        closed: bool = False,
     ) -> None:
         self._outcome = outcome
         self._code = code
+        self._closed = closed
         self._names = names
         self._n_sites = n_sites
         self._skeleton = outcome.skeleton
@@ -248,6 +255,7 @@ class _Reader:
                 votes, default=(self._n_sites, self._n_sites, 0), key=lambda own: own[0] / own[1]
             )
             weakest = self._outcome.weakest.get((min(a, b), max(a, b)))
+            told = None if self._closed else weakest
             known = known_of(self._outcome.known, a, b)
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             direction = [KNOWN[known]] if known else direction
@@ -258,9 +266,9 @@ class _Reader:
                     strength=least / of,
                     shown=f"{least}/{of}" if votes else "",
                     facts=(*self._layers(votes), *self._tested(weakest, known), *direction),
-                    p_value=None if weakest is None else weakest.p_value,
-                    given=() if weakest is None else self._named(frozenset(weakest.given)),
-                    effect=None if weakest is None else weakest.effect,
+                    p_value=None if told is None else told.p_value,
+                    given=() if told is None else self._named(frozenset(told.given)),
+                    effect=None if told is None else told.effect,
                     known=known,
                 )
             )
@@ -306,8 +314,10 @@ class _Reader:
         """What the test over all sites says that spoke least for the edge."""
         if weakest is None:
             return [UNTESTED] if self._outcome.tests and known != "edge" else []
-        under = self._set(frozenset(weakest.given))
         said = "Dependent in all tests over all sites that could be done"
+        if self._closed:
+            return [f"{said}."]
+        under = self._set(frozenset(weakest.given))
         found = [f"{said}; the largest p-value is {weakest.p_value:.2g}, given {under}."]
         if weakest.effect is not None:
             told = str(weakest.effect)

@@ -388,6 +388,9 @@ def test_auto_stands_for_it_and_its_words_say_what_is_opened():
     found = strong("masking")
     assert found.details["reveal"] == "verdicts"
     assert "site_differences" not in found.details
+    edges = found.evidence.edges
+    assert all(own.p_value is None for own in edges)
+    assert all("that could be done." in own.facts[0] for own in edges)
     kinds = {own.kind for own in found.rounds}
     assert kinds == {
         "columns", "contributors+table-cells", "covered+table-cells", "cell-verdicts+table-cells",
