@@ -35,6 +35,14 @@ from cipherdag.sites.table.schema import Schema
 
 EVIDENCE = ("vote", "stratified", "fisher", "weighted_p")
 REVEALED = ("sums", "verdicts")
+WAYS = (
+    ("vote", "verdicts", "auto"),
+    *(("fisher", kind, "auto") for kind in REVEALED),
+    ("stratified", "sums", "auto"),
+    ("stratified", "sums", "majority"),
+    ("stratified", "verdicts", "auto"),
+)
+"""Evidence, what is revealed, and the rule for colliders, which by verdicts is the majority's."""
 SITES, ROWS = 3, 500
 RULE = {"colliders": "majority", "sepset": "search", "compare_sites": False}
 """What verdicts are enough for, so that both runs ask for tests of the same kind."""
@@ -182,12 +190,8 @@ def attacks(data, trials, seed):
     return cases
 
 
-def accuracy(folder, networks, sites, samples):
-    """Distances to the CPDAG of the true graph, by network, evidence and what is revealed."""
-    ways = [
-        ("vote", "verdicts"),
-        *((own, kind) for own in ("fisher", "stratified") for kind in ("verdicts", "sums")),
-    ]
+def accuracy(folder, networks, sites, samples, ways=WAYS):
+    """Distances to the CPDAG of the true graph, by network and way."""
     cases = []
     for name in networks:
         network = read_bif(folder / f"{name}.bif.gz")
@@ -195,19 +199,21 @@ def accuracy(folder, networks, sites, samples):
         for seed in range(samples):
             rows = network.sample(5000, np.random.default_rng(seed))
             federation = Federation.split(rows, sites, seed=seed, protection="none", device="cpu")
-            for evidence, reveal in ways:
-                found = federation.run(FedPC(evidence=evidence, reveal=reveal))
-                far[evidence, reveal].append(found.metrics_cpdag(network.graph).shd)
+            for way in ways:
+                evidence, reveal, colliders = way
+                run = FedPC(evidence=evidence, reveal=reveal, colliders=colliders)
+                found = federation.run(run)
+                far[way].append(found.metrics_cpdag(network.graph).shd)
         cases += [
-            {"network": name, "evidence": way[0], "reveal": way[1], "shd": own}
-            for way, own in far.items()
+            {"network": name, "way": ", ".join(own for own in way if own != "auto"), "shd": far_off}
+            for way, far_off in far.items()
         ]
     return cases
 
 
 def accuracy_table(cases):
     """A row for every network, a column for every way."""
-    heads = list(dict.fromkeys(f"{case['evidence']}, {case['reveal']}" for case in cases))
+    heads = list(dict.fromkeys(case["way"] for case in cases))
     rows = []
     for name in dict.fromkeys(case["network"] for case in cases):
         own = [statistics.mean(case["shd"]) for case in cases if case["network"] == name]

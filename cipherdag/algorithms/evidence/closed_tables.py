@@ -28,8 +28,8 @@ from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.stratified import TableCells, cell_sides
-from cipherdag.questions.verdicts import VERDICT_VALUES, ByCount, CellVerdicts
+from cipherdag.questions.stratified import TableCells
+from cipherdag.questions.verdicts import ByCount, CellVerdicts
 from cipherdag.statistics.quadratic_forms import chi_square_scale
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 SQUARE_BITS = 10
 """Of the grid of squared thresholds, so that no platform's last digit decides."""
+ROUND_VERDICTS = 8_000
+"""Of one round: who deals sends their keys, and the sites take turns round by round."""
 
 
 class ClosedTables(StratifiedTests):
@@ -61,13 +63,8 @@ class ClosedTables(StratifiedTests):
         self.kinds = None  # by which sites would be compared, in sums
         self._too_large = TOO_LARGE_NOT_DONE
 
-    def _asked(self, rows: IndexArray) -> FloatVector:
-        sides = cell_sides(self._kinds.categories[rows[:, :2]])
-        values: FloatVector = VERDICT_VALUES * sides.prod(axis=1, dtype=np.float64)
-        return values
-
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        """Verdicts of some tests: a round to count, one of variances, and one to compare."""
+        """Verdicts of some tests: a round to count, one of variances, and some to compare."""
         settings, question = self._settings, TableCells(tables=self._tables(tests))
         able = np.rint((yield Contributors(question=question)))
         n_sites, fewest = settings.present.n_sites, max(settings.fewest, 1)
@@ -77,19 +74,19 @@ class ClosedTables(StratifiedTests):
         limits = cell_limits(question, variances, settings.spec.alpha)
         compared = np.flatnonzero(limits > 0)
         independent = np.full(question.n_tests, np.nan)
-        if len(compared):
-            amounts, bits = difference_amounts(settings.max_rows, n_sites, fewest)
+        independent[question.owner[compared]] = 1.0
+        amounts, bits = difference_amounts(settings.max_rows, n_sites, fewest)
+        for start in range(0, len(compared), ROUND_VERDICTS):
+            own = compared[start : start + ROUND_VERDICTS]
             within = yield CellVerdicts(
                 question=TableCells(tables=question.tables, differences=True),
                 amounts=amounts,
                 grid_bits=bits,
-                cells=pack_integers(compared),
-                able=pack_integers(cells[compared].astype(np.int64)),
-                limits=pack_integers(np.ldexp(limits[compared], bits).astype(np.int64)),
+                cells=pack_integers(own),
+                able=pack_integers(cells[own].astype(np.int64)),
+                limits=pack_integers(np.ldexp(limits[own], bits).astype(np.int64)),
             )
-            owner = question.owner[compared]
-            independent[owner] = 1.0
-            independent[owner[within == 0]] = 0.0
+            independent[question.owner[own[within == 0]]] = 0.0
         return self._settled(tests, independent, varying, varying)
 
 

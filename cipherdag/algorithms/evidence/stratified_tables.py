@@ -117,11 +117,7 @@ class StratifiedTests(RememberedTests):
     def _stratified(self, tests: Tests) -> PValues:
         """p-values of tests that can be asked."""
         tests = [self._turned(rows) for rows in tests]
-        return (yield from by_slices(tests, [self._asked(r) for r in tests], self._piece))
-
-    def _asked(self, rows: IndexArray) -> FloatVector:
-        """How many values each test counts for in a round, shape (B,)."""
-        return self._values(rows)
+        return (yield from by_slices(tests, [self._values(r) for r in tests], self._piece))
 
     def _tables(self, tests: list[IndexArray]) -> StratifiedTables:
         counts, members = pack_blocks(tests)

@@ -132,9 +132,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Leaks:
         With `reveal` ``verdicts`` everybody learns which edges fall, or which tests say
-        independent, and with votes what ``max`` below says. With other evidence than ``vote``: what
-        that evidence says of every test asked, and with `compare_sites` what
-        `evidence.site_differences` does of every variable. Else:
+        independent, with ``stratified`` what `evidence.closed_tables` says, and with votes what
+        ``max`` below says. With other evidence than ``vote``: what that evidence says of every test
+        asked, and with `compare_sites` what `evidence.site_differences` does of every variable.
+        Else:
         The coordinator learns, per layer, how many sites can test each edge, and where those are as
         many as a sum has to cover, how many of them keep it; with ``max`` the best
         p-value on the grid and the chosen set of each unshielded pair; with ``mean`` the weighted

@@ -96,6 +96,7 @@ class PoolableData:
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
+        self._cells: tuple[StratifiedTables, FloatVector] | None = None
         self._described: DescribedColumns | None = None
         self._blur: Blur | None = None
 
@@ -272,15 +273,21 @@ class PoolableData:
     def _strata(self, question: StratifiedTables | TableCells) -> FloatVector:
         from cipherdag.sites.compute.pooled.strata import cells_answer, stratified_answer
 
-        tables = question.tables if isinstance(question, TableCells) else question
+        cells = question if isinstance(question, TableCells) else None
+        tables = question if isinstance(question, StratifiedTables) else question.tables
+        if cells is not None and self._cells is not None and self._cells[0] == tables:
+            return cells.of(self._cells[1])
         if tables.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("strata of other categories than the site's schema has")
         self._spend(sum(tables.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
-        if isinstance(question, TableCells):
-            return cells_answer(question, self._columns(), least=least, within=within)
-        return stratified_answer(question, self._columns(), least=least, within=within)
+        if cells is not None:
+            # asked for again with differences, once for every round of verdicts
+            found = cells_answer(cells, self._columns(), least=least, within=within)
+            self._cells = tables, found
+            return cells.of(found)
+        return stratified_answer(tables, self._columns(), least=least, within=within)
 
     def _shares(self, question: SiteDifferences) -> FloatVector:
         from cipherdag.sites.compute.pooled.shares import share_summands

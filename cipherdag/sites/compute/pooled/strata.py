@@ -63,7 +63,7 @@ def cells_answer(
     least: int,
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
-    """The answer to `TableCells`; arguments as of `stratified_answer`."""
+    """The answer to `TableCells` with differences; arguments as of `stratified_answer`."""
     strata, n_cells = question.tables.strata, len(question.owner)
     sizes = question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
@@ -75,8 +75,7 @@ def cells_answer(
             np.add.at(total, place, summand)
     difference, variance = moments
     varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
-    told = (difference, variance, varies) if question.differences else (variance, varies)
-    return np.concatenate(told, dtype=np.float64)
+    return np.concatenate([difference, variance, varies], dtype=np.float64)
 
 
 def _tables(
