@@ -38,6 +38,7 @@ METHODS = {
     "sites": FedBOSS(scores="sites"),
     "pooled bdeu": FedBOSS(score="bdeu"),
     "pooled bic": FedBOSS(score="bic", penalty=1.0),
+    "pooled ges": FedBOSS(search="ges"),
     "PC stratified": FedPC(),
     "PC pooled": FedPC(evidence="pooled"),
 }

@@ -32,6 +32,7 @@ from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
+ANY_ALGORITHM = tuple(word for name in ALGORITHMS for word in ("--algorithm", name))
 PURPOSE = "to compare with a run in one process"
 START_S = 60.0
 ALARM = Path(__file__).parent / "data" / "alarm_5000.csv.gz"
@@ -114,7 +115,7 @@ class Hospitals:
         requests, fingerprints = [], []
         for name, table in tables.items():
             site = self.work / name
-            words = (*in_study, "--device", "cpu", *self.site_words[name])
+            words = (*in_study, *ANY_ALGORITHM, "--device", "cpu", *self.site_words[name])
             self.command("site", "new", name, "--dir", site, *words)
             policy = site / "policy.toml"
             text = policy.read_text("utf-8")

@@ -46,15 +46,15 @@ FIRST_COLUMNS = ("method", "b", "d", "published", "here, mean", "median", "quart
 
 
 def rfcd_methods():
-    """Name and parameters of every variant of RFcd."""
+    """Name and parameters of every variant of RFcd; of RFcd-M the default is b=10."""
     found = {}
     for letter, score in SCORES.items():
         for beam in BEAMS:
-            found[f"RFcd-{letter} b={beam}"] = RFcd(score=score, beam=beam)
+            found[f"RFcd-{letter} b={beam}"] = RFcd(score=score, search="beam", beam=beam)
         found[f"RFcd-{letter} ges"] = RFcd(score=score, search="ges")
         found[f"RFcd-{letter} nodewise"] = RFcd(score=score, objective="nodewise")
         found[f"RFcd-{letter} sum"] = RFcd(score=score, objective="sum")
-    return found
+    return {"RFcd-B default": RFcd(), **found}
 
 
 def main() -> None:
@@ -108,7 +108,7 @@ def measured(drawn, d, wanted):
             if method not in wanted:
                 continue
             sites = [
-                Respondent(d, None, make_scores=lambda _spec, own=own: own)
+                Respondent(d, lambda _spec: None, make_scores=lambda _spec, own=own: own)
                 for own in known[algorithm.score][:n_sites]
             ]
             _, cpu, outcome = timed(driven, algorithm.ask(Facts(d, n_sites)), sites)

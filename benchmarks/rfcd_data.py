@@ -42,7 +42,7 @@ def compared(table, schema, truth, n_sites, seed):
     results = {
         protection: Federation.split(
             table, n_sites, seed=seed, schema=schema, protection=protection, device="cpu"
-        ).run(RFcd())
+        ).run(RFcd(search="beam"))
         for protection in PROTECTIONS
     }
     if len({result.graph for result in results.values()}) != 1:

@@ -20,7 +20,7 @@ from cipherdag.sites.compute.scores.scores import GaussianBic, LocalScores
 
 D, SITES, ROWS = 10, 5, 1000
 NEIGHBOURS = (1.0, 1.5, 2.0, 3.0)
-SEARCHES = {"beam 10": RFcd(), "ges": RFcd(search="ges")}
+SEARCHES = {"beam 10": RFcd(search="beam"), "ges": RFcd(search="ges")}
 
 
 def main() -> None:
@@ -51,7 +51,9 @@ def measured(neighbours, seed):
     names = [f"v{k}" for k in range(D)]
     truth = CausalGraph.from_arcs(names, cpdag_of(drawn.dag))
     scores = [LocalScores(GaussianBic(own, device="cpu")) for own in drawn.sites]
-    sites = [Respondent(D, None, make_scores=lambda _spec, own=own: own) for own in scores]
+    sites = [
+        Respondent(D, lambda _spec: None, make_scores=lambda _spec, own=own: own) for own in scores
+    ]
     pairs = D * (D - 1) / 2
     found = {
         name: against(truth, names, driven(search.ask(Facts(D, SITES)), sites).arcs)[0] / pairs

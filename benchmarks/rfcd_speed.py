@@ -33,7 +33,7 @@ D, SITES, ROWS = 20, 5, 1000
 def main() -> None:
     arguments = parse()
     federation = Federation.simulate(linear_sites(arguments.seed), device="cpu")
-    federation.run(RFcd(beam=1))  # warms up
+    federation.run(RFcd(search="beam", beam=1))  # warms up
     runs = {
         protection: [
             measured(replace(federation, protection=protection, sites=allowed(federation)))
@@ -120,7 +120,7 @@ def measured(federation):
 
     Respondent.answer, Session.ask = timed_answer, timed_ask
     try:
-        wall, cpu, result = timed(federation.run, RFcd())
+        wall, cpu, result = timed(federation.run, RFcd(search="beam"))
     finally:
         Respondent.answer, Session.ask = answer, ask
     return {

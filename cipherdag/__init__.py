@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.describe.algorithm import Describe
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from cipherdag.federation.site import Site
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
+    from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
     from cipherdag.sites.policy.policy import Policy
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "CausalGraph",
     "CipherdagError",
+    "Describe",
+    "DescriptionResult",
     "FeatureResult",
     "FedBOSS",
     "FedCD",
@@ -40,6 +44,8 @@ __all__ = [
 _HOMES = {
     "CausalGraph": "cipherdag.graphs.graph",
     "CipherdagError": "cipherdag.errors",
+    "Describe": "cipherdag.algorithms.describe.algorithm",
+    "DescriptionResult": "cipherdag.results.description_result",
     "FeatureResult": "cipherdag.results.feature_result",
     "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
     "FedCD": "cipherdag.algorithms.fedcd.algorithm",

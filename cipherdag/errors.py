@@ -37,7 +37,7 @@ class CipherdagError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
-    effect: ClassVar[str] = "nothing was written"
+    effect: str = "nothing was written"  # of a run; other commands say their own
     summary: ClassVar[str] = "It failed, and did not say why"
     default_remedy: ClassVar[str] = "Read the message; if it is not clear, report it as a bug."
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
 from cipherdag.algorithms.parameters import check_parameters
-from cipherdag.findings.conclusion import LearntGraph, Report, SelectedFeatures
+from cipherdag.findings.conclusion import Finding, LearntGraph, Report
 from cipherdag.questions.presence import Presence
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Reading = Literal["labels", "interventions"]
 Outcome = TypeVar("Outcome")
-Conclusion = TypeVar("Conclusion", bound=LearntGraph | SelectedFeatures)
+Conclusion = TypeVar("Conclusion", bound=Finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     title: ClassVar[str]
     reads: ClassVar[frozenset[Reading]] = frozenset()
     retired: ClassVar[dict[str, object]] = {}
-    concludes: ClassVar[type[LearntGraph | SelectedFeatures]] = LearntGraph
+    concludes: ClassVar[type[Finding]] = LearntGraph
 
     def __post_init__(self) -> None:
         check_parameters(self)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # names without their classes, so that nothing heavy is imported before one is used
 ALGORITHMS = {
+    "describe": "cipherdag.algorithms.describe.algorithm:Describe",
     "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
     "fedcmfs": "cipherdag.algorithms.fedcmfs.algorithm:FedCMFS",
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
@@ -37,7 +38,10 @@ def algorithm_class(name: str) -> type[Algorithm[Any, Any]]:
     """
     defined = ALGORITHMS.get(name) or _installed().get(name)
     if defined is None:
-        raise ParameterError(f"there is no algorithm named '{name}'")
+        known = ", ".join({**ALGORITHMS, **_installed()})
+        raise ParameterError(
+            f"there is no algorithm named '{name[:80]}'", remedy=f"Installed here are {known}."
+        )
     module, _, own = defined.partition(":")
     found: type[Algorithm[Any, Any]] = getattr(import_module(module), own)
     return found

@@ -17,7 +17,7 @@ from cipherdag.audit.ledger_check import LedgerCheck, check_ledger
 from cipherdag.errors import LedgerError, OutputError, writing
 from cipherdag.graphs.exports import csv_text
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, read_transcript
-from cipherdag.results.folder import read_folder_releases, verify_folder
+from cipherdag.results.folder import read_folder_releases, read_rest, verify_folder
 from cipherdag.sites.record.ledger import (
     LedgerHead,
     clock_remark,
@@ -26,7 +26,8 @@ from cipherdag.sites.record.ledger import (
     verify_ledger,
 )
 from cipherdag.sites.study.site_folder import SiteFolder
-from cipherdag.sites.study.study import SignedStudy, read_file
+from cipherdag.sites.study.study import SignedStudy
+from cipherdag.sites.study.study_files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,30 +84,42 @@ def site_ledger(site: SiteFolder) -> tuple[list[str], LedgerHead]:
     return lines, head if head.records else replace(head, site=name)
 
 
-def export(folder: Path, out: Path, kind: str) -> int:
+def export(folder: Path, out: Path, kind: str, *, site: str = "") -> int:
     """Write a site's ledger, or a run's transcript, for an auditor.
 
     Args:
-        folder: A site's folder, a site's exported ledger, or the folder of a coordinator's run.
+        folder: A site's folder, a site's exported ledger, the saved result of a run in one process,
+            or the folder of a coordinator's run.
         out: New file.
         kind: ``jsonl``, which keeps chain and signatures; ``csv``; or, of a site's ledger, a page
             to read, ``html``.
+        site: Whose ledger, of a saved result; the ``csv`` of all its sites if empty.
 
     Returns:
         Number of records.
 
     Raises:
         LedgerError: The ledger is broken.
-        OutputError: There is nothing to export, or the file cannot be written.
+        OutputError: There is nothing to export, several sites' ledgers would be one file, or the
+            file cannot be written.
     """
     if out.exists():
         raise OutputError(f"{out} exists", remedy="Choose another name, or remove it.")
-    if folder.is_file() or (folder / "site.toml").exists():
+    if any((folder / "releases").glob("*.jsonl")):
+        count, text = _result_text(folder, kind, site)
+    elif site:
+        raise OutputError(
+            f"{folder} is no saved result, of which --site could choose one site's ledger",
+            remedy="Leave --site out: here is one ledger at most.",
+        )
+    elif folder.is_file() or (folder / "site.toml").exists():
         count, text = _ledger_text(folder, kind)
     elif (folder / TRANSCRIPT_FILE).exists():
         count, text = _transcript_text(folder / TRANSCRIPT_FILE, kind)
     else:
-        raise OutputError(f"{folder} is neither a site's ledger or folder nor that of a run")
+        raise OutputError(
+            f"{folder} is neither a site's ledger or folder, nor a saved result, nor a run's folder"
+        )
     with writing(out):
         out.write_text(text, encoding="utf-8")
     return count
@@ -120,12 +133,36 @@ def _ledger_text(source: Path, kind: str) -> tuple[int, str]:
     else:
         lines = _lines(source)
         head = verify_ledger(lines)
+    return _exported(lines, head, kind, pinned=pinned)
+
+
+def _exported(
+    lines: Sequence[str], head: LedgerHead, kind: str, *, pinned: bool
+) -> tuple[int, str]:
     records = read_releases(lines)
     if kind == "html":
         from cipherdag.audit.ledger_page import ledger_page
 
         return len(records), ledger_page(records, head, pinned=pinned, written=datetime.now(UTC))
     return len(records), _csv(records) if kind == "csv" else _joined(lines)
+
+
+def _result_text(folder: Path, kind: str, site: str) -> tuple[int, str]:
+    """Number of records and text of one ledger of a saved result, or the table of all; verified."""
+    heads, ledgers = verify_folder(folder), read_rest(folder).ledgers
+    known = ", ".join(heads)
+    if site and site not in heads:
+        raise OutputError(f"{folder} holds no ledger of '{site}'", remedy=f"It holds {known}.")
+    if kind == "csv" and not site:
+        records = [record for lines in ledgers.values() for record in read_releases(lines)]
+        return len(records), _csv(records)
+    if not site and len(heads) > 1:
+        raise OutputError(
+            f"{folder} holds ledgers of {len(heads)} sites, and a file as {kind} holds one",
+            remedy=f"Choose with --site: {known}; or take --format csv, a table of all.",
+        )
+    site = site or next(iter(heads))
+    return _exported(ledgers[site], heads[site], kind, pinned=False)
 
 
 def _transcript_text(path: Path, kind: str) -> tuple[int, str]:

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cipherdag.cli.connected import connected_command, plan_command, resumable_group
+from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import FILE, FOLDER, NEW_FILE
 from cipherdag.cli.parameters import AlgorithmGroup
-from cipherdag.cli.site import as_json_option, in_folder, until_stopped
+from cipherdag.cli.site import as_json_option, code_lines, in_folder, until_stopped
+from cipherdag.errors import SiteUnreachableError
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
-    from cipherdag.sites.study.study import EngineName
+    from cipherdag.sites.study.study import EngineName, Request
 
 EXISTING = click.Path(exists=True, path_type=Path)
 
@@ -75,6 +77,7 @@ coordinator.add_command(
     show_default=True,
     help="Sites connect here over FLARE, which needs --host; or this connects to PySyft Datasites.",
 )
+@outside_a_run("no study was opened")
 def coordinator_new(
     folder: Path,
     protections: tuple[str, ...],
@@ -91,17 +94,19 @@ def coordinator_new(
     from cipherdag.deployment.coordinator_folder import CoordinatorFolder
 
     made = CoordinatorFolder.create(folder, protections=protections, engine=engine, **settings)
-    click.echo(f"Made {made.path}. Every site needs, read aloud and not by e-mail:")
-    click.echo(f"  the coordinator's fingerprint  {made.fingerprint}")
+    click.echo(f"Made {made.path}. Every site needs this code, read aloud and not by e-mail:")
+    click.echo(code_lines("the coordinator's", made.fingerprint))
 
 
 @coordinator.command("approve")
 @click.argument("requests", nargs=-1, required=True, type=FILE)
 @click.option(
+    "--code",
     "--fingerprint",
-    "fingerprints",
+    "codes",
     multiple=True,
-    help="A site's, as read aloud to you; one for each request. You are asked if there is none.",
+    help="A site's code or fingerprint, as read aloud to you; one for each request. You are asked "
+    "if there is none.",
 )
 @click.option(
     "--valid-days",
@@ -111,16 +116,17 @@ def coordinator_new(
     help="How long their certificates are valid.",
 )
 @in_coordinator
+@outside_a_run("no site was enrolled")
 def coordinator_approve(
     requests: tuple[Path, ...],
-    fingerprints: tuple[str, ...],
+    codes: tuple[str, ...],
     own: CoordinatorFolder,
     *,
     valid_days: int,
 ) -> None:
     """Enrol the sites of some REQUESTS, or renew their certificates; write what to send."""
     for path in requests:
-        _confirm(own.read_request(path), fingerprints)
+        _confirm(own.read_request(path), codes)
     _list_approvals(own.approve(requests, valid_days=valid_days))
     study = own.study()
     click.echo(f"The study has {len(study.sites)} sites; a run needs {study.min_sites}.")
@@ -130,25 +136,37 @@ def coordinator_approve(
 @in_coordinator
 @click.option("--live", is_flag=True, help="Ask the server, or every Datasite, who is there.")
 @as_json_option
+@outside_a_run("nothing was changed")
 def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> None:
     """List the study's sites."""
     from cipherdag.privacy.keys.identity import fingerprint
+    from cipherdag.privacy.keys.pairing import pairing_code
 
     study = own.study()
     connected = _connected(own) if live else None
     rows = [
-        {"site": s.name, "state": "enrolled", "fingerprint": fingerprint(s.identity).upper()}
-        for s in study.sites
-    ] + [{"site": name, "state": "revoked", "fingerprint": ""} for name in study.revoked]
+        {
+            "site": site.name,
+            "state": "enrolled",
+            "code": pairing_code(fingerprint(site.identity)),
+            "fingerprint": fingerprint(site.identity).upper(),
+        }
+        for site in study.sites
+    ]
+    rows += [
+        {"site": name, "state": "revoked", "code": "", "fingerprint": ""} for name in study.revoked
+    ]
     for row in rows:
         if connected is not None and row["site"] in connected:
             row["state"] = "connected"
     if as_json:
-        click.echo(json.dumps({"coordinator": own.fingerprint, "sites": rows}, indent=2))
+        about = {"code": pairing_code(own.fingerprint), "coordinator": own.fingerprint}
+        click.echo(json.dumps(about | {"sites": rows}, indent=2))
         return
-    click.echo(f"study '{study.name}', version {study.version}, coordinator {own.fingerprint}")
+    click.echo(f"study '{study.name}', version {study.version}")
+    click.echo(code_lines("the coordinator's", own.fingerprint))
     for row in rows:
-        click.echo(f"  {row['site']:<20} {row['state']:<10} {row['fingerprint']}")
+        click.echo(f"  {row['site']:<20} {row['state']:<10} {row['code']}".rstrip())
     if connected is not None:
         click.echo(f"{len(connected & study.pinned.keys())} of {len(study.sites)} sites connected")
 
@@ -156,15 +174,21 @@ def coordinator_sites(own: CoordinatorFolder, *, live: bool, as_json: bool) -> N
 @coordinator.command("revoke")
 @click.argument("name")
 @in_coordinator
+@outside_a_run("nothing was changed")
 def coordinator_revoke(name: str, own: CoordinatorFolder) -> None:
     """Shut site NAME out of the study and of the server, and write the others' new approvals."""
-    approvals = own.revoke(name)
+    try:
+        approvals = own.revoke(name)
+    except SiteUnreachableError as error:
+        error.effect = "the study no longer has it; the server may still admit it"
+        raise
     click.echo(f"'{name}' is shut out. The others pin it until they activate their new approval:")
     _list_approvals(approvals)
 
 
 @coordinator.command("start")
 @in_coordinator
+@outside_a_run("the server is not running")
 def coordinator_start(own: CoordinatorFolder) -> None:
     """Run the FLARE server, until stopped (Ctrl-C or SIGTERM); PySyft has none."""
     until_stopped(own.start, "Started. Stop with Ctrl-C.")
@@ -182,39 +206,39 @@ def coordinator_start(own: CoordinatorFolder) -> None:
     help="jsonl keeps chain and signatures; csv is for tables; html is a page for the "
     "data-protection officer.",
 )
-def audit_export(folder: Path, out: Path, kind: str) -> None:
+@click.option("--site", default="", help="Whose ledger, of a saved result with several.")
+def audit_export(folder: Path, out: Path, kind: str, site: str) -> None:
     """Write the verified ledger of a site's FOLDER, or the transcript of a run's, to a file.
 
-    FOLDER may also be a ledger that a site exported.
+    FOLDER may also be a ledger that a site exported, or the saved result of a run in one process.
     """
     from cipherdag.audit.auditing import export
 
-    click.echo(f"Wrote {export(folder, out, kind)} records to {out}")
+    click.echo(f"Wrote {export(folder, out, kind, site=site)} records to {out}")
 
 
-def _confirm(request: Any, fingerprints: tuple[str, ...]) -> None:
-    """Let a request pass whose fingerprint was given or is confirmed by a person."""
+def _confirm(request: Request, codes: tuple[str, ...]) -> None:
+    """Let a request pass whose code was given, or is typed as the site reads it aloud."""
     from cipherdag.errors import SignatureError
     from cipherdag.privacy.keys.identity import fingerprint
-    from cipherdag.sites.study.study import same_fingerprint
+    from cipherdag.privacy.keys.pairing import mismatch
 
-    own = fingerprint(request.identity).upper()
-    click.echo(
-        f"site '{request.name}' of '{request.organisation}', role client, versions:", nl=False
-    )
-    click.echo(" " + ", ".join(f"{k} {v}" for k, v in sorted(request.versions.items())))
+    versions = ", ".join(f"{name} {own}" for name, own in sorted(request.versions.items()))
+    click.echo(f"site '{request.name}' of '{request.organisation}', with {versions}")
     if request.datasite:
         click.echo(f"  its Datasite {request.datasite}")
-    click.echo(f"  fingerprint  {own}")
-    if fingerprints:
-        if not any(same_fingerprint(own, given) for given in fingerprints):
-            raise SignatureError(
-                "the request's key has none of the fingerprints given",
-                site=request.name,
-                remedy="Call the site; if it reads another one, its request was replaced.",
-            )
-    else:
-        click.confirm("  Did the site read this fingerprint aloud to you?", abort=True)
+    # not shown before it is typed: what can be copied from the screen is not heard
+    heard = codes or (click.prompt(f"  The code that '{request.name}' reads aloud to you"),)
+    differ = [mismatch(code, fingerprint(request.identity)) for code in heard]
+    if all(differ):
+        only = f": {differ[0]}" if len(differ) == 1 else ""
+        raise SignatureError(
+            f"no code given is that of the request's key{only}",
+            site=request.name,
+            remedy="Call the site and have it read its code again; if it still differs, the "
+            "request was replaced on its way: do not approve it, and tell the site.",
+        )
+    click.echo(code_lines("its", fingerprint(request.identity)))
 
 
 def _list_approvals(approvals: Mapping[str, Path]) -> None:

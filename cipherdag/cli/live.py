@@ -159,7 +159,7 @@ def live_part(state: LiveState) -> str:
         numbers = tuple(str(number) for number in range(1, skeleton.n_variables + 1))
         graph = CausalGraph.from_arcs(state.names if known else numbers, skeleton.matrix())
         shown = overview(graph)
-        picture = overview_picture(shown) if shown.collapsed else graph_picture(graph)
+        picture = overview_picture(shown, graph) if shown.collapsed else graph_picture(graph)
     return render(
         "live_part.html.j2",
         state=state,
@@ -173,7 +173,7 @@ def live_page() -> str:
     """The page that asks for the changing part again and again."""
     from cipherdag.pages.rendering import render
 
-    return render("live.html.j2", script="live.js", title="cipherdag live")
+    return render("live.html.j2", scripts=("live.js",), title="cipherdag live")
 
 
 class _Server(ThreadingHTTPServer):

@@ -154,12 +154,21 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
 @click.argument("folder", type=EXISTING_FOLDER)
 @click.argument("other", type=click.Path(exists=True, path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def graph_compare(folder: Path, other: Path, *, as_json: bool) -> None:
+@click.option("--html", type=click.Path(path_type=Path), help="Write a page on both runs.")
+def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
     from cipherdag.graphs.metrics import compare
+    from cipherdag.results.compared_page import compared_page
     from cipherdag.results.result import Result
 
-    learned = Result.load(folder).graph
+    here = Result.load(folder)
+    if html is not None:
+        if not other.is_dir():
+            raise click.UsageError("--html compares two result folders")
+        page = compared_page(here, Result.load(other), (str(folder), str(other)))
+        with errors.writing(html):
+            html.write_text(page, encoding="utf-8")
+    learned = here.graph
     reference = Result.load(other).graph if other.is_dir() else edges(other, learned.nodes)
     metrics = compare(learned, reference.to_cpdag() if reference.is_dag else reference)
     click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  (CPDAGs)")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from cipherdag.cli.effects import outside_a_run
 from cipherdag.cli.options import EXISTING_FOLDER, FILE, FOLDER, NEW_FILE
 
 if TYPE_CHECKING:
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.study.finding import Finding
     from cipherdag.sites.study.site_folder import SiteFolder
-    from cipherdag.sites.study.study import Study
 
 
 def in_folder(opened: Callable[[Path], Any]) -> Callable[[Any], Any]:
@@ -57,6 +58,13 @@ def site() -> None:
 @click.option("--dir", "folder", type=FOLDER, help="New folder; called like the site if absent.")
 @click.option("--organisation", default="site", show_default=True, help="Whose site it is.")
 @click.option("--study", default="study", show_default=True, help="Name of the study.")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    required=True,
+    help="The study's, as the coordinator says it, such as fedpc; the policy allows no other.",
+)
 @click.option("--host", default="", help="Host name of the coordinator.")
 @click.option("--port", type=int, default=8002, show_default=True, help="Its port.")
 @click.option("--data", default="data.csv", show_default=True, help="Data, or a database's .toml.")
@@ -65,9 +73,11 @@ def site() -> None:
 @click.option("--datasite", "url", help="PySyft: where the coordinator reaches its Datasite.")
 @click.option("--datasite-port", type=int, default=8101, show_default=True, help="Loopback port.")
 @click.option("--pysyft", type=FILE, help="PySyft: the interpreter of its environment.")
+@outside_a_run("no site was made")
 def site_new(
     name: str,
     folder: Path | None,
+    algorithms: tuple[str, ...],
     url: str | None,
     datasite_port: int,
     pysyft: Path | None,
@@ -75,8 +85,11 @@ def site_new(
 ) -> None:
     """Make the folder of site NAME, with its key and commented settings.
 
-    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft.
+    It is made for NVIDIA FLARE, or for PySyft with --datasite and --pysyft. It takes part in runs
+    of the study's algorithm only, and in none before a person here has approved it.
     """
+    from cipherdag.algorithms.registry import algorithm_class
+    from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.study.datasite_settings import DatasiteSettings
     from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 
@@ -86,19 +99,28 @@ def site_new(
         # absolute, and not resolved: an environment's interpreter is a link to another one
         python = str(pysyft.absolute())
         settings["datasite"] = DatasiteSettings(url=url, port=datasite_port, python=python)
-    made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings))
+    for algorithm in algorithms:
+        algorithm_class(algorithm)
+    policy = Policy(algorithms=frozenset(algorithms))
+    made = SiteFolder.create(folder or Path(name), SiteSettings(name=name, **settings), policy)
     click.echo(f"Made {made.path}. Fill in site.toml and policy.toml, then: cipherdag site check")
+    click.echo(f"It will take part in runs of {', '.join(algorithms)} that a person here approves.")
 
 
 @site.command("check")
 @in_site
 @click.option("--plan", type=FILE, help="Check too whether the site would take part in this plan.")
 @as_json_option
+@outside_a_run("nothing was changed, and nothing left this site")
 def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
-    """Check everything a run needs; prints no value of the data. Exit code 0 or 4."""
+    """Check everything a run needs; prints no value of the data. Exit code 0 or 4.
+
+    With --plan it prints the plan in sentences, too.
+    """
+    from cipherdag.cli.site_status import plan_in_words
     from cipherdag.deployment.datasite_checks import datasite_findings
     from cipherdag.deployment.rehearsal import rehearse
-    from cipherdag.errors import SiteNotReadyError
+    from cipherdag.errors import CipherdagError, SiteNotReadyError
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.study.doctor import examine
     from cipherdag.sites.study.plan_check import plan_findings
@@ -106,12 +128,16 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
     findings = examine(own, rehearse=rehearse)
     if not any(found.check == "site.toml" and found.state == "fail" for found in findings):
         findings += datasite_findings(own)
+    told = []
     if plan is not None:
-        findings += plan_findings(own, Plan.read(plan))
+        asked = Plan.read(plan)
+        findings += plan_findings(own, asked)
+        with suppress(CipherdagError):  # the findings say what is wrong with the folder
+            told = ["", *plan_in_words(own, asked)]
     if as_json:
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        click.echo("\n".join(_finding_lines(findings)))
+        click.echo("\n".join([*_finding_lines(findings), *told]))
     failed = [finding.check for finding in findings if finding.state == "fail"]
     if failed:
         raise SiteNotReadyError(
@@ -123,67 +149,87 @@ def site_check(own: SiteFolder, plan: Path | None, *, as_json: bool) -> None:
 @site.command("request")
 @in_site
 @click.option("--out", type=NEW_FILE, help="File to write; NAME.request in the folder if absent.")
+@outside_a_run("no request was written")
 def site_request(own: SiteFolder, out: Path | None) -> None:
     """Write the request to send to the coordinator; nothing in it is secret."""
     from cipherdag.deployment.enrolment import request_enrolment
     from cipherdag.privacy.keys.identity import fingerprint
 
     path, request = request_enrolment(own, out)
-    click.echo(f"Wrote {path}. Send it to the coordinator, who will ask you to read aloud:")
-    click.echo(f"  this site's fingerprint  {fingerprint(request.identity).upper()}")
+    click.echo(f"Wrote {path}. Send it to the coordinator, and read this code aloud by telephone:")
+    click.echo(code_lines("this site's", fingerprint(request.identity)))
 
 
 @site.command("activate")
 @click.argument("approval", type=FILE)
-@click.option("--fingerprint", required=True, help="The coordinator's, as read aloud to you.")
-@click.option("--study", "study_expected", default="", help="The study's, as another site has it.")
+@click.option(
+    "--code",
+    "--fingerprint",
+    "code",
+    prompt="The coordinator's code, as read aloud to you",
+    help="The coordinator's code or fingerprint, as read aloud to you; you are asked if absent.",
+)
+@click.option("--study", "study_code", default="", help="The study's, as another site has it.")
 @in_site
-def site_activate(approval: Path, fingerprint: str, study_expected: str, own: SiteFolder) -> None:
+@outside_a_run("nothing was activated; the site takes part in what it did before")
+def site_activate(approval: Path, code: str, study_code: str, own: SiteFolder) -> None:
     """Take part in the study of APPROVAL, or in its newer version."""
     from cipherdag.deployment.enrolment import activate
+    from cipherdag.privacy.keys.pairing import STUDY_WORDS
 
-    done = activate(own, approval, fingerprint=fingerprint, study_expected=study_expected)
+    done = activate(own, approval, code=code, study_code=study_code)
     click.echo(f"Active in study '{done.study.name}', version {done.study.version}.")
     for word, names in (("new", done.added), ("gone", done.removed)):
         if names:
             click.echo(f"  sites {word}: {', '.join(names)}")
-    click.echo("The other sites must find the same fingerprint of the study; compare it with them:")
-    click.echo(f"  the study's fingerprint  {done.fingerprint}")
+    click.echo("The other sites must find the same code of the study; compare it with them:")
+    click.echo(code_lines("the study's", done.fingerprint, STUDY_WORDS))
+    click.echo("Next: cipherdag site check, then cipherdag site start. What a person here decides,")
+    click.echo("cipherdag site status shows: no plan is carried out before it is approved.")
 
 
 @site.command("start")
 @in_site
+@outside_a_run("the site is not running; nothing left it")
 def site_start(own: SiteFolder) -> None:
     """Connect to the coordinator, or with PySyft wait for it, until stopped (Ctrl-C or SIGTERM)."""
     from cipherdag.deployment.site_process import start
 
-    until_stopped(partial(start, own), "Started. Stop with Ctrl-C. Details: site.log")
+    until_stopped(
+        partial(start, own, told=click.echo), "Started. Stop with Ctrl-C. Details: site.log"
+    )
 
 
 @site.command("status")
+@click.argument("session", default="")
 @in_site
 @as_json_option
-def site_status(own: SiteFolder, *, as_json: bool) -> None:
-    """Say which study the site is in, whether it runs, and which runs wait for approval."""
-    status = _status(own)
-    if as_json:
-        click.echo(json.dumps(status, indent=2))
+@outside_a_run("nothing was changed")
+def site_status(session: str, own: SiteFolder, *, as_json: bool) -> None:
+    """Say which study the site is in, whether it is started, and which plans wait for approval.
+
+    With SESSION, say all of the plan of that run, whatever was decided on it.
+    """
+    from cipherdag.cli.site_status import run_lines, site_state, status_lines
+
+    state = site_state(own)
+    if session:
+        asked = own.approvals().find(session).session
+        (run,) = (run for run in state["runs"] if run["session"] == asked)
+        click.echo(json.dumps(run, indent=2) if as_json else "\n".join(run_lines(run, whole=True)))
         return
-    width = max(map(len, status))
-    for key, value in status.items():
-        if key != "runs":
-            click.echo(f"{key:<{width}}  {value}")
-    for run in status["runs"]:
-        click.echo(f"\nrun {run['session'][:8]}  {run['state']}  asked {run['asked']}")
-        click.echo("\n".join(f"  {line}" for line in run["account"]))
+    click.echo(json.dumps(state, indent=2) if as_json else "\n".join(status_lines(state)))
 
 
 @site.command("approve")
 @click.argument("session")
 @click.option("--yes", is_flag=True, help="Do not ask again where the run would show an answer.")
 @in_site
+@outside_a_run("nothing was decided")
 def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
     """Approve the plan of run SESSION, which `site status` shows, and sign its digest."""
+    from cipherdag.sites.private_files import START_LOCK, is_locked
+
     approvals = own.approvals()
     asked = approvals.find(session)
     if asked.consider:
@@ -191,22 +237,30 @@ def site_approve(session: str, own: SiteFolder, *, yes: bool) -> None:
         if not yes:
             click.confirm("Do the sites concerned agree, and may it run?", abort=True)
     run = approvals.decide(session, "approved", own.identity())
-    click.echo(f"Approved {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo(f"Approved run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo("It begins once a person at every site has approved it.")
+    if not is_locked(own.path / START_LOCK):
+        click.echo(
+            "This site is not started, and takes part only while it is: cipherdag site start"
+        )
 
 
 @site.command("deny")
 @click.argument("session")
 @click.option("--why", required=True, help="The reason; it stays at this site.")
 @in_site
+@outside_a_run("nothing was decided")
 def site_deny(session: str, own: SiteFolder, why: str) -> None:
     """Deny the plan of run SESSION, which `site status` shows, and sign its digest."""
     run = own.approvals().decide(session, "denied", own.identity(), note=why)
-    click.echo(f"Denied {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo(f"Denied run {run.session[:8]}: {run.plan.algorithm}, {run.plan.protection}.")
+    click.echo("The coordinator hears that it was denied; the reason stays here.")
 
 
 @site.command("releases")
 @in_site
 @as_json_option
+@outside_a_run("nothing was changed")
 def site_releases(own: SiteFolder, *, as_json: bool) -> None:
     """Say in sentences what left this site; read from the ledger, which is verified first."""
     from cipherdag.audit.auditing import site_ledger
@@ -227,6 +281,7 @@ def site_releases(own: SiteFolder, *, as_json: bool) -> None:
 @in_site
 @click.option("--out", type=FOLDER, help="Folder for the report, and the result in all formats.")
 @as_json_option
+@outside_a_run("no result was written")
 def site_result(session: str, own: SiteFolder, out: Path | None, *, as_json: bool) -> None:
     """Say what run SESSION came to, or the last one, by this site's own names.
 
@@ -244,84 +299,34 @@ def site_result(session: str, own: SiteFolder, out: Path | None, *, as_json: boo
     show(result, None, as_json=as_json)
 
 
+def code_lines(whose: str, fingerprint: str, words: int | None = None) -> str:
+    """What to read aloud: the code of words, and the long form for who wants it."""
+    from cipherdag.privacy.keys.pairing import KEY_WORDS, pairing_code
+
+    code = pairing_code(fingerprint, words or KEY_WORDS)
+    return f"  {whose} code         {code}\n  {whose} fingerprint  {fingerprint.upper()}"
+
+
 def until_stopped(work: Callable[..., None], hello: str) -> None:
-    """Run ``work(stopped=...)`` until the process is asked to stop, so that all it started ends."""
+    """Run ``work(stopped=...)`` until the process is asked to stop, so that all it started ends.
+
+    ``hello`` is said once it is up, which is when it asks for the first time whether to stop.
+    """
     os.umask(0o077)  # whatever the processes write, nobody else reads it
     event = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: event.set())
-    click.echo(hello)
-    work(stopped=event.wait)
+    greeted = False
+
+    def stopped(seconds: float) -> bool:
+        nonlocal greeted
+        if not greeted:
+            click.echo(hello)
+            greeted = True
+        return event.wait(seconds)
+
+    work(stopped=stopped)
     click.echo("Stopped.")
-
-
-def _status(own: SiteFolder) -> dict[str, Any]:
-    from cipherdag.privacy.keys.identity import fingerprint
-    from cipherdag.sites.private_files import START_LOCK, is_locked
-
-    settings = own.settings()
-    active: Study | None = own.study() if own.study_path.exists() else None
-    return {
-        "site": settings.name,
-        "fingerprint": fingerprint(own.identity().public).upper(),
-        "started": is_locked(own.path / START_LOCK),
-        **_study_status(active),
-        "runs": _asked_runs(own),
-    }
-
-
-def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
-    """Every plan that asked, what was decided, and the plan in sentences."""
-    from cipherdag.sites.policy.plan_account import differences, plan_lines
-    from cipherdag.sites.table.schema import Schema
-
-    approvals = own.approvals()
-    asked = approvals.runs()
-    if not asked:
-        return []
-    schema, policy = Schema.load(own.schema_path(own.settings())), own.policy()
-    found = []
-    for run in asked:
-        account = plan_lines(
-            run.plan,
-            n_variables=len(schema.names),
-            labels=schema.label_positions,
-            policy=policy,
-        )
-        # whichever asked first: a coordinator chooses the order in which plans ask
-        others = [own.plan for own in asked if own is not run and own.decision == "approved"]
-        account += [f"Beside {line}" for line in differences(run.plan, others)]
-        account += [f"CONSIDER: {run.consider}."] if run.consider else []
-        account += [f"Denied because: {run.note}"] if run.note else []
-        waits = run.decision == "waits"
-        state = "expired" if waits and approvals.expired(run) else run.decision
-        found.append(
-            {
-                "session": run.session,
-                "asked": run.asked,
-                "state": state.upper() if state == "waits" else state,
-                "algorithm": run.plan.algorithm,
-                "protection": run.plan.protection,
-                "sites": [member.name for member in run.plan.cohort],
-                "account": account,
-            }
-        )
-    return found
-
-
-def _study_status(active: Study | None) -> dict[str, Any]:
-    from cipherdag.sites.study.study import study_fingerprint
-
-    if active is None:
-        return {"study": "not activated"}
-    return {
-        "study": active.name,
-        "version": active.version,
-        "study fingerprint": study_fingerprint(active),
-        "engine": active.engine,
-        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
-        "sites": sorted(active.pinned),
-    }
 
 
 def _finding_lines(findings: Sequence[Finding]) -> list[str]:

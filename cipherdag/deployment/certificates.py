@@ -16,10 +16,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.x509.oid import NameOID
 
-from cipherdag.errors import MalformedMessageError, SignatureError
-from cipherdag.sites.study.study import same_fingerprint
+from cipherdag.errors import MalformedMessageError, SignatureError, SiteNotReadyError
+from cipherdag.privacy.keys.pairing import same_fingerprint
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
     from cipherdag.sites.study.study import Request
@@ -53,7 +55,9 @@ def check_certificate_request(request: Request) -> None:
     }
     if any(about.get(key, "") != value for key, value in wanted.items()):
         raise SignatureError(
-            "the certificate request is for another name or role", site=request.name
+            "the certificate request is for another name, study or role than the request",
+            site=request.name,
+            remedy="Have the site run `cipherdag site request` again and send the new file.",
         )
     key = asked.public_key()
     strong = isinstance(key, RSAPublicKey) and key.key_size >= MIN_KEY_BITS
@@ -82,11 +86,36 @@ def check_certificate(archive: bytes, *, name: str, key: PublicKeyTypes, root: s
     if not same_fingerprint(authority.fingerprint(hashes.SHA256()).hex(), root):
         raise SignatureError("the certificate's root is not the one of the study")
     if common_name(certificate) != name or _bytes_of(certificate.public_key()) != _bytes_of(key):
-        raise SignatureError("the certificate is for another name or key than this site's")
+        raise SignatureError(
+            "the certificate is for another name or key than this site's",
+            remedy="Run `cipherdag site request` and send the new file.",
+        )
     try:
         certificate.verify_directly_issued_by(authority)
     except Exception:  # noqa: BLE001 - whatever does not verify is not issued by it
         raise SignatureError("the certificate is not issued by the study's root") from None
+
+
+def check_validity(certificate: x509.Certificate, now: datetime) -> None:
+    """Refuse a certificate that is not valid at a time, which one of two clocks may get wrong.
+
+    Raises:
+        SiteNotReadyError: It is not valid yet, or not any more.
+    """
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < begins:
+        raise SiteNotReadyError(
+            f"the certificate is valid from {begins:%Y-%m-%d %H:%M} UTC on, and this machine's "
+            f"clock says {now:%Y-%m-%d %H:%M}",
+            remedy="Set this machine's clock; if it is right, the coordinator's is fast: have it "
+            "set and the request approved again.",
+        )
+    if now > ends:
+        raise SiteNotReadyError(
+            f"the certificate expired on {ends:%Y-%m-%d}",
+            remedy="Send the file of `cipherdag site request` again: the coordinator renews the "
+            "certificate with `cipherdag coordinator approve`.",
+        )
 
 
 def certificates_of(archive: bytes, name: str) -> tuple[x509.Certificate, x509.Certificate]:

@@ -59,13 +59,13 @@ from cipherdag.sites.study.study import (
     StudySite,
     approve,
     check_colluders,
+    check_newcomer,
     check_request,
     check_study,
     coordinator_fingerprint,
-    read_file,
     sign_study,
-    write_file,
 )
+from cipherdag.sites.study.study_files import read_file, write_file
 from cipherdag.sites.study.study_names import check_address, check_study_name
 
 if TYPE_CHECKING:
@@ -203,7 +203,8 @@ class CoordinatorFolder:
             raise SignatureError(
                 f"the request is for the study '{request.study}', this one is '{study.name}'",
                 site=request.name,
-                remedy="Have the site correct study in site.toml and send a new request.",
+                remedy="Have the site correct study in site.toml, run `cipherdag site request` "
+                "again and send the new file.",
             )
         if study.engine == "flare":
             check_certificate_request(request)
@@ -213,14 +214,7 @@ class CoordinatorFolder:
             raise PolicyRefusedError(
                 "the site was revoked", site=request.name, remedy="Enrol it under another name."
             )
-        for known in study.sites:
-            same_name = known.name.lower() == request.name.lower()
-            if same_name != (known.identity == request.identity):
-                raise CohortError(
-                    "the study knows this name with another key, or this key with another name",
-                    site=request.name,
-                    remedy="Revoke the old entry and enrol the site under a new name.",
-                )
+        check_newcomer(request, study)
         return request
 
     def approve(self, paths: Sequence[Path], *, valid_days: int = VALID_DAYS) -> dict[str, Path]:
@@ -269,7 +263,10 @@ class CoordinatorFolder:
         with locked(self.path / ".lock"):
             study = self.study()
             if name not in study.pinned:
-                raise ParameterError(f"the study has no site '{name[:80]}'")
+                raise ParameterError(
+                    f"the study has no site '{name[:80]}'",
+                    remedy=f"It has {', '.join(study.pinned) or 'none yet'}.",
+                )
             self._issue(
                 sites=tuple(site for site in study.sites if site.name != name),
                 revoked=(*study.revoked, name),

@@ -15,7 +15,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.sites.study.study import Request, read_file
+from cipherdag.sites.study.study import Request
+from cipherdag.sites.study.study_files import read_file
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,18 +11,26 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from cipherdag.deployment.certificates import certificates_of, check_certificate
+from cipherdag.deployment.certificates import (
+    certificates_of,
+    check_certificate,
+    check_validity,
+    read_archive,
+)
 from cipherdag.deployment.packages import package_versions, require_flare
 from cipherdag.errors import (
     ReplayError,
     SignatureError,
     SiteNotReadyError,
 )
+from cipherdag.privacy.keys.pairing import STUDY_WORDS, mismatch
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.study.study import (
     Approval,
@@ -31,11 +39,9 @@ from cipherdag.sites.study.study import (
     Study,
     check_approval,
     new_request,
-    read_file,
-    same_fingerprint,
     study_fingerprint,
-    write_file,
 )
+from cipherdag.sites.study.study_files import read_file, write_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,23 +95,22 @@ def request_enrolment(site: SiteFolder, out: Path | None = None) -> tuple[Path, 
     return path, request
 
 
-def activate(
-    site: SiteFolder, path: Path, *, fingerprint: str, study_expected: str = ""
-) -> Activation:
+def activate(site: SiteFolder, path: Path, *, code: str, study_code: str = "") -> Activation:
     """Take part in the study of an approval, or in its newer version.
 
     Args:
         site: The site's folder.
         path: The approval.
-        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
-        study_expected: The study's fingerprint as another site found it; not compared if empty.
+        code: The coordinator's code of words or fingerprint, learnt by another way than the file.
+        study_code: The study's, as another site found it; not compared if empty.
 
     Raises:
         SignatureError: The approval is another coordinator's, for another site or altered, or
             its certificate is not for this site's key.
         ReplayError: The study is older than the active one.
-        SiteNotReadyError: Settings and study contradict each other, a key is open to others, or
-            the certificate is a new one and the site is started.
+        SiteNotReadyError: Settings and study contradict each other, a key is open to others, the
+            certificate is not valid at this machine's time, or is a new one and the site is
+            started.
         MalformedMessageError: It is not an approval.
     """
     settings = site.settings()
@@ -117,14 +122,11 @@ def activate(
         approval,
         site=settings.name,
         identity=identity.public,
-        fingerprint=fingerprint,
+        code=code,
         study=settings.study,
     )
-    if study_expected and not same_fingerprint(study_expected, study_fingerprint(study)):
-        raise SignatureError(
-            "the study is not the one with this fingerprint",
-            remedy="Stop: the coordinator gave two sites different studies, or one is older.",
-        )
+    if study_code:
+        _compare_studies(study, study_code)
     if study.engine != own:
         raise SiteNotReadyError(
             f"the study's engine is '{study.engine}', site.toml is made for '{own}'",
@@ -141,6 +143,8 @@ def activate(
             remedy="Ask the coordinator which is right; if the study is, correct site.toml.",
         )
     before = _active(site, study)
+    if own == "flare":
+        check_validity(certificates_of(approval.certificate, settings.name)[0], datetime.now(UTC))
     if own == "flare" and not site.kit.exists():
         _assemble(site, approval.certificate, study)
     elif own == "flare" and _renews(site, approval.certificate):
@@ -152,6 +156,16 @@ def activate(
         added=tuple(sorted(set(study.pinned) - old)),
         removed=tuple(sorted(old - set(study.pinned))),
     )
+
+
+def _compare_studies(study: Study, code: str) -> None:
+    differs = mismatch(code, study_fingerprint(study), STUDY_WORDS)
+    if differs:
+        raise SignatureError(
+            f"the study is not the one that the other site has: {differs}",
+            remedy="Compare its version with the other site's; if both are the newest, stop: the "
+            "coordinator gave two sites different studies.",
+        )
 
 
 def _active(site: SiteFolder, study: Study) -> Study | None:
@@ -170,7 +184,10 @@ def _active(site: SiteFolder, study: Study) -> Study | None:
             remedy="Ask the coordinator for the newest approval.",
         )
     if study.version == before.version and study != before:
-        raise SignatureError("the coordinator signed two different studies of one version")
+        raise SignatureError(
+            "the coordinator signed two different studies of one version",
+            remedy="Stop: compare the study's code with the other sites, and inform them.",
+        )
     return before
 
 
@@ -180,11 +197,19 @@ def _certificate_request(site: SiteFolder, settings: SiteSettings) -> bytes:
     from cipherdag.protocol.engines.nvflare_kit import Party, request_kit
 
     archive = site.transport / "request" / f"{settings.name}.request.zip"
+    if archive.exists() and not site.kit.exists() and not _names(archive, settings):
+        shutil.rmtree(archive.parent)  # site.toml was corrected before anything was approved
     if not archive.exists():
         party = Party(settings.name, "client", settings.organisation)
         request_kit(site.transport, party, project=settings.study)
         site.transport.chmod(0o700)
     return archive.read_bytes()
+
+
+def _names(archive: Path, settings: SiteSettings) -> bool:
+    """Whether FLARE's request is for the study and organisation that ``site.toml`` names."""
+    about = msgspec.json.decode(read_archive(archive.read_bytes())["request.json"])
+    return (about.get("project"), about.get("org")) == (settings.study, settings.organisation)
 
 
 def _assemble(site: SiteFolder, certificate: bytes, study: Study) -> None:

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import math
+import time
 from typing import TYPE_CHECKING
 
 from cipherdag.deployment.packages import require_flare
-from cipherdag.errors import SiteUnreachableError
+from cipherdag.errors import SiteNotReadyError, SiteUnreachableError
 from cipherdag.privacy.secrecy import leave_no_core
 from cipherdag.protocol.messages import OPERATIONS
 from cipherdag.protocol.site_log import log_into
+from cipherdag.sites.policy.approvals import how_to_decide
 from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cipherdag.protocol.engines.nvflare_process import KitProcess
     from cipherdag.protocol.engines.syft_site import SyftSite
+    from cipherdag.sites.policy.approvals import Approvals, AskedRun
     from cipherdag.sites.study.datasite_settings import DatasiteSettings
     from cipherdag.sites.study.site_folder import SiteFolder
     from cipherdag.sites.study.study import Study
 
 IDLE_S = 24 * 3600.0  # how long a run may wait to be resumed
+LOOK_S = 5.0  # how often a started site looks whether a plan waits for a person
+
+log = logging.getLogger("cipherdag.site")
 
 
-def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
+def start(
+    site: SiteFolder,
+    *,
+    stopped: Callable[[float], bool],
+    told: Callable[[str], object] = lambda _: None,
+) -> None:
     """Run the site, and its FLARE client or its PySyft Datasite, until ``stopped`` says so.
 
     Data, keys and sessions stay in this process; the client's job processes ask it by a socket, so
@@ -34,6 +47,7 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
     Args:
         site: The site's folder, activated.
         stopped: Waits for some seconds and says whether to stop.
+        told: Hears of each plan that waits for a person, once.
 
     Raises:
         SiteNotReadyError: The site is not activated, its policy is not valid, a key is open to
@@ -55,10 +69,43 @@ def start(site: SiteFolder, *, stopped: Callable[[float], bool]) -> None:
             if datasite is None
             else _datasite(site, datasite, study, kept, up)
         )
+        plans = waiting_plans(site.approvals())
         while not stopped(0.2):
             kept.forget_idle(IDLE_S)
             if not process.running:
                 raise ended
+            for plan in next(plans):
+                told(plan)
+
+
+def waiting_plans(
+    approvals: Approvals, clock: Callable[[], float] = time.monotonic
+) -> Iterator[list[str]]:
+    """At each step the plans that wait for a person and were not told of, in words.
+
+    Args:
+        approvals: The site's; looked through every `LOOK_S` seconds.
+        clock: Seconds.
+    """
+    known: set[str] = set()
+    looked = -math.inf
+    while True:
+        if clock() - looked < LOOK_S:
+            yield []
+            continue
+        looked = clock()
+        try:
+            waits = [run for run in approvals.runs() if approvals.waits(run)]
+        except SiteNotReadyError as error:  # a torn file ends `site status`, not a run
+            log.warning("%s", error)
+            waits = []
+        yield [_asks(run) for run in waits if run.session not in known]
+        known.update(run.session for run in waits)
+
+
+def _asks(run: AskedRun) -> str:
+    what = f"run {run.session[:8]}, {run.plan.algorithm}"
+    return f"A plan waits for a person here: {what}. {how_to_decide(run.session)}"
 
 
 def _client(

@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from cipherdag.federation.connected import ConnectedFederation
     from cipherdag.federation.one_run import FinishedRun, Outcome
     from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+    from cipherdag.findings.description import Description
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.engines.local import Handler
     from cipherdag.protocol.plan import Protection
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
     from cipherdag.results.run import Run
@@ -233,6 +235,17 @@ class Federation:
         source: Mapping[str, Any] | None = None,
         keep: str | Path | None = None,
     ) -> FeatureResult: ...
+
+    @overload
+    def run(
+        self,
+        algorithm: Algorithm[Any, Description],
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+        keep: str | Path | None = None,
+    ) -> DescriptionResult: ...
 
     @overload
     def run(

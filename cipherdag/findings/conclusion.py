@@ -1,4 +1,4 @@
-"""What an algorithm concludes, by name: a learnt graph, or selected features.
+"""What an algorithm concludes, by name: a learnt graph, selected features, or a description.
 
 ``details`` holds what else the algorithm found, in the form that JSON has, so that a saved result
 can be reported on again; `Report` is what the algorithm makes of it.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from cipherdag.findings.description import Description
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
@@ -124,12 +125,16 @@ class SelectedFeatures:
         features: For every label its selected features, the strongest first.
         related_labels: For every label the other labels that are its parents or children.
         untested: Variables that no site could test against any label.
+        measure: What a strength is, as a phrase with its unit; empty if nothing is known of it.
+        least_p: A p-value of 0 stands for one below this.
         details: What else the algorithm found.
     """
 
     features: Mapping[str, tuple[SelectedFeature, ...]]
     related_labels: Mapping[str, tuple[str, ...]]
     untested: tuple[str, ...]
+    measure: str = ""
+    least_p: float = 0.0
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
@@ -140,6 +145,9 @@ class SelectedFeatures:
             for label, features in self.features.items()
         }
         return msgspec.json.encode(chosen, order="deterministic")
+
+
+Finding = LearntGraph | SelectedFeatures | Description
 
 
 @dataclass(frozen=True, slots=True)

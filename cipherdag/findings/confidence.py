@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import Note
 from cipherdag.graphs.edge_evidence import EdgeEvidence
+from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cipherdag.graphs.edge_evidence import GraphEvidence
     from cipherdag.graphs.edges import Edge
-    from cipherdag.graphs.graph import CausalGraph
     from cipherdag.questions.encodings import BoolMatrix, IndexArray
 
-MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it is drawn"
+MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
 SHARES = ("confidence", "any_edge")
 COLUMNS = ("from", "to", "mark", *SHARES)
+CONSENSUS = 0.5
+"""Share of the replicates that a mark of the consensus has at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,19 @@ class EdgeConfidence:
         """Replicates with the edge source-mark-target."""
         return self.forward if mark == "-->" else self.undirected
 
+    def consensus(self, threshold: float) -> str:
+        """The mark that enough replicates have: "-->", "<--", "---", or "" where too few join them.
+
+        Args:
+            threshold: Share of all replicates, above 0, that joins the two, and that has a
+                direction; where neither direction has it, or both have, the edge has none.
+        """
+        least = threshold * self.replicates
+        if self.joined < least:
+            return ""
+        there, back = self.forward >= least, self.backward >= least
+        return "---" if there == back else ("-->" if there else "<--")
+
     def sentence(self, mark: str) -> str:
         """All counts in words."""
         absent = self.replicates - self.joined
@@ -60,7 +76,7 @@ class EdgeConfidence:
         else:
             others = f"from first to second in {self.forward}, the other way in {self.backward}"
         return (
-            f"Stands as drawn in {self.as_drawn(mark)} of {self.replicates} replicates over rows "
+            f"Stands as learnt in {self.as_drawn(mark)} of {self.replicates} replicates over rows "
             f"drawn anew; {others}, absent in {absent}."
         )
 
@@ -110,21 +126,34 @@ class Confidences:
         return [(e.source, e.target, e.mark, *self.shares(e)) for e in graph.edges]
 
     def note(self, graph: CausalGraph) -> Note:
-        """Every edge with the share of replicates that have it, as drawn and in any way."""
-        lines = (
-            f"{exact:4.2f} {joined:4.2f}   {source} {mark} {target}"
-            for source, target, mark, exact, joined in self.rows(graph)
+        """The edges of the consensus."""
+        edges = tuple(str(edge) for edge in self.consensus(graph.nodes).edges) or ("(no edge)",)
+        return Note(
+            f"Consensus, the marks that at least {CONSENSUS:.0%} of {self._replicates} replicates "
+            "have:",
+            edges,
         )
-        title = (
-            f"Share of {self._replicates} replicates that have the edge, and that join the two at "
-            "all:"
-        )
-        return Note(title, tuple(lines))
 
     def shares(self, edge: Edge) -> tuple[float, float]:
         """In which share of replicates the edge stands as it is, and with any mark."""
         own = self.of(edge.source, edge.target)
         return own.as_drawn(edge.mark) / self._replicates, own.joined / self._replicates
+
+    def consensus(self, nodes: Sequence[str], threshold: float = CONSENSUS) -> CausalGraph:
+        """The graph of the marks that enough replicates have; see `EdgeConfidence.consensus`.
+
+        Args:
+            nodes: All names.
+            threshold: Share of the replicates, above 0 and at most 1.
+
+        Raises:
+            ParameterError: Another threshold.
+        """
+        if not 0.0 < threshold <= 1.0:
+            raise ParameterError("the threshold of a consensus must be above 0 and at most 1")
+        marks = [(a, b, self.of(a, b).consensus(threshold)) for a, b in self._pairs]
+        turned = [(b, a, "-->") if mark == "<--" else (a, b, mark) for a, b, mark in marks]
+        return CausalGraph.from_marked(nodes, [own for own in turned if own[2]])
 
     def evidence(self, known: GraphEvidence, graph: CausalGraph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
@@ -132,16 +161,16 @@ class Confidences:
         for edge in graph.edges:
             own = self.of(edge.source, edge.target)
             drawn = own.as_drawn(edge.mark)
-            before = known.of(edge.source, edge.target)
+            before = known.of(edge.source, edge.target) or EdgeEvidence(
+                edge.source, edge.target, 0.0, ""
+            )
             edges.append(
-                EdgeEvidence(
-                    source=edge.source,
-                    target=edge.target,
+                replace(
+                    before,
                     strength=drawn / self._replicates,
                     shown=f"{drawn}/{self._replicates}",
-                    facts=(own.sentence(edge.mark), *(() if before is None else before.facts)),
-                    p_value=None if before is None else before.p_value,
-                    given=() if before is None else before.given,
+                    facts=(own.sentence(edge.mark), *before.facts),
+                    consensus=own.consensus(CONSENSUS),
                 )
             )
         return replace(known, measure=MEASURE, edges=tuple(edges))

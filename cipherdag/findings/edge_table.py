@@ -8,41 +8,114 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.findings.confidence import SHARES
+from cipherdag.findings.confidence import CONSENSUS, SHARES
+from cipherdag.graphs.edge_evidence import Effect
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from cipherdag.findings.confidence import Confidences
-    from cipherdag.graphs.edge_evidence import GraphEvidence
+    from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
     from cipherdag.graphs.graph import CausalGraph
 
 MARKED = ("from", "to", "mark")
-TESTED = ("p_value", "given")
+EFFECT = ("effect", "effect_low", "effect_high", "effect_measure")
+SEPARATION = ("first", "second", "given", "support")
+Rows = list[tuple[Any, ...]]
 
 
 def edge_table(
     graph: CausalGraph, evidence: GraphEvidence, confidences: Confidences | None
-) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+) -> tuple[tuple[str, ...], Rows]:
     """Names of the columns, and a row for every edge; None where nothing is known of one.
 
-    After `MARKED` stand, as far as the run has them: ``confidence`` and ``any_edge``, or else
-    ``strength``, all between 0 and 1; ``p_value``, the largest over all sites of the edge's tests,
-    and ``given``, the set under which it was found, its names joined by "; ".
+    After `MARKED` stand, as far as the run has them: ``confidence`` and ``any_edge``, shares of the
+    replicates, and ``consensus``, the mark that at least half of them have, or "" for none; else
+    ``strength``, the evidence's measure; ``p_value``, the largest over all sites of the edge's
+    tests, and ``given``, the set under which it was found, its names joined by "; "; ``effect``,
+    the sign and size of the dependence in that test, its interval at 95 % and what is measured, or
+    1 or -1 without an interval where nothing but the sign is told;
+    ``known``, what was known before: the "edge", its "direction", or nothing.
     """
     known = {(own.source, own.target): own for own in evidence.edges}
-    measured = confidences is None and bool(evidence.measure)
-    tested = any(own.p_value is not None for own in evidence.edges)
-    columns = [*MARKED, *(SHARES if confidences is not None else ())]
-    columns += [*(["strength"] if measured else []), *(TESTED if tested else ())]
+    columns = _columns(evidence, confidences)
     rows = []
     for edge in graph.edges:
         own = known.get((edge.source, edge.target))
-        row: list[Any] = [edge.source, edge.target, edge.mark]
+        values: dict[str, Any] = {"from": edge.source, "to": edge.target, "mark": edge.mark}
+        values |= {} if own is None else _opened(own)
         if confidences is not None:
-            row += confidences.shares(edge)
-        if measured:
-            row.append(None if own is None else own.strength)
-        if tested:
-            found = own is not None and own.p_value is not None
-            row += [own.p_value, "; ".join(own.given)] if own is not None and found else [None, ""]
-        rows.append(tuple(row))
-    return tuple(columns), rows
+            values |= zip(SHARES, confidences.shares(edge), strict=True)
+            values["consensus"] = confidences.of(edge.source, edge.target).consensus(CONSENSUS)
+        rows.append(tuple(values.get(name, "" if name in WORDS else None) for name in columns))
+    return columns, rows
+
+
+WORDS = ("given", "effect_measure", "known", "consensus")
+"""Columns that are empty, and not None, where there is nothing to say."""
+
+
+def _columns(evidence: GraphEvidence, confidences: Confidences | None) -> tuple[str, ...]:
+    edges = evidence.edges
+    columns = [*MARKED, *((*SHARES, "consensus") if confidences is not None else ())]
+    if confidences is None and evidence.measure:
+        columns.append("strength")
+    tested = any(own.p_value is not None for own in edges)
+    measured = any(own.effect is not None for own in edges)
+    columns += ["p_value"] if tested else []
+    columns += ["given"] if tested or measured else []
+    columns += EFFECT if measured else ()
+    columns += ["known"] if any(own.known for own in edges) else []
+    return tuple(columns)
+
+
+def _opened(own: EdgeEvidence) -> dict[str, Any]:
+    values: dict[str, Any] = {"strength": own.strength, "known": own.known}
+    values |= {"p_value": own.p_value, "given": "; ".join(own.given)}
+    if (effect := own.effect) is not None:
+        numbers = (effect.value, effect.low, effect.high, effect.measure)
+        values |= zip(EFFECT, numbers, strict=True)
+    return values
+
+
+def edge_lines(columns: tuple[str, ...], rows: Rows) -> list[str]:
+    """The rows of `edge_table` for a terminal: the edge, then what is known of it."""
+    edges = [f"{source} {mark} {target}" for source, target, mark, *_ in rows]
+    width = max(map(len, edges), default=0)
+    said = edge_sentences(columns, rows)
+    return [
+        f"{edge:{width}}   {own}" if own else edge for edge, own in zip(edges, said, strict=True)
+    ]
+
+
+def edge_sentences(columns: tuple[str, ...], rows: Rows) -> list[str]:
+    """What the rows of `edge_table` say of every edge, "" where they say nothing."""
+    return [", ".join(_told(dict(zip(columns, row, strict=True)))) for row in rows]
+
+
+def _told(own: dict[str, Any]) -> Iterator[str]:
+    if own.get("any_edge") is not None:
+        yield f"in {own['confidence']:.0%} of replicates ({own['any_edge']:.0%} in any way)"
+    if own.get("strength") is not None:
+        yield f"strength {own['strength']:.3g}"
+    if (p_value := own.get("p_value")) is not None:
+        yield f"p {p_value:.2g}"
+    if own.get("effect") is not None:
+        yield str(Effect(own["effect_measure"], *(own[name] for name in EFFECT[:3])))
+    if own.get("given"):
+        yield f"given {own['given']}"
+    if own.get("known"):
+        yield f"{own['known']} known before"
+
+
+def separation_rows(evidence: GraphEvidence) -> Rows:
+    """`SEPARATION` of every pair that was separated: the set's names joined by "; ".
+
+    ``given`` is "" for the empty set, and None where no set was found, as ``support`` then is.
+    """
+    return [
+        (own.first, own.second, None, None)
+        if own.given is None
+        else (own.first, own.second, "; ".join(own.given), own.support)
+        for own in evidence.separations
+    ]

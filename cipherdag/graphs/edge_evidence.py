@@ -10,18 +10,46 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """How strongly two variables go together, with a sign, in one test.
+
+    Attributes:
+        measure: What is measured, such as "partial correlation" or "odds ratio". Of two categories
+            each, an odds ratio above 1 says that the second ones go together.
+        value: A correlation, -1 to 1 and 0 for none; an odds ratio, above 0 and 1 for none; 1 or -1
+            where nothing but the sign is told.
+        low: Lower end of its interval at 95 %, of this test alone; None for a sign.
+        high: Upper end.
+    """
+
+    measure: str
+    value: float
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if self.low is None:
+            return f"{self.measure} {'positive' if self.value > 0 else 'negative'}"
+        return f"{self.measure} {self.value:.3g} (95 % interval {self.low:.3g} to {self.high:.3g})"
+
+
+@dataclass(frozen=True, slots=True)
 class EdgeEvidence:
     """The evidence of one edge.
 
     Attributes:
         source: Its source, as in `Edge`.
         target: Its target.
-        strength: Between 0 and 1; how wide the edge is drawn.
+        strength: At least 0, as the measure says; the edge is drawn as wide, beside the largest.
         shown: The strength as people read it, such as "3/3".
         facts: What speaks for the edge and for its direction, in sentences.
         p_value: The largest p-value over all sites among the edge's tests, each of which it stood;
             None where it was not tested so.
         given: The set under which that one was found.
+        effect: The sign and size of the dependence in that test, where the sums opened tell it.
+        known: What was known before: the "edge", the "direction" of one that was found, or nothing.
+        consensus: The mark of the edge among replicates over rows drawn anew, "" for none; None
+            where there are no replicates.
     """
 
     source: str
@@ -31,6 +59,9 @@ class EdgeEvidence:
     facts: tuple[str, ...] = ()
     p_value: float | None = None
     given: tuple[str, ...] = ()
+    effect: Effect | None = None
+    known: str = ""
+    consensus: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

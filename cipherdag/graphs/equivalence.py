@@ -148,6 +148,13 @@ def applied(pattern: Pattern, move: Move) -> Dag | None:
     return extension(into, near)
 
 
+def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:
+    """A DAG of every other class that a move of this phase leads to, by its CPDAG."""
+    pattern = pattern_of(dag)
+    reached = (applied(pattern, move) for move in moves(pattern, phase) if allowed(pattern, move))
+    return {pattern_of(other): other for other in reached if other is not None}
+
+
 def extension(parents: list[int], neighbours: list[int]) -> Dag | None:
     """A DAG with the directed edges and no further collider (Dor and Tarsi); None if there is none.
 

@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 
 Arrow = tuple[str, str]
 
+KNOWN = {
+    "edge": "Given: the background knowledge has this edge; the data did not decide on it.",
+    "direction": "The direction is given by the background knowledge, not found.",
+}
+"""What is said of an edge that was known before."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constraints:
@@ -164,3 +170,12 @@ def _arrows(key: str, value: Any) -> tuple[Arrow, ...]:
     if any(len(group) != 2 for group in groups):  # noqa: PLR2004
         raise ParameterError(f"'{key}' of the knowledge has an edge without two ends")
     return tuple((own[0], own[1]) for own in groups)
+
+
+def known_of(constraints: Constraints | None, a: int, b: int) -> str:
+    """What was known of an edge between a and b: "edge", its "direction", or nothing."""
+    if constraints is None:
+        return ""
+    if constraints.joined[a, b]:
+        return "edge"
+    return "direction" if constraints.forbidden[[a, b], [b, a]].any() else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 SMALLEST_PLAIN, LARGEST_PLAIN = 1e-3, 1e6
+SMALLEST_P = 1e-300
 
 
 def size(count: int) -> str:
@@ -21,6 +22,11 @@ def shown(value: float) -> str:
     if value != 0 and not SMALLEST_PLAIN <= abs(value) < LARGEST_PLAIN:
         return f"{value:.2e}"
     return f"{value:.4g}"
+
+
+def probability(p_value: float, least: float = SMALLEST_P) -> str:
+    """A p-value with three digits; below the least that can be told apart from 0, that it is."""
+    return f"{p_value:.3g}" if p_value >= least else f"< {least:.2g}"
 
 
 def moment(text: str) -> str:

@@ -8,22 +8,28 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.pages.numerals import moment, shown, size
+from cipherdag.pages.numerals import moment, probability, shown, size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from jinja2 import Environment
     from markupsafe import Markup
 
 
-def render(template: str, *, script: str = "page.js", **content: Any) -> str:
+def render(
+    template: str, *, scripts: Sequence[str] = ("page.js", "graph.js"), **content: Any
+) -> str:
     """A page; every value is escaped, and a value that is missing is an error.
 
     Args:
         template: File in ``templates``, such as ``run.html.j2``.
-        script: The page's own script, a file in ``templates``.
+        scripts: What the page's own script is made of, files in ``templates``.
         content: What the template shows.
     """
-    picture, own = _asset("picture.css"), _asset(script)
+    from markupsafe import Markup
+
+    picture, own = _asset("picture.css"), Markup("").join(map(_asset, scripts))
     style = picture + _asset("page.css")
     return (
         _environment()
@@ -50,7 +56,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"size": size, "shown": shown, "moment": moment}
+    environment.filters |= {"size": size, "shown": shown, "moment": moment, "p": probability}
     environment.tests["number"] = lambda value: (
         isinstance(value, int | float) and not isinstance(value, bool)
     )

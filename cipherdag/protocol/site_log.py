@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from cipherdag.errors import writing
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SITE_LOG: Final = "site.log"
+QUIET_S: Final = 120.0
+"""What has not been said again for so long is over; a coordinator asks again sooner."""
+STILL_S: Final = 3600.0
+"""How often something that goes on and on is said to."""
+MOST_KEPT: Final = 100
+"""How many different sentences are remembered, however many a coordinator causes."""
 
 
 def log_into(path: Path) -> None:
@@ -21,8 +28,79 @@ def log_into(path: Path) -> None:
     """
     logger = logging.getLogger("cipherdag")
     with writing(path):
-        handler = logging.FileHandler(path, encoding="utf-8")
+        handler = OnceHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)  # the command's own level shows errors alone
     logger.propagate = False
+
+
+@dataclass(slots=True)
+class _Said:
+    """A sentence that was written, and how often it came again without being written."""
+
+    record: logging.LogRecord
+    text: str
+    written: float
+    last: float
+    again: int = 0
+
+
+class OnceHandler(logging.FileHandler):
+    """Writes a sentence once while it keeps coming, and how often it came when it is over.
+
+    A coordinator that waits for a person, or for a site to be mended, asks every few seconds and
+    gets the same refusal. It is written when it comes first. After that one line says how often and
+    how long it came: each hour, when it has not come for a while, when something is said that is no
+    warning, such as that a run begins, and when the log is closed.
+    """
+
+    def __init__(self, path: Path, *, encoding: str) -> None:
+        super().__init__(path, encoding=encoding)
+        self._known: dict[tuple[object, ...], _Said] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, or count it."""
+        known = self._known
+        change = record.levelno < logging.WARNING
+        for key in [k for k, own in known.items() if change or record.created > own.last + QUIET_S]:
+            self._sum_up(known.pop(key))
+        failure = repr(record.exc_info[1]) if record.exc_info else ""
+        text = record.getMessage()  # now: what it is made of may change
+        key = (record.name, record.levelno, text, failure)
+        said = known.get(key)
+        if change:
+            super().emit(record)
+        elif said is None:
+            if len(known) >= MOST_KEPT:
+                self._sum_up(known.pop(next(iter(known))))
+            known[key] = _Said(record, text, record.created, record.created)
+            super().emit(record)
+        else:
+            said.again, said.last = said.again + 1, record.created
+            if record.created - said.written >= STILL_S:
+                self._sum_up(said)
+                said.written, said.again = record.created, 0
+
+    def close(self) -> None:
+        """Say how often each came, and close the file."""
+        for said in self._known.values():
+            self._sum_up(said)
+        self._known.clear()
+        super().close()
+
+    def _sum_up(self, said: _Said) -> None:
+        if not said.again:
+            return
+        about = said.record
+        times = "once more" if said.again == 1 else f"{said.again} times more"
+        text = f"{times} in {_duration(said.last - said.written)}: {said.text}"
+        told = {"name": about.name, "levelno": about.levelno, "levelname": about.levelname}
+        super().emit(logging.makeLogRecord({**told, "msg": text, "created": said.last}))
+
+
+def _duration(seconds: float) -> str:
+    """Some seconds as a person says them."""
+    if seconds < 90.0:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60.0:.0f} min"

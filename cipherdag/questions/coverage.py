@@ -4,9 +4,9 @@ Where one site alone can do a test, the sum over all sites is that site's answer
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
 A test without degrees of freedom at a site says nothing there. Of stratified tables and
 `SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
-tables, and all strata of a test together; strata of tables that too few sites have are added to one
-that enough have. A site that left in between may have been one of those counted; sites leave out
-what may then be of too few (`Covered.without`).
+tables, all strata of a test together and every column of a description; strata of tables that too
+few sites have are added to one that enough have. A site that left in between may have been one of
+those counted; sites leave out what may then be of too few (`Covered.without`).
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites say something; not which. Of
@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
@@ -38,7 +39,10 @@ CountedQuestion = (
     | EdgeVotes
     | StratifiedTables
     | SiteDifferences
+    | ColumnSums
+    | ValueCounts
 )
+Describing = SiteDifferences | ColumnSums | ValueCounts
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
@@ -98,7 +102,7 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         enough = self.enough_array()
         if isinstance(self.question, StratifiedTables):
             return self.question.merged(answer, enough)
-        if isinstance(self.question, SiteDifferences):
+        if isinstance(self.question, Describing):
             return np.where(self.question.where(enough), answer, 0.0)
         parts = segments(self.question.encodings, answer)
         signs = isinstance(self.question, CombinedEvidence) and len(parts) > 3  # noqa: PLR2004

@@ -18,6 +18,7 @@ import msgspec
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -48,6 +49,7 @@ __all__ = [
     "Bundle",
     "CITestSpec",
     "Candidates",
+    "ColumnSums",
     "CombinedEvidence",
     "Encoding",
     "FamilyRegretExceeds",
@@ -66,6 +68,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
     "opens_sums",
@@ -79,7 +82,13 @@ MAX_REPLICATES = 1000
 
 
 PoolQuestion = (
-    PooledQuestion | RegressionSteps | StratifiedTables | SiteDifferences | LogLikelihoods
+    PooledQuestion
+    | RegressionSteps
+    | StratifiedTables
+    | SiteDifferences
+    | LogLikelihoods
+    | ColumnSums
+    | ValueCounts
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -138,6 +147,8 @@ SingleQuestion = (
     ResampledQuestion
     | Resampled
     | SiteDifferences
+    | ColumnSums
+    | ValueCounts
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

@@ -45,7 +45,8 @@ class SiteDifferences(
     the site's n rows that are complete in the set give w t, and w t**2, of every share; each angle
     t is first rounded to a quarter of its standard error. Then come, of every stratum, a
     comparison: whether a number has one value far from all others again and again, given nothing;
-    1; and w. Zero throughout where n is below 2 or the site's ``min_cell_size``.
+    1; and w. Zero throughout where n is below 2 or the site's ``min_cell_size``. Where it misses
+    fewer numbers than that, it leaves out as many more as hide how few.
 
     Leaks:
         The coordinator learns, of every stratum that enough sites have, how many rows all sites

@@ -76,6 +76,8 @@ class FeatureResult(SelectedFeatures, Run):
             "union": list(self.union),
             "related_labels": {label: list(names) for label, names in self.related_labels.items()},
             "untested": list(self.untested),
+            "measure": self.measure,
+            "least_p": self.least_p,
         }
 
     @classmethod
@@ -84,6 +86,8 @@ class FeatureResult(SelectedFeatures, Run):
             "features": msgspec.convert(report["features"], dict[str, tuple[SelectedFeature, ...]]),
             "related_labels": msgspec.convert(report["related_labels"], dict[str, tuple[str, ...]]),
             "untested": tuple(report["untested"]),
+            "measure": report.get("measure", ""),
+            "least_p": report.get("least_p", 0.0),
         }
 
     def _summary(self) -> list[str]:
@@ -106,12 +110,13 @@ class FeatureResult(SelectedFeatures, Run):
 
     def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)
-        strengths = [own.strength for chosen in self.features.values() for own in chosen]
+        strengths = [own.strength for _, _, own in self._chosen]
         limits = [ALONE]
         if self.untested:
             limits.append(f"No site could test {', '.join(self.untested)}.")
         return {
             "strongest": max(strengths, default=0.0),
+            "zero": any(own.p_value < self.least_p for _, _, own in self._chosen),
             "n_features": len(self.identifiers) - len(self.features),
             "remarks": (),
             "own_limits": limits,
@@ -120,11 +125,19 @@ class FeatureResult(SelectedFeatures, Run):
     def _tables(self) -> dict[str, str]:
         return {"features.csv": self.to_csv()}
 
+    @property
+    def _chosen(self) -> list[tuple[str, int, SelectedFeature]]:
+        """Label, rank and feature, in order."""
+        return [
+            (label, rank, own)
+            for label, chosen in self.features.items()
+            for rank, own in enumerate(chosen, start=1)
+        ]
+
     def _rows(self) -> list[tuple[str, int, str, float, float, bool]]:
         return [
             (label, rank, own.feature, own.strength, own.p_value, own.retrieved)
-            for label, chosen in self.features.items()
-            for rank, own in enumerate(chosen, start=1)
+            for label, rank, own in self._chosen
         ]
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.graphs.drawing.communities import overview
+from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
+from cipherdag.pages.numerals import probability
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.findings.conclusion import LearntGraph
     from cipherdag.graphs.edge_evidence import EdgeEvidence
     from cipherdag.graphs.edges import Edge
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
 
 ARROWS = {"-->": "→", "---": "—"}
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
+MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
 NO_DIRECTION = (
     "An edge without an arrow has a direction in reality; these data and tests cannot tell which."
@@ -31,6 +36,24 @@ class EdgeRow:
     evidence: EdgeEvidence | None
     verdict: str
 
+    @property
+    def mark(self) -> str:
+        """The mark that is drawn: without an arrow that too few replicates have."""
+        told = None if self.evidence is None else self.evidence.consensus
+        return "---" if told is not None and told != "-->" else self.edge.mark
+
+    @property
+    def sureness(self) -> tuple[float, str] | None:
+        """By what edges are filtered, larger for surer, and as people read it."""
+        own = self.evidence
+        if own is not None and own.known == "edge":
+            return math.inf, own.known
+        if own is not None and own.shown:
+            return own.strength, own.shown
+        if own is None or own.p_value is None:
+            return None
+        return -own.p_value, probability(own.p_value)
+
 
 def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, Any]:
     """What a report shows of a graph.
@@ -42,19 +65,48 @@ def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, A
     evidence = found.evidence
     known = {(edge.source, edge.target): edge for edge in evidence.edges}
     true = _comparable(found, truth)
-    shown = overview(found.graph)
-    whole = len(found.graph.nodes) <= MOST_DRAWN
+    rows = _edge_rows(found, known, true)
     limits = [NO_DIRECTION] if found.graph.undirected else []
     return {
-        "picture": graph_picture(found.graph, known) if whole else None,
-        "overview": overview_picture(shown) if shown.collapsed else None,
+        **pictures(found.graph, known),
         "arrows": ARROWS,
         "evidence": evidence,
-        "edges": _edge_rows(found, known, true),
+        "edges": rows,
+        "measured": any(own.shown for own in evidence.edges),
+        "tested": any(own.p_value is not None for own in evidence.edges),
+        "signs": {mark for own in evidence.edges for mark in _signs(own)},
+        "separations": evidence.separations[:MOST_SEPARATIONS],
         "missing": _missing(found, true),
         "remarks": evidence.remarks,
         "own_limits": [*limits, *([found.dag_note] if found.dag_note else [])],
     }
+
+
+def pictures(
+    graph: CausalGraph,
+    known: Mapping[tuple[str, str], EdgeEvidence],
+    marked: Mapping[Edge, str] | None = None,
+) -> dict[str, Any]:
+    """The whole graph unless it is too large, and of many variables its groups, each opened too."""
+    whole = graph_picture(graph, known, marked) if len(graph.nodes) <= MOST_DRAWN else None
+    shown = overview(graph)
+    if not shown.collapsed:
+        return {"picture": whole, "overview": None, "groups": {}}
+    groups = [name for name, members in shown.members.items() if members[1:]]
+    return {
+        "picture": whole,
+        "overview": overview_picture(shown, graph, known, marked),
+        "groups": {
+            name: overview_picture(opened(graph, shown, name), graph, known, marked)
+            for name in groups
+        },
+    }
+
+
+def _signs(own: EdgeEvidence) -> tuple[str, ...]:
+    """What the picture's legend has to say for this edge."""
+    doubtful = ("consensus",) if own.consensus is not None else ()
+    return (*doubtful, *(("known",) if own.known else ()))
 
 
 def _edge_rows(

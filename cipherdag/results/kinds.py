@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+from cipherdag.findings.conclusion import Finding, LearntGraph, SelectedFeatures
+from cipherdag.findings.description import Description
+from cipherdag.results.description_result import DescriptionResult
 from cipherdag.results.feature_result import FeatureResult
 from cipherdag.results.folder import kind_of, read_report
 from cipherdag.results.result import Result
@@ -17,10 +19,11 @@ if TYPE_CHECKING:
 KINDS: dict[type, type[Run]] = {
     LearntGraph: Result,
     SelectedFeatures: FeatureResult,
+    Description: DescriptionResult,
 }
 
 
-def run_of(conclusion: LearntGraph | SelectedFeatures, **facts: Any) -> Run:
+def run_of(conclusion: Finding, **facts: Any) -> Run:
     """The result of a run that came to a conclusion; ``facts`` are the fields of `Run`."""
     return KINDS[type(conclusion)](**vars(conclusion), **facts)
 

@@ -25,23 +25,10 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
     """
     if not (kind := protection_kind(run.protection)).protects:
         yield kind.disclosure
-    yield (
-        "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
-        "all sites have the same causal structure."
-    )
-    alpha, size = run.parameters.get("alpha"), run.parameters.get("max_cond_size")
-    if alpha is not None:
-        yield (
-            f"Edges are decided by tests at level {alpha:g} on finite data: some will be wrong, "
-            "and a missing edge may be a weak effect or too few rows."
-        )
-    if size is not None:
-        yield (
-            f"No test conditioned on more than {size} variable{'s' * (size != 1)}, so two "
-            "variables that only a larger set separates keep their edge."
-        )
+    if run.of_causes:
+        yield from _of_causes(run)
     yield from own
-    if not has_truth:
+    if run.of_causes and not has_truth:
         yield "No truth was given, so nothing here says how accurate the result is."
     for dropout in run.dropouts:
         yield dropout_line(dropout)
@@ -57,3 +44,21 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
         "A sum is not protected: what all sites have in common is visible in it, and a run "
         "repeated without one site would show that site's part."
     )
+
+
+def _of_causes(run: Run) -> Iterator[str]:
+    yield (
+        "An edge stands for a cause only if no unmeasured variable causes both of its ends, and if "
+        "all sites have the same causal structure."
+    )
+    alpha, size = run.parameters.get("alpha"), run.parameters.get("max_cond_size")
+    if alpha is not None:
+        yield (
+            f"Edges are decided by tests at level {alpha:g} on finite data: some will be wrong, "
+            "and a missing edge may be a weak effect or too few rows."
+        )
+    if size is not None:
+        yield (
+            f"No test conditioned on more than {size} variable{'s' * (size != 1)}, so two "
+            "variables that only a larger set separates keep their edge."
+        )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import LearntGraph
-from cipherdag.findings.confidence import COLUMNS, Confidences
-from cipherdag.findings.edge_table import edge_table
+from cipherdag.findings.confidence import COLUMNS, CONSENSUS, Confidences
+from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.drawing.figure import draw
@@ -65,8 +65,44 @@ class Result(LearntGraph, Run):
         """
         import pandas as pd
 
-        columns, rows = edge_table(self.graph, self.evidence, self._confidences)
+        columns, rows = self.edge_table
         return pd.DataFrame(rows, columns=list(columns))
+
+    @property
+    def separations(self) -> pd.DataFrame:
+        """Pairs without an edge, and the set that separates each, as far as it was opened.
+
+        Columns ``first``, ``second``, ``given`` (names joined by "; ", "" for the empty set, None
+        where no set was found) and ``support``, which ``evidence.support`` says of.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(separation_rows(self.evidence), columns=list(SEPARATION))
+
+    def consensus(self, threshold: float = CONSENSUS) -> CausalGraph:
+        """The marks that enough replicates over drawn rows have.
+
+        Args:
+            threshold: Share of the replicates that joins two variables at least, and that has a
+                direction at least; an edge without such a direction has none.
+
+        Returns:
+            A graph that is directed in part, as a rule no CPDAG, and it may have a cycle.
+
+        Raises:
+            ParameterError: There were no replicates, or the threshold is no share.
+        """
+        if self._confidences is None:
+            raise ParameterError(
+                "a consensus needs replicates",
+                remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
+            )
+        return self._confidences.consensus(self.graph.nodes, threshold)
+
+    @property
+    def edge_table(self) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+        """Names of the columns and the rows of `edges`, without pandas."""
+        return edge_table(self.graph, self.evidence, self._confidences)
 
     def compare(self, other: Result | CausalGraph) -> pd.DataFrame:
         """This graph and another one, pair by pair.
@@ -159,14 +195,14 @@ class Result(LearntGraph, Run):
         }
 
     def _summary(self) -> list[str]:
-        edges = [str(edge) for edge in self.graph.edges] or ["(no edge)"]
-        lines = ["", f"Learnt graph ({self._graph_kind}):", *shortened(edges)]
+        edges = edge_lines(*self.edge_table) or ["(no edge)"]
+        lines = ["", f"Learnt graph ({self.graph_kind}):", *shortened(edges)]
         for said in (self.dag_note, *self.evidence.remarks):
             lines += ["", said] if said else []
         return lines
 
     @property
-    def _graph_kind(self) -> str:
+    def graph_kind(self) -> str:
         """What the graph is: a DAG, the CPDAG of one, or a graph that is directed in part."""
         if self.graph.is_dag:
             return "DAG"
@@ -187,13 +223,15 @@ class Result(LearntGraph, Run):
                 "as a CPDAG": self.metrics_cpdag(truth),
                 "as a DAG": self.metrics(truth),
             }
-        return graph_sections(self, truth) | {"metrics": metrics}
+        edges = self._tables()["edges.csv"]
+        return graph_sections(self, truth) | {"metrics": metrics, "edges_csv": edges}
 
     def _tables(self) -> dict[str, str]:
-        columns, rows = edge_table(self.graph, self.evidence, self._confidences)
+        columns, rows = self.edge_table
         return {
             "edges.csv": csv_text([columns, *rows]),
             "graph.graphml": self.graph.to_graphml(),
+            "separations.csv": csv_text([SEPARATION, *separation_rows(self.evidence)]),
             "graph.dot": self.graph.to_dot(),
         }
 
@@ -208,11 +246,16 @@ class Result(LearntGraph, Run):
 
 
 def _saved_evidence(evidence: GraphEvidence) -> dict[str, Any]:
-    """The evidence as `result.json` has it; edges that were not tested have no p-value there."""
+    """The evidence as `result.json` has it: of every edge what is known, and no more."""
     saved = asdict(evidence)
     for edge in saved["edges"]:
-        if edge["p_value"] is None:
-            del edge["p_value"], edge["given"]
+        if edge["p_value"] is None and edge["effect"] is None:
+            del edge["given"]
+        for name in ("p_value", "effect", "consensus"):
+            if edge[name] is None:
+                del edge[name]
+        if not edge["known"]:
+            del edge["known"]
     return saved
 
 

@@ -3,6 +3,7 @@
 Run                 fields of every result; saves and loads the folder
 Result              a `LearntGraph`
 FeatureResult       `SelectedFeatures`
+DescriptionResult   a `Description`
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Run(ABC):
 
     kind: ClassVar[str]
     template: ClassVar[str]
+    of_causes: ClassVar[bool] = True
+    """Whether it says what causes what."""
 
     algorithm: str
     parameters: Mapping[str, Any]
@@ -195,8 +198,9 @@ class Run(ABC):
 
         Returns:
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
-            ``schema.toml``, ``run.toml``; of a graph ``edges.csv``, ``graph.graphml``,
-            ``graph.dot`` and ``graph.svg``, of features ``features.csv``.
+            ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
+            ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
+            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``.
 
         Raises:
             OutputError: The folder cannot be written.

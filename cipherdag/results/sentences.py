@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, get_args
 
 from cipherdag.algorithms.registry import title_of
@@ -137,7 +138,11 @@ def release_history(records: Iterable[Release]) -> list[str]:
             session = record.session
             lines.append(f"Run {session[:8]}, {record.time[:16].replace('T', ' ')} UTC:")
         lines.append(f"  {release_sentence(record)}")
-    return lines
+    return [_counted(line, len(list(same))) for line, same in groupby(lines)]
+
+
+def _counted(line: str, times: int) -> str:
+    return line if times == 1 else f"{line.removesuffix('.')}, {times} times."
 
 
 def release_sentence(record: Release) -> str:

@@ -112,7 +112,7 @@ def _standing_out(
     own: SiteFolder, schema: Schema, compared: list[tuple[SiteDifferences, FloatVector]]
 ) -> list[tuple[str, str]]:
     """Variables by which this site stands out, told from its data as they are now."""
-    settings, least = own.settings(), max(own.policy().min_cell_size, LEAST_STRATUM)
+    settings, least = own.settings(), own.policy().min_cell_size
     try:
         table = load_table(own.data_source(settings), schema, site=settings.name).observational()
     except DataError as error:
@@ -125,7 +125,11 @@ def _standing_out(
         said
         for question, sums in compared
         for said in own_differences(
-            question, sums, data.column, least=least, columns=schema.variables
+            question,
+            sums,
+            data.told_column,
+            least=max(least, LEAST_STRATUM),
+            columns=schema.variables,
         )
     ]
 

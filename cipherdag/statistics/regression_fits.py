@@ -17,6 +17,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ class Fit:
             residual squares.
         rank: Number of coefficients that the data determine.
         scarce: Rows outside the response's most frequent category; all rows of a linear model.
+        variance: Of the last coefficient; 0 where that was not asked for, or it is not determined.
         undone: Whether the predictors leave nothing of a linear response.
         finished: Whether no step is left.
     """
@@ -80,6 +82,7 @@ class Fit:
     value: float = -np.inf
     rank: int = 0
     scarce: float = 0.0
+    variance: float = 0.0
     undone: bool = False
     finished: bool = False
     _surveyed: bool = False
@@ -127,6 +130,7 @@ class Fit:
             self._share = largest_share(self.coefficients[:count], self._move[:count])
         if self._gain <= CONVERGED * (1.0 + abs(value)) or self._left == 0:
             self.value += max(self._gain, 0.0)
+            self.variance = _last_variance(hessian)
             self.finished = True
 
     def _survey(self, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
@@ -215,6 +219,34 @@ def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple
     return max(2.0 * (large.value - small.value), 0.0), float(dof)
 
 
+def effect_of(
+    small: Fit, large: Fit, categories: Sequence[int], own_constants: int
+) -> tuple[float, float] | None:
+    """The effect of the other variable, and its standard deviation; None where it has no sign.
+
+    Of a linear response atanh of the partial correlation, of two categories the logarithm of the
+    odds ratio: that of the other variable's second category, or for one common unit of it.
+
+    Args:
+        small: The model without the other variable.
+        large: The model with it.
+        categories: Number of categories of every variable, 0 for a continuous one.
+        own_constants: How many constants the sites have beside those of the model.
+    """
+    ratio, dof = likelihood_ratio(small, large, categories)
+    if dof != 1.0 or large.model.ordered:
+        return None
+    if large.discrete:
+        one_output = categories[large.model.response] == 2  # noqa: PLR2004
+        known = one_output and large.variance > 0.0
+        return (float(large.coefficients[-1]), math.sqrt(large.variance)) if known else None
+    spread = large.scarce - column_count(small.model, categories) - own_constants - 2
+    if spread <= 0:
+        return None
+    size = math.sqrt(-math.expm1(-ratio / large.scarce))
+    return math.atanh(math.copysign(size, large.coefficients[-1])), 1.0 / math.sqrt(spread)
+
+
 def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, FloatMatrix]:
     """Value, gradient, and the whole symmetric Hessian."""
     hessian = np.zeros((count, count))
@@ -229,6 +261,13 @@ def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> Floa
 
 def _upper(count: int) -> NDArray[np.bool_]:
     return ~np.tri(count, k=-1, dtype=bool)
+
+
+def _last_variance(hessian: FloatMatrix) -> float:
+    """The last diagonal entry of the Hessian's inverse."""
+    last = np.zeros(len(hessian))
+    last[-1:] = 1.0
+    return float(_step(hessian, last)[0][-1:].sum())
 
 
 def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:

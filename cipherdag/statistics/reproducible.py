@@ -64,6 +64,11 @@ def logarithm(numbers: FloatVector) -> FloatVector:
     return found
 
 
+def logarithm_of(number: float) -> float:
+    """The natural logarithm of a positive number; see `logarithm`."""
+    return float(logarithm(np.array([number]))[0])
+
+
 def log_gamma(numbers: FloatVector) -> FloatVector:
     """Logarithms of the gamma function of positive numbers, of any shape.
 

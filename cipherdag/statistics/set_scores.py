@@ -16,12 +16,12 @@ Leaks:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.statistics.reproducible import log_gamma, logarithm
+from cipherdag.statistics.reproducible import log_gamma, logarithm, logarithm_of
 
 if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector, IndexArray
@@ -56,6 +56,16 @@ class SetScore:
     prior_rows: float = 1.0
     bits: int = MOST_BITS
 
+    @property
+    def plain(self) -> SetScore:
+        """The log likelihood alone, of the same rows on the same grid."""
+        return replace(self, name="bic", penalty=0.0)
+
+    @property
+    def of_nothing(self) -> int:
+        """F of no variable, whose table is one cell with all rows."""
+        return int(self.of_tables(np.array([self.rows]), np.array([1]), np.ones(1))[0])
+
     def of_tables(self, counts: IndexArray, sizes: IndexArray, cells: FloatVector) -> IndexArray:
         """F of tables on the grid, shape (B,).
 
@@ -86,7 +96,7 @@ class SetScore:
         """What a table of so many cells gains or costs by its shape alone, on the grid."""
         cost = np.zeros(len(cells))
         if self.name == "bic":
-            log_rows = float(logarithm(np.array([max(self.rows, 1.0)]))[0])
+            log_rows = logarithm_of(max(self.rows, 1))
             cost = -0.5 * self.penalty * log_rows * (cells - 1.0)
         elif self.name == "qnml":
             cost = -multinomial_regret(self.rows, cells)

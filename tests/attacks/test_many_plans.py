@@ -160,9 +160,9 @@ def status(hospitals, name):
 @pytest.mark.parametrize(
     ("second", "shown"),
     [
-        (FedPC(evidence="vote", alpha=0.01 + 1e-12), "alpha 0.01 -> 0.010000000001"),
-        (FedPC(evidence="vote", max_rows=1024), "max_rows 1048576 -> 1024"),
-        (FedPC(evidence="pooled"), "evidence vote -> pooled"),
+        (FedPC(evidence="vote", alpha=0.01 + 1e-12), "alpha was 0.01, now 0.010000000001"),
+        (FedPC(evidence="vote", max_rows=1024), "max_rows was 1048576, now 1024"),
+        (FedPC(evidence="pooled"), "evidence was vote, now pooled"),
     ],
 )
 def test_a_person_is_shown_in_what_a_plan_differs_from_another(clinics, second, shown, turned):

@@ -80,7 +80,9 @@ ALGORITHMS = st.one_of(
         k1=50.0,
         k2=50.0,
     ),
-    some(RFcd, {"objective": ("graph", "nodewise", "sum"), "search": ("beam", "ges")}, beam=2),
+    some(
+        RFcd, {"objective": ("graph", "nodewise", "sum"), "search": ("auto", "beam", "ges")}, beam=2
+    ),
     some(
         FedCD,
         {"reference": ("paper", "code"), "aggregation": ("proximity", "naive")},

@@ -57,7 +57,7 @@ def recorded(federation, algorithm, monkeypatch):
     return result, words
 
 
-@pytest.mark.parametrize("search", ["beam", "ges"])
+@pytest.mark.parametrize("search", ["best-first", "beam", "ges"])
 def test_the_view_is_a_function_of_the_worst_case_regrets(search):
     _, tables = linear_sites(4, 4, 150, 3)
     scores = gaussian(tables)

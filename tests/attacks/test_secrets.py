@@ -25,7 +25,8 @@ from cipherdag.protocol.messages import read_envelope
 from cipherdag.protocol.transcript import TranscribingEngine
 from cipherdag.sites.session import handshake
 from cipherdag.sites.session.serving import KeptSite
-from cipherdag.sites.study.study import new_request, sign_study, write_file
+from cipherdag.sites.study.study import new_request, sign_study
+from cipherdag.sites.study.study_files import write_file
 
 NAMES = ("north", "south", "west")
 WRITTEN = {

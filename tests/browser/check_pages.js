@@ -1,6 +1,6 @@
 // Opens every page in headless Chromium, light and dark, wide and narrow: no console message, no
-// request, no serious finding of axe-core, no sideways scrolling, and the keyboard reaches the
-// evidence. Then the live view of a real run, from its first round to its end.
+// request, no finding of axe-core, no sideways scrolling, nothing clipped or too small to read, the
+// keyboard reaches the evidence, and search, filter, folding, groups and saving do what they say. Then the live view of a real run, from its first round to its end.
 // Usage: node check_pages.js CHROMIUM FOLDER PYTHON SCREENSHOTS SCRIPT...; SCREENSHOTS may be empty,
 // a SCRIPT prints the address of a live view and ends with its run.
 import { spawn } from "node:child_process";
@@ -13,6 +13,7 @@ import { chromium } from "playwright-core";
 const [browserPath, folder, python, shots, ...lives] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const faults = [];
+const SMALLEST_LETTER_PX = 10;
 const VIEWS = [
   { name: "wide", colorScheme: "light", viewport: { width: 1360, height: 1000 } },
   { name: "dark", colorScheme: "dark", viewport: { width: 1360, height: 1000 } },
@@ -20,7 +21,7 @@ const VIEWS = [
 ];
 
 // findings in dark or narrow views do not differ between pages of one kind
-const JUDGED = { wide: /./, dark: /^(fedpc|rfcd|fedcd|panels|ledger)\./, narrow: /^(fedpc|ledger)\./ };
+const JUDGED = { wide: /./, dark: /^(fedpc|consensus|compared|rfcd|fedcd|panels|ledger)\./, narrow: /^(fedpc|consensus|compared|ledger)\./ };
 const PATIENCE_MS = 120000;
 const KEPT = {
   "fedpc.html (wide)": "report",
@@ -50,7 +51,7 @@ const opened = async (browser, view, file, where) => {
   });
   page.on("request", (request) => {
     const url = request.url().split("#")[0];
-    const own = [address, `${address}part`].includes(url) || url.startsWith("data:");
+    const own = [address, `${address}part`].includes(url) || /^(data|blob):/.test(url);
     check(where, own, `asks for ${request.url()}`);
   });
   await page.goto(address);
@@ -103,6 +104,99 @@ const usable = async (page, where) => {
   check(where, JSON.stringify(names) === JSON.stringify(sorted), "a column does not sort");
 };
 
+const readable = async (page, where) => {
+  const small = await page.evaluate((least) => {
+    const seen = [...document.querySelectorAll("#canvas text, .curves text, td, li, p")];
+    const height = (part) => {
+      const svg = part.ownerSVGElement;
+      const scale = svg ? svg.getBoundingClientRect().height / svg.viewBox.baseVal.height : 1;
+      return parseFloat(getComputedStyle(part).fontSize) * scale;
+    };
+    return seen.filter((part) => part.getClientRects().length && height(part) < least).map((part) => part.textContent.slice(0, 30));
+  }, SMALLEST_LETTER_PX);
+  check(where, small.length === 0, `letters too small: ${small.slice(0, 3).join(", ")}`);
+  const clipped = await page.evaluate(() => [...document.querySelectorAll("table.cards td, table.cards th")]
+    .filter((cell) => cell.getClientRects().length && cell.getBoundingClientRect().right > window.innerWidth + 1)
+    .map((cell) => cell.textContent.slice(0, 30)));
+  check(where, clipped.length === 0, `cells beyond the edge: ${clipped.slice(0, 3).join(", ")}`);
+  // a cell whose words fill less than half of it is blank for the most part
+  const blank = await page.evaluate(() => [...document.querySelectorAll("table.cards tbody :is(td, th)")].filter((cell) => {
+    const words = document.createRange();
+    words.selectNodeContents(cell);
+    const height = cell.getBoundingClientRect().height;
+    return cell.getClientRects().length && height > 60 && words.getBoundingClientRect().height < height / 2;
+  }).map((cell) => cell.innerText.slice(0, 30)));
+  check(where, blank.length === 0, `cells are mostly blank: ${blank.slice(0, 3).join(", ")}`);
+};
+
+const folds = async (page, where) => {
+  if ((await page.locator("[data-fold]").count()) === 0) return;
+  const open = () => page.locator("details.fold[open]").count();
+  const whole = await page.locator("details.fold").count();
+  await page.locator('[data-fold="close"]').click();
+  check(where, (await open()) === 0, "sections do not collapse");
+  await page.locator('nav a[href="#limits"]').click();
+  await page.waitForFunction(() => document.querySelector("#limits details").open);
+  await page.locator('[data-fold="open"]').click();
+  check(where, (await open()) === whole, "sections do not expand");
+};
+
+const searched = async (page, where) => {
+  const find = page.locator("#find");
+  if ((await find.count()) === 0) return;
+  const [name] = JSON.parse(await page.evaluate(() => {
+    const group = document.querySelector("#canvas [data-members]");
+    return group ? group.dataset.members : JSON.stringify([document.querySelector("#canvas [data-node]").dataset.node]);
+  }));
+  await find.fill(name);
+  await find.press("Enter");
+  const marked = await page.locator("#canvas .found").evaluateAll((boxes) => boxes.map((box) => box.dataset.node));
+  check(where, marked.includes(name), "the search does not mark the variable that it looks for");
+  const inside = await page.evaluate(() => {
+    const [box, frame] = [document.querySelector(".found"), document.getElementById("canvas")].map((e) => e.getBoundingClientRect());
+    return box.right > frame.left && box.left < frame.right && box.bottom > frame.top && box.top < frame.bottom;
+  });
+  check(where, inside, "the variable that was found is out of sight");
+  await find.fill("");
+  if (await page.locator("#shut").isVisible()) {
+    check(where, (await page.locator("#canvas a.cd-edge").count()) > 0, "an opened group has no edge of its own");
+    await page.locator("#shut").click();
+    check(where, (await page.locator("#canvas [data-members]").count()) > 1, "a group does not close");
+    await page.locator("#canvas [data-members]").first().focus();
+    await page.keyboard.press("Enter");
+    check(where, await page.locator("#shut").isVisible(), "Enter does not open a group");
+    await page.keyboard.press("Escape");
+    check(where, await page.locator("#shut").isHidden(), "Escape does not close a group");
+  }
+};
+
+const thinned = async (page, where) => {
+  const least = page.locator("#least");
+  if ((await least.count()) === 0 || (await least.isHidden())) return;
+  const rows = page.locator("#edge-table tbody tr:visible");
+  const before = await rows.count();
+  await least.fill(await least.getAttribute("max"));
+  const after = await rows.count();
+  check(where, after >= 1 && after < before, `the strongest of ${before} edges are ${after}`);
+  const drawn = await page.locator("#canvas a.cd-edge:visible").count();
+  check(where, drawn === 0 || drawn === after, `${drawn} lines for ${after} rows`);
+  check(where, (await page.locator("#least-said").innerText()).includes(`${after} of ${before}`), "does not say how many");
+  await least.fill("0");
+};
+
+const BEGINNINGS = { svg: "<svg", png: "\x89PNG", csv: "from,to,", graphml: "<?xml" };
+const saved = async (page, where) => {
+  for (const button of await page.locator("button[data-save]").all()) {
+    const name = await button.getAttribute("data-save");
+    const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
+    const content = readFileSync(await file.path());
+    const start = name.startsWith("features") ? "label,rank" : BEGINNINGS[name.split(".").pop()];
+    check(where, content.subarray(0, 40).toString("latin1").startsWith(start), `${name} begins with ${content.subarray(0, 12)}`);
+    check(where, file.suggestedFilename() === name, `is saved as ${file.suggestedFilename()}`);
+    if (name === "graph.svg") check(where, !/<a |onclick|var\(--ink\)/.test(content), "the picture alone holds parts of the page");
+  }
+};
+
 const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
 const files = readdirSync(folder).filter((name) => name.endsWith(".html")).sort();
 if (shots) mkdirSync(shots, { recursive: true });
@@ -122,7 +216,9 @@ const look = async (file, view) => {
     await page.locator(panel).screenshot({ path: `${shots}/${name}.png` });
   }
   await reachable(page, where);
+  if (view.name === "narrow") await readable(page, where);
   if (view.name === "wide") await usable(page, where);
+  if (view.name === "wide" || (view.name === "narrow" && JUDGED.narrow.test(file))) for (const control of [searched, thinned, saved, folds]) await control(page, where);
   if (JUDGED[view.name].test(file)) await accessible(page, where);
   if (view.name === "wide") check(where, (await page.pdf()).length > 5000, "does not print");
   await page.close();

@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.audit.ledger_page import ledger_page
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
+from cipherdag.results.compared_page import compared_page
 from cipherdag.sites.record.ledger import read_releases, verify_ledger
 
 HOSTILE = (
@@ -73,6 +75,19 @@ def belief_run():
     return sites.run(FedCD(rounds=4, graphs=20, **small), seed=1)
 
 
+def description_run():
+    """Columns of patients, of which some values are missing and one category is rare."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(60.0, 11.0, 1500).round(),
+            "crp": np.where(rng.random(1500) < 0.1, np.nan, rng.lognormal(1.0, 0.8, 1500)),
+            "stage": rng.choice(["I", "II", "III", "IV"], 1500, p=[0.6, 0.3, 0.09, 0.01]),
+        }
+    )
+    return Federation.split(table, 3, seed=1).run(Describe())
+
+
 def panels(names):
     """One panel of every kind; the numbers are made up, and the page is a test of pages."""
     rng = np.random.default_rng(2)
@@ -102,7 +117,25 @@ def panels(names):
     )
 
 
-def large(result, n=130):
+def score_run():
+    """Scores of numbers, with what is known before: no replicates."""
+    rng = np.random.default_rng(7)
+    age, dose = rng.standard_normal((2, 1500))
+    pressure = 0.6 * age - 0.5 * dose + rng.standard_normal(1500)
+    table = pd.DataFrame({"age": age, "dose": dose, "pressure": pressure})
+    table["risk"] = 0.7 * pressure + 0.2 * age + rng.standard_normal(1500)
+    known = Knowledge(required=(("age", "pressure"),), tiers=(("age", "dose"), ("risk",)))
+    return Federation.split(table, 3, seed=1).run(FedBOSS(knowledge=known))
+
+
+def replicated_run(seed=1):
+    """Tests with replicates, tiers, and so few rows that some edges are doubtful."""
+    data = asia().sample(900, np.random.default_rng(seed))
+    known = Knowledge(tiers=(("Smoking",), ("Bronchitis", "LungCancer")))
+    return Federation.split(data, 3, seed=1).run(FedPC(bootstrap=20, knowledge=known), seed=1)
+
+
+def large(result, n=223):
     rng = np.random.default_rng(3)
     order = np.triu(rng.random((n, n)) < 2.4 / n, k=1)
     graph = CausalGraph.from_arcs([f"gene{i}" for i in range(n)], order)
@@ -125,6 +158,11 @@ def pages():
     lines = result.ledgers[result.sites[0]]
     yield "fedpc", result.page(truth=truth)
     yield "fedcmfs", feature_run().page()
+    yield "describe", description_run().page()
+    yield "fedboss", score_run().page()
+    replicated = replicated_run()
+    yield "consensus", replicated.page()
+    yield "compared", compared_page(result, replicated, ("june", "july"))
     yield "rfcd", regret_run().page(truth=truth)
     yield "fedcd", belief_run().page()
     yield "panels", result.page(panels=panels(result.graph.nodes))

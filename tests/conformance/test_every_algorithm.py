@@ -21,7 +21,7 @@ import replaying
 import simulated_view
 from scipy import stats
 
-from cipherdag import FedBOSS, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -58,10 +58,24 @@ def treated():
 
 
 @cache
+def measured():
+    """Categories, numbers that are not always there, and a column that is nearly constant."""
+    rng = np.random.default_rng(6)
+    rows = clinics(3)
+    found = {}
+    for name, own in rows.items():
+        numbers = rng.normal(40.0, 3.0, len(own))
+        numbers[rng.random(len(own)) < 0.04] = np.nan
+        found[name] = own.assign(score=numbers, flag=np.arange(len(own)) < 5)
+    return found
+
+
+@cache
 def trial(name):
     """A run of an algorithm that takes seconds; every registered one needs an entry."""
     labels = tuple(clinics(8)["north"].columns[1:3])
     return {
+        "describe": Trial(algorithm=Describe(), data=measured()),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -24,12 +24,13 @@ SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
     ("StratifiedTables", ""): {0},
-    ("Covered", ""): {0},
+    ("Covered", ""): {0, 1},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
     ("RegressionSteps", ""): {0},
     ("FamilyRegrets", ""): {0},
     ("LogLikelihoods", ""): {0},
+    ("ColumnSums", ""): {1},
     ("LocalBeliefs", "code"): {0},
 }
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
@@ -73,6 +74,7 @@ RUNS = [
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
+    *((Describe(), kind) for kind in ("discrete", "numbers", "mixed")),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

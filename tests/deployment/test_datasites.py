@@ -37,7 +37,8 @@ from cipherdag.sites.private_files import START_LOCK, locked
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
-from cipherdag.sites.study.study import Request, check_request, new_request, read_file, write_file
+from cipherdag.sites.study.study import Request, check_request, new_request
+from cipherdag.sites.study.study_files import read_file, write_file
 
 PORTS = {"north": 8101, "south": 8102, "west": 8103}
 
@@ -56,7 +57,7 @@ def enrolled(tmp_path):
     requests = [request_enrolment(site)[0] for site in sites.values()]
     approvals = coordinator.approve(requests)
     for name, site in sites.items():
-        activate(site, approvals[name], fingerprint=coordinator.fingerprint)
+        activate(site, approvals[name], code=coordinator.fingerprint)
     return coordinator, sites, approvals
 
 
@@ -123,10 +124,10 @@ def test_the_fingerprint_covers_the_calls_key(enrolled, tmp_path):
     (coordinator.path / "root").write_text(SigningIdentity.generate().public.hex() + "\n")
     late = SiteFolder.create(tmp_path / "late", settings("late", 8104))
     approvals = coordinator.approve([request_enrolment(late)[0]])
-    with pytest.raises(SignatureError, match="not from the coordinator with this fingerprint"):
-        activate(late, approvals["late"], fingerprint=before)
+    with pytest.raises(SignatureError, match="not from the coordinator with this code"):
+        activate(late, approvals["late"], code=before)
     with pytest.raises(SignatureError):
-        activate(sites["north"], approvals["north"], fingerprint=before)
+        activate(sites["north"], approvals["north"], code=before)
 
 
 def test_an_altered_address_breaks_the_request_s_proof(enrolled):
@@ -172,20 +173,20 @@ def test_a_site_for_the_other_engine_is_told_so(enrolled, tmp_path):
     plain = SiteSettings(name="north").dumps()
     sites["north"].settings_path.write_text(plain, encoding="utf-8")
     with pytest.raises(SiteNotReadyError, match="engine is 'syft', site.toml is made for 'flare'"):
-        activate(sites["north"], approvals["north"], fingerprint=coordinator.fingerprint)
+        activate(sites["north"], approvals["north"], code=coordinator.fingerprint)
 
 
 def test_a_revoked_site_is_in_no_study_and_not_enrolled_again(enrolled):
     coordinator, sites, _ = enrolled
     approvals = coordinator.revoke("west")
     assert set(approvals) == {"north", "south"}
-    done = activate(sites["north"], approvals["north"], fingerprint=coordinator.fingerprint)
+    done = activate(sites["north"], approvals["north"], code=coordinator.fingerprint)
     assert done.removed == ("west",)
     assert done.study.revoked == ("west",)
     with pytest.raises(PolicyRefusedError, match="was revoked"):
         coordinator.read_request(sites["west"].path / "west.request")
     with pytest.raises(SignatureError, match="is for 'north', not for 'west'"):
-        activate(sites["west"], approvals["north"], fingerprint=coordinator.fingerprint)
+        activate(sites["west"], approvals["north"], code=coordinator.fingerprint)
 
 
 # commands
@@ -201,7 +202,8 @@ def test_the_commands_of_both_sides(tmp_path, capsys, monkeypatch):
     code, _, err = call(capsys, monkeypatch, "coordinator", "start", "--dir", own)
     assert (code, "no server to start" in err) == (2, True)
     site = tmp_path / "north"
-    new = ("site", "new", "north", "--dir", site, "--datasite", "http://127.0.0.1:8101")
+    new = ("site", "new", "north", "--algorithm", "fedpc", "--dir", site)
+    new += ("--datasite", "http://127.0.0.1:8101")
     assert call(capsys, monkeypatch, *new)[0] == 2  # and --pysyft
     assert call(capsys, monkeypatch, *new, "--pysyft", sys.executable)[0] == 0
     assert SiteFolder(site).settings().datasite.python == sys.executable
@@ -405,7 +407,7 @@ def test_the_interpreter_is_kept_as_the_link_that_it_is(tmp_path, capsys, monkey
     """Resolving an environment's interpreter would leave its environment."""
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
-    where = ("--datasite", "http://127.0.0.1:8101", "--pysyft", link)
+    where = ("--algorithm", "fedpc", "--datasite", "http://127.0.0.1:8101", "--pysyft", link)
     site = tmp_path / "north"
     assert call(capsys, monkeypatch, "site", "new", "north", "--dir", site, *where)[0] == 0
     assert Path(SiteFolder(site).settings().datasite.python) == link

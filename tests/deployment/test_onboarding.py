@@ -25,8 +25,10 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.audit.ledger_check import check_ledger
 from cipherdag.deployment.certificates import (
+    certificates_of,
     check_certificate,
     check_certificate_request,
+    check_validity,
     read_archive,
 )
 from cipherdag.errors import (
@@ -45,6 +47,7 @@ from cipherdag.errors import (
 )
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.keys.pairing import pairing_code, same_fingerprint
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay
@@ -56,8 +59,6 @@ from cipherdag.sites.record.ledger import LedgerHead, ledger_lines
 from cipherdag.sites.session import handshake
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
 from cipherdag.sites.study.study import (
-    MAX_REQUEST_BYTES,
-    MAX_STUDY_BYTES,
     Approval,
     Request,
     SignedStudy,
@@ -68,10 +69,13 @@ from cipherdag.sites.study.study import (
     check_study,
     coordinator_fingerprint,
     new_request,
-    read_file,
-    same_fingerprint,
     sign_study,
     study_fingerprint,
+)
+from cipherdag.sites.study.study_files import (
+    MAX_REQUEST_BYTES,
+    MAX_STUDY_BYTES,
+    read_file,
     write_file,
 )
 from cipherdag.sites.study.study_names import check_site_name
@@ -112,7 +116,7 @@ def accept(hospitals, approval, site="hospital-0", **changes):
     expected = {
         "site": site,
         "identity": study.pinned[site],
-        "fingerprint": coordinator_fingerprint(study.coordinator, study.root),
+        "code": coordinator_fingerprint(study.coordinator, study.root),
         "study": "study",
     }
     return check_approval(approval, **(expected | changes))
@@ -254,10 +258,25 @@ def test_the_fingerprint_covers_identity_and_root():
 
 def test_a_wrong_fingerprint_is_refused_before_anything_else(hospitals):
     other = coordinator_fingerprint(SigningIdentity.generate().public, hospital_folders.ROOT)
-    for wrong in ("", "00" * 32, other):
-        with pytest.raises(SignatureError, match="fingerprint") as caught:
-            accept(hospitals, approval_of(hospitals), fingerprint=wrong)
+    for wrong in ("00" * 32, other, pairing_code(other)):
+        with pytest.raises(
+            SignatureError, match="not from the coordinator with this code"
+        ) as caught:
+            accept(hospitals, approval_of(hospitals), code=wrong)
         assert caught.value.exit_code == 3
+    for none in ("", "00", "acorn"):
+        with pytest.raises(ParameterError, match="a code has 9 words"):
+            accept(hospitals, approval_of(hospitals), code=none)
+
+
+def test_the_code_of_words_stands_for_the_fingerprint(hospitals):
+    study = hospitals.study
+    code = pairing_code(coordinator_fingerprint(study.coordinator, study.root))
+    heard = " ".join(word[:4].upper() for word in code.split("-"))
+    assert accept(hospitals, approval_of(hospitals), code=heard) == study
+    for changed in ({"coordinator": SigningIdentity.generate().public}, {"root": "cd" * 32}):
+        other = msgspec.structs.replace(study, **changed)
+        assert pairing_code(coordinator_fingerprint(other.coordinator, other.root)) != code
 
 
 def test_another_coordinator_s_approval_is_refused(hospitals):
@@ -906,7 +925,7 @@ def enrolled(flare, tmp_path_factory):
     requests = [request_enrolment(site)[0] for site in sites.values()]
     approvals = coordinator.approve(requests)
     for name in ("north", "south"):
-        activate(sites[name], approvals[name], fingerprint=coordinator.fingerprint)
+        activate(sites[name], approvals[name], code=coordinator.fingerprint)
     return coordinator, sites, approvals
 
 
@@ -947,7 +966,7 @@ def test_a_swapped_certificate_is_refused_at_activation(enrolled, tmp_path):
     )
     write_file(tmp_path / "west.approval", swapped)
     with pytest.raises(SignatureError, match="certificate"):
-        activate(sites["west"], tmp_path / "west.approval", fingerprint=coordinator.fingerprint)
+        activate(sites["west"], tmp_path / "west.approval", code=coordinator.fingerprint)
     assert not sites["west"].kit.exists()
     assert not sites["west"].study_path.exists()
 
@@ -957,19 +976,19 @@ def test_activation_compares_fingerprint_study_and_address(enrolled, tmp_path):
 
     coordinator, sites, approvals = enrolled
     with pytest.raises(SignatureError):
-        activate(sites["west"], approvals["west"], fingerprint="00" * 32)
+        activate(sites["west"], approvals["west"], code="00" * 32)
     with pytest.raises(SignatureError, match="study"):
         activate(
             sites["west"],
             approvals["west"],
-            fingerprint=coordinator.fingerprint,
-            study_expected="00" * 32,
+            code=coordinator.fingerprint,
+            study_code="00" * 32,
         )
     site = sites["west"]
     kept = site.settings_path.read_text()
     site.settings_path.write_text(kept.replace('host = ""', 'host = "elsewhere.example"'))
     with pytest.raises(SiteNotReadyError, match="elsewhere"):
-        activate(site, approvals["west"], fingerprint=coordinator.fingerprint)
+        activate(site, approvals["west"], code=coordinator.fingerprint)
     site.settings_path.write_text(kept)
 
 
@@ -982,18 +1001,16 @@ def test_enrolling_and_revoking_change_the_study_and_no_certificate(enrolled):
     key = next(north.kit.rglob("client.key")).read_bytes()
     later = SiteFolder.create(north.path.parent / "later", SiteSettings(name="later"))
     renewed = coordinator.approve([request_enrolment(later)[0]])
-    done = activate(north, renewed["north"], fingerprint=coordinator.fingerprint)
+    done = activate(north, renewed["north"], code=coordinator.fingerprint)
     assert (done.added, done.removed) == (("later",), ())
     assert next(north.kit.rglob("client.key")).read_bytes() == key
     stale = north.path / "stale.approval"
     write_file(stale, old)
     with pytest.raises(ReplayError, match="version"):
-        activate(north, stale, fingerprint=coordinator.fingerprint)
+        activate(north, stale, code=coordinator.fingerprint)
     renewed = coordinator.revoke("later")
     assert "later" not in renewed
-    assert activate(north, renewed["north"], fingerprint=coordinator.fingerprint).removed == (
-        "later",
-    )
+    assert activate(north, renewed["north"], code=coordinator.fingerprint).removed == ("later",)
     with pytest.raises(PolicyRefusedError, match="revoked"):
         coordinator.approve([later.path / "later.request"])
     with pytest.raises(ParameterError):
@@ -1021,14 +1038,14 @@ def test_a_certificate_is_renewed_for_the_same_key_while_the_site_is_stopped(enr
     renewed = coordinator.approve([south.path / "south.request"], valid_days=200)
     assert coordinator.study() == study
     with locked(south.path / START_LOCK), pytest.raises(SiteNotReadyError):
-        activate(south, renewed["south"], fingerprint=coordinator.fingerprint)
+        activate(south, renewed["south"], code=coordinator.fingerprint)
     assert days() == 90
-    activate(south, renewed["south"], fingerprint=coordinator.fingerprint)
+    activate(south, renewed["south"], code=coordinator.fingerprint)
     assert days() == 200
     assert (startup / "client.key").read_bytes() == key
     assert (south.kit / "local" / "cipherdag.json").read_bytes() == about
     shorter = coordinator.approve([south.path / "south.request"], valid_days=9)
-    activate(south, shorter["south"], fingerprint=coordinator.fingerprint)
+    activate(south, shorter["south"], code=coordinator.fingerprint)
     assert days() == 200
 
 
@@ -1048,7 +1065,7 @@ def test_a_second_study_of_one_version_is_refused(enrolled, tmp_path):
     )
     write_file(tmp_path / "north.approval", forged)
     with pytest.raises(SignatureError, match="two different studies"):
-        activate(north, tmp_path / "north.approval", fingerprint=coordinator.fingerprint)
+        activate(north, tmp_path / "north.approval", code=coordinator.fingerprint)
 
 
 def test_a_known_name_with_another_key_is_refused(enrolled, tmp_path):
@@ -1078,6 +1095,58 @@ def test_a_request_for_another_study_or_with_foreign_certificate_is_refused(enro
     write_file(tmp_path / "mixed.request", mixed)
     with pytest.raises(CipherdagError):
         coordinator.approve([tmp_path / "mixed.request"])
+
+
+def test_a_site_corrects_its_study_before_anything_is_approved(enrolled, tmp_path):
+    """FLARE's own request names study and organisation too, and follows `site.toml` until then."""
+    from cipherdag.deployment.enrolment import request_enrolment
+
+    coordinator, sites, _ = enrolled
+    other = SiteFolder.create(tmp_path / "other", SiteSettings(name="fresh", study="elsewhere"))
+    request_enrolment(other)
+    key = next(other.transport.rglob("*.key")).read_bytes()
+    text = other.settings_path.read_text()
+    other.settings_path.write_text(text.replace('study = "elsewhere"', 'study = "study"'))
+    path, request = request_enrolment(other)
+    assert coordinator.read_request(path) == request
+    assert next(other.transport.rglob("*.key")).read_bytes() != key
+    assert request_enrolment(other)[1] == request, "a second call changes nothing"
+    kept = sites["north"]
+    request_enrolment(kept)
+    assert kept.kit.exists()
+
+
+def test_a_certificate_is_activated_while_it_is_valid_by_this_machine_s_clock(enrolled):
+    coordinator, sites, approvals = enrolled
+    archive = read_file(approvals["north"], Approval).certificate
+    certificate, _ = certificates_of(archive, "north")
+    begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    for now in (begins, begins + timedelta(days=1), ends):
+        check_validity(certificate, now)
+    with pytest.raises(SiteNotReadyError, match=r"this machine's clock says") as caught:
+        check_validity(certificate, begins - timedelta(seconds=1))
+    assert "the coordinator's is fast" in caught.value.remedy
+    with pytest.raises(SiteNotReadyError, match=f"expired on {ends:%Y-%m-%d}") as caught:
+        check_validity(certificate, ends + timedelta(seconds=1))
+    assert "cipherdag site request" in caught.value.remedy
+    assert coordinator.study().name == sites["north"].study().name
+
+
+def test_a_clock_that_is_years_behind_activates_nothing(enrolled, monkeypatch):
+    from cipherdag.deployment import enrolment
+
+    coordinator, sites, approvals = enrolled
+    before = sites["south"].study_path.read_bytes()
+
+    class Slow(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return datetime(2001, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr(enrolment, "datetime", Slow)
+    with pytest.raises(SiteNotReadyError, match="clock says 2001-01-01"):
+        enrolment.activate(sites["south"], approvals["south"], code=coordinator.fingerprint)
+    assert sites["south"].study_path.read_bytes() == before
 
 
 def test_too_few_sites_make_no_run(flare, tmp_path):

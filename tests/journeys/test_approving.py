@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import sys
 import time
@@ -25,6 +26,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.messages import DENIED
 from cipherdag.protocol.plan import Plan
 from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.site_log import log_into
 from cipherdag.sites.session.serving import KeptSite
 from cipherdag.sites.study.datasite_settings import DatasiteSettings
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
@@ -50,7 +52,7 @@ class Deployment:
         self.sites = {name: self._site(name, tables[name], schema) for name in SITES}
         requests = [request_enrolment(site)[0] for site in self.sites.values()]
         for name, approval in self.coordinator.approve(requests).items():
-            activate(self.sites[name], approval, fingerprint=self.coordinator.fingerprint)
+            activate(self.sites[name], approval, code=self.coordinator.fingerprint)
         self.kept = {name: KeptSite(site.path) for name, site in self.sites.items()}
 
     def _site(self, name, table, schema):
@@ -151,8 +153,12 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
         for sentence in (
             "Dr. Okafor asks for fedpc at north, south, west.",
             f"Purpose: {PURPOSE}",
-            "A sum covers 3 of the 3 sites at least; up to 1 that collude with the coordinator",
-            "Parameters: as usual alpha 0.01, ",
+            "The result: a graph that says which of the study's variables probably cause which.",
+            "A sum covers 3 of the 3 sites at least. The coordinator, even if one site told it all",
+            "All parameters are as usual: alpha 0.01, ",
+            "Decide before ",
+            f"`cipherdag site approve {session}`, or `cipherdag site deny {session} --why",
+            "The coordinator and all sites learn what is opened, and no other sum:",
             "Opened: ",
             "The first sums: ",
             "This site's policy ends it after 1,000 rounds",
@@ -170,6 +176,64 @@ def test_a_run_waits_for_people_who_read_it_and_then_goes_on(deployment, tmp_pat
     learnt = json.loads((tmp_path / "learnt" / "result.json").read_text("utf-8"))
     assert {e["from"] for e in learnt["edges"]} <= set("12345")
     assert len(learnt["edges"]) == len(found[0])
+
+
+@pytest.fixture
+def logged(deployment):
+    """The log of the north's process, as `site start` has it."""
+    logger = logging.getLogger("cipherdag")
+    before = logger.level, logger.propagate
+    path = deployment.sites["north"].log_path
+    log_into(path)
+    yield lambda: path.read_text("utf-8").splitlines()
+    handler = logger.handlers[-1]
+    logger.removeHandler(handler)
+    handler.close()
+    logger.level, logger.propagate = before
+
+
+def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deployment, logged):
+    """A coordinator asks again and again; three sites share this process, and so its log."""
+    waited = []
+
+    def nobody():
+        waited.append(logged())
+
+    deployment.people = [nobody] * 6 + [lambda: deployment.approve(*SITES)]
+    deployment.run(*RUN)
+    assert len(waited) == 6
+    (line,) = waited[-1]
+    assert "refused the plan of run " in line
+    assert "the run waits until a person of this site approves it" in line
+    assert "Read it with `cipherdag site status`, then `cipherdag site approve " in line
+    assert re.search(r"a refusal, \d+ B, \d+ times\.\n", deployment.site("north", "releases"))
+    after = logged()[1:]
+    assert re.search(r"\d+ times more in \d+ s: refused the plan of run ", after[0])
+    assert [line.split(" ", 4)[4].split(" ", 2)[2] for line in after if " INFO " in line] == [
+        *["begins: fedpc"] * 3,
+        *["has ended"] * 3,
+    ]
+
+
+def test_a_plan_that_was_decided_is_told_in_short_and_in_full_if_asked(deployment):
+    deployment.run(*RUN, "--wait-for-approval", 0, code=3)
+    session = deployment.asked("north")
+    waits = deployment.site("north", "status")
+    assert "Opened: " in waits
+    assert "In full: " not in waits
+    deployment.site("north", "deny", session, "--why", WHY)
+    short = deployment.site("north", "status")
+    assert "Opened: " not in short
+    for line in ("Dr. Okafor asks for fedpc", PURPOSE, WHY, f"cipherdag site status {session}"):
+        assert line in short
+    whole = deployment.site("north", "status", session)
+    assert "Opened: " in whole
+    assert whole.startswith(f"run {session}  denied  asked ")
+    assert WHY in whole
+    assert json.loads(deployment.site("north", "status", session, "--json"))["state"] == "denied"
+    deployment.site("north", "status", "ffffffff", code=2)
+    left = deployment.site("north", "releases")
+    assert "Set-up, FedPC: a refusal, " in left
 
 
 def test_a_denial_ends_the_run_and_its_reason_stays_at_the_site(deployment):
@@ -251,7 +315,8 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     said = deployment.run("plan", *RUN[1:], "--alpha", 0.02, "--out", file)
     assert "Dr. Okafor asks for fedpc at north, south, west." in said
     assert f"Purpose: {PURPOSE}\n" in said
-    assert "Parameters: alpha 0.02, as usual reveal sums, evidence auto, " in said
+    assert "Parameter alpha is 0.02, usually 0.01. Significance level of every test.\n" in said
+    assert "All other parameters are as usual: reveal sums, evidence auto, " in said
     assert deployment.calls == 0, "a plan sends nothing"
     assert not list(deployment.coordinator.runs.glob("*"))
 
@@ -262,6 +327,19 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
         found = json.loads(said[: said.rindex("]") + 1])
         return {row["check"]: row for row in found if row["check"].startswith("plan")}
 
+    said = deployment.site("north", "check", "--plan", file, code=4)
+    for sentence in ("Dr. Okafor asks for fedpc", "Opened: ", "The first sums: ", "alpha is 0.02"):
+        assert sentence in said
+    schema = deployment.sites["north"].path / "schema.toml"
+    kept = schema.read_bytes()
+    schema.unlink()
+    said = deployment.site("north", "check", "--plan", file, code=4)
+    assert "Dr. Okafor asks for fedpc" in said
+    assert "The first sums: " not in said
+    schema.write_bytes(b"not a schema")
+    said = deployment.site("north", "check", "--plan", file, code=4)
+    assert "fail  schema" in said
+    schema.write_bytes(kept)
     for name in SITES:
         found = rows(name)
         assert list(found) == ["plan: cohort", "plan: policy", "plan: data"]
@@ -272,7 +350,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     found = rows("south")["plan: policy"]
     assert (found["state"], found["finding"]) == (
         "fail",
-        "the site's policy asks for alpha 0.001..0.01",
+        "the site's policy asks for alpha 0.001..0.01, and the plan has 0.02",
     )
     assert "asks for alpha" in deployment.run("run", "--plan", file, code=3)
     policy.write_text(kept)
@@ -294,7 +372,7 @@ def test_a_saved_plan_is_checked_by_a_site_and_then_carried_out_once(deployment,
     assert "waits until a person" in said
     status = deployment.site("north", "status")
     assert f"Beside run {plan.session.hex()[:8]} of " in status
-    assert "alpha 0.02 -> 0.03." in status
+    assert "alpha was 0.02, now 0.03." in status
 
 
 def test_a_plan_that_is_none_or_names_other_sites_begins_nothing(deployment, tmp_path):

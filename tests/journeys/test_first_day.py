@@ -203,7 +203,7 @@ def test_a_site_of_a_real_study_opens_its_described_file(tmp_path):
 
 
 def test_what_a_site_s_own_settings_describe_is_read_and_checked(call, tmp_path):
-    code, *_ = call("site", "new", "north", "--dir", tmp_path / "site")
+    code, *_ = call("site", "new", "north", "--algorithm", "fedpc", "--dir", tmp_path / "site")
     assert code == 0
     source = north(tmp_path)
     site = tmp_path / "site"

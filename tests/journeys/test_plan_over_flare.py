@@ -14,6 +14,7 @@ import pytest
 from hospitals import SITES, Hospitals, Study, sorted_edges
 from loopback import free_port
 
+from cipherdag import Describe, DescriptionResult, Federation
 from cipherdag.graphs.networks import asia
 from cipherdag.protocol.plan import Plan
 from cipherdag.sites.table.schema import Schema
@@ -113,6 +114,28 @@ def test_one_site_denies_and_the_coordinator_hears_that_and_no_reason(hospitals)
     assert WHY not in said
     status = hospitals.command("site", "status", "--dir", hospitals.work / "west")
     assert f"Denied because: {WHY}" in status
-    assert "alpha 0.01 -> 0.02." in status
+    whole = hospitals.command("site", "status", asked, "--dir", hospitals.work / "west")
+    assert "alpha was 0.01, now 0.02." in whole
     for path in hospitals.coordinator.rglob("*"):
         assert not path.is_file() or WHY.encode() not in path.read_bytes(), path
+
+
+def test_columns_are_described_and_a_site_reads_them_by_its_own_names(hospitals, study, tmp_path):
+    words = ("run", "describe", "--purpose", "What is measured, and how well?", "--out")
+    with begun(hospitals, *words, tmp_path / "described") as run:
+        for name in SITES:
+            said, asked = waiting(hospitals, run, name)
+            assert "Counts of a site below its min_cell_size are told only with others." in said
+            hospitals.command("site", "approve", asked, "--dir", hospitals.work / name)
+        said = run.communicate(timeout=300)[0]
+        assert run.returncode == 0, said
+    expected = Federation.simulate(study.tables, schema=study.schema).run(Describe())
+    found = DescriptionResult.load(tmp_path / "described")
+    assert list(found.columns) == [expected.identifiers[name] for name in expected.columns]
+    assert list(found.columns.values()) == list(expected.columns.values())
+    for name in SITES:
+        out = tmp_path / name
+        hospitals.command("site", "result", "--out", out, "--dir", hospitals.work / name)
+        own = DescriptionResult.load(out)
+        assert own.columns == expected.columns
+        assert own.categories.equals(expected.categories)

@@ -26,7 +26,8 @@ from cipherdag.sites.policy.usage import TestBudget
 from cipherdag.sites.record.ledger import ledger_lines, read_releases, verify_ledger
 from cipherdag.sites.record.opened_sums import OpenedSum, OpenedSums
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
-from cipherdag.sites.study.study import SignedStudy, check_study, read_file
+from cipherdag.sites.study.study import SignedStudy, check_study
+from cipherdag.sites.study.study_files import read_file
 from cipherdag.sites.table.schema import Schema
 
 GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "revision-0.1"

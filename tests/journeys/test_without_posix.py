@@ -47,7 +47,7 @@ WHERE = ("--study", "lungs", "--host", "localhost", "--port", 8402)
 
 def test_a_site_is_made_and_asks_to_take_part(folder):
     for words in (
-        ("new", "north", *WHERE),
+        ("new", "north", "--algorithm", "fedpc", *WHERE),
         ("status", "--dir", "north"),
         ("request", "--dir", "north"),
     ):

@@ -105,9 +105,29 @@ def test_the_weakest_test_is_the_first_largest_in_whatever_pieces(tests):
         assert own.of(np.ones((3, 3), dtype=bool)) == plain
 
 
+def test_every_pair_without_an_edge_has_the_set_that_separates_it(tmp_path):
+    frame = rows()
+    result = Federation.split(frame, 3, device="cpu").run(FedPC(evidence="pooled", alpha=ALPHA))
+    place = {name: k for k, name in enumerate(frame.columns)}
+    joined = {frozenset((own.source, own.target)) for own in result.graph.edges}
+    apart = {frozenset(own) for own in combinations(frame.columns, 2)} - joined
+    table = result.separations
+    assert len(table) == len(apart) > 0
+    assert {frozenset(own) for own in table[["first", "second"]].itertuples(index=False)} == apart
+    for x, y, names, support in table.itertuples(index=False, name=None):
+        given = [place[name] for name in names.split("; ") if name]
+        p = fisher_z(frame, place[x], place[y], given)
+        assert p > ALPHA
+        assert support == pytest.approx(p, abs=2e-6)
+    saved = result.save(tmp_path / "out")
+    told = pd.read_csv(saved / "separations.csv", keep_default_na=False)
+    assert told.equals(table)
+    assert Result.load(saved).separations.equals(table)
+
+
 def kind_of(graph, dag):
     found = LearntGraph(graph=graph, dag=dag)
-    return Result._graph_kind.fget(found)
+    return Result.graph_kind.fget(found)
 
 
 def test_a_graph_is_called_a_dag_only_where_it_is_one():

@@ -37,12 +37,17 @@ def test_a_notebook_shows_the_graph_under_the_line():
 
 
 def test_edges_are_a_table_that_makes_the_graph_again():
-    assert list(RESULT.edges.columns) == ["from", "to", "mark", "p_value", "given"]
+    effect = ["effect", "effect_low", "effect_high", "effect_measure"]
+    assert list(RESULT.edges.columns) == ["from", "to", "mark", "p_value", "given", *effect]
     rows = RESULT.edges[["from", "to", "mark"]].itertuples(index=False, name=None)
     assert CausalGraph.from_marked(RESULT.graph.nodes, rows) == RESULT.graph
     again = FEDERATION.run(FedPC(bootstrap=3))
-    shares = ["confidence", "any_edge"]
-    assert list(again.edges.columns) == ["from", "to", "mark", *shares, "p_value", "given"]
+    shares = ["confidence", "any_edge", "consensus"]
+    tested = ["p_value", "given", *effect]
+    assert list(again.edges.columns) == ["from", "to", "mark", *shares, *tested]
+    assert again.consensus(0.01).skeleton().sum() >= again.consensus().skeleton().sum()
+    with pytest.raises(ParameterError, match="replicates"):
+        RESULT.consensus()
     assert again.edges["p_value"].equals(RESULT.edges["p_value"])
     undone = RESULT.edges[RESULT.edges["p_value"].isna()]
     for row in undone.itertuples(index=False):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from itertools import pairwise
 
 import adversary
 import numpy as np
@@ -205,6 +205,20 @@ def test_hostile_names_in_a_notebook_are_text():
     assert str(graph) in page.texts["pre"]
 
 
+def opened_groups(page):
+    """The variables of every group that can be opened in place."""
+    can = {
+        own["data-group"] for tag, own in page.elements if tag == "template" and "data-group" in own
+    }
+    members = {
+        own["data-node"]: json.loads(own["data-members"])
+        for _, own in page.elements
+        if "data-members" in own
+    }
+    assert can == set(members)
+    return members
+
+
 def test_a_large_graph_is_shown_as_communities_and_whole(result):
     dag = random_dag(130, 2.0, np.random.default_rng(3))
     graph = CausalGraph.from_arcs([f"gene{i}" for i in range(130)], dag)
@@ -212,10 +226,15 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
     large = replace(result, graph=graph, dag=graph, identifiers=names, evidence=GraphEvidence())
     page = page_of(large)
     links = [own for tag, own in page.elements if tag == "a" and "data-edge" in own]
-    assert len(links) == len(graph.edges)
+    joined = [[edge.source, edge.target] for edge in graph.edges]
+    drawn = [(int(own["data-edge"]), json.loads(own["data-ends"])) for own in links]
+    assert {number for number, _ in drawn} == set(range(1, len(joined) + 1))
+    assert all(joined[number - 1] == ends for number, ends in drawn)  # in opened groups too
+    whole = len(graph.nodes) + len(opened_groups(page))
+    assert len(links) > len(graph.edges)
     boxes = [own["data-node"] for _, own in page.elements if "data-node" in own]
     assert set(graph.nodes) <= set(boxes)
-    assert len(boxes) > len(graph.nodes)
+    assert len(boxes) > whole
     notebook = Page(graph._repr_html_())
     assert 1 < len([1 for _, own in notebook.elements if "data-node" in own]) < 40
 
@@ -223,13 +242,18 @@ def test_a_large_graph_is_shown_as_communities_and_whole(result):
 def test_a_very_large_graph_is_shown_as_communities_only(result, monkeypatch):
     monkeypatch.setattr("cipherdag.results.graph_sections.MOST_DRAWN", 110)
     names = [f"gene{i}" for i in range(120)]
-    chain = CausalGraph.from_edges(names, directed=list(pairwise(names)))
+    chain = CausalGraph.from_edges(names, directed=list(itertools.pairwise(names)))
     identifiers = {name: str(k) for k, name in enumerate(names, start=1)}
     large = replace(
         result, graph=chain, dag=chain, identifiers=identifiers, evidence=GraphEvidence()
     )
     page = page_of(large)
-    assert len([1 for _, own in page.elements if "data-node" in own]) < 40
+    assert "canvas whole" not in [own.get("class") for _, own in page.elements]
+    groups = opened_groups(page)
+    assert 1 < len(groups) < 40
+    assert sorted(itertools.chain(*groups.values())) == sorted(names)
+    boxes = {own["data-node"] for _, own in page.elements if "data-node" in own}
+    assert boxes == set(names) | set(groups)
     assert len(page.body("edge-table")) == 119
 
 
@@ -284,7 +308,38 @@ def test_the_folder_holds_the_report_and_its_numbers(result, tmp_path):
     Page((tmp_path / "report.html").read_text("utf-8")).check_offline()
     saved = json.loads((tmp_path / "result.json").read_text("utf-8"))
     assert Result.load(tmp_path).evidence == result.evidence
-    untested = ("p_value", "given")  # is not written
+    untested = ("p_value", "given", "effect", "known", "consensus")  # is not written
     edges = [asdict(own) for own in result.evidence.edges]
     told = [{key: own[key] for key in own if key not in untested} for own in edges]
     assert saved["evidence"]["edges"] == json.loads(json.dumps(told))
+
+
+def test_a_p_value_that_the_grid_rounds_to_0_is_told_as_below_what_it_can_tell(selection):
+    label, chosen = next((name, own) for name, own in selection.features.items() if own)
+    rounded = replace(
+        selection,
+        features=dict(selection.features) | {label: (replace(chosen[0], p_value=0.0), *chosen[1:])},
+    )
+    page = page_of(rounded)
+    assert page.column("feature-table", "p-value")[0] == "< 4.8e-07"
+    assert "weighted by rows, of G2, in units of chi-square" in page.texts["main"]
+    assert "largest values" not in page.texts["body"]
+
+
+def test_what_was_known_and_what_few_replicates_have_is_drawn_so(result):
+    marks = {0: {"consensus": ""}, 1: {"consensus": "---"}, 2: {"known": "edge"}}
+    edges = tuple(
+        replace(own, **marks.get(number, {})) for number, own in enumerate(result.evidence.edges)
+    )
+    page = page_of(replace(result, evidence=replace(result.evidence, edges=edges)))
+    drawn = [own["class"] for _, own in page.elements if "cd-edge" in own.get("class", "")]
+    assert [("cd-doubtful" in own, "cd-known" in own) for own in drawn[:3]] == [
+        (True, False),
+        (False, False),
+        (False, True),
+    ]
+    assert all("cd-undirected" in own for own in drawn[:2])
+    assert len([1 for _, own in page.elements if own.get("class") == "cd-given"]) == 1
+    assert {"—"} == set(page.column("edge-table", "Mark")[:2])
+    assert "given before the run" in page.texts["main"]
+    assert "fewer than half of the replicates" in page.texts["main"]

@@ -10,7 +10,7 @@ import pytest
 from adversary import silence
 from hospital_folders import NAMES
 
-from cipherdag import FedPC
+from cipherdag import Describe, FedPC
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import LedgerError, OutputError, ProgramMismatchError
 from cipherdag.findings.site_differences import DETAIL, OWN_DETAIL
@@ -232,15 +232,20 @@ def with_own_faults(hospitals):
         (folder.path / "schema.toml").write_text(schema, encoding="utf-8")
 
 
-def compared_run(hospitals):
+COMPARING = (FedPC(evidence="stratified", max_cond_size=0), Describe())
+
+
+def compared_run(hospitals, algorithm=COMPARING[0]):
     """A run over hospitals that differ; what the coordinator came to."""
     with_own_faults(hospitals)
-    algorithm = FedPC(evidence="stratified", max_cond_size=0)
     policy = Policy(approve_runs="automatic", questions=QUESTION_KINDS)
     for folder in hospitals.folders.values():
         folder.policy_path.write_text(policy.dumps(), encoding="utf-8")
     session = hospitals.session(
-        hospitals.handlers(), parameters=msgspec.to_builtins(algorithm), min_contributors=3
+        hospitals.handlers(),
+        algorithm=algorithm.name,
+        parameters=msgspec.to_builtins(algorithm),
+        min_contributors=3,
     )
     facts = Facts(session.open(), 3, fewest=3)
     outcome = session.run(Replay(algorithm.ask(facts), facts.present))
@@ -249,8 +254,9 @@ def compared_run(hospitals):
     return algorithm.conclude(outcome, facts)
 
 
-def test_each_site_learns_alone_by_what_it_stands_out(hospitals):
-    found = compared_run(hospitals)
+@pytest.mark.parametrize("algorithm", COMPARING, ids=lambda own: own.name)
+def test_each_site_learns_alone_by_what_it_stands_out(hospitals, algorithm):
+    found = compared_run(hospitals, algorithm)
     assert OWN_DETAIL not in found.details
     assert all(own["differs"] or own["coded"] for own in found.details[DETAIL] if not own["given"])
     said = {name: site_result(own) for name, own in hospitals.folders.items()}

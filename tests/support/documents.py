@@ -34,9 +34,9 @@ FENCE = re.compile(
     r"(?:^<!-- (?P<how>[^\n]*) -->\n)?^```(?P<language>[\w-]*|\{[^\n]*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F]{2}(?::[0-9A-F]{2}){31})")
+CODE = re.compile(r"code\s+([a-z]+(?:-[a-z]+){8})\b")
 ASKED = re.compile(r"^run ([0-9a-f]{8})  WAITS", re.MULTILINE)
-READ_ALOUD = re.compile(r"FINGERPRINT-OF-(\w+)")
+READ_ALOUD = re.compile(r"CODE-OF-(\w+)")
 FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n.*?^\1$", re.MULTILINE | re.DOTALL)  # directives, too
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|<(https?://[^>\s]+)>")
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$|^\(([\w-]+)\)=$", re.MULTILINE)
@@ -126,7 +126,7 @@ class Reader:
 
     folder: Path
     names: dict = field(default_factory=lambda: {"__name__": "__main__"})
-    fingerprints: dict = field(default_factory=dict)
+    codes: dict = field(default_factory=dict)
     asked: str = ""
     printed: str = ""
     started: list = field(default_factory=list)
@@ -219,16 +219,16 @@ class Reader:
         self.printed += said
         if code != int(block.how.get("exit", "0")) or wanted not in said:
             raise AssertionError(f"line {block.line}: {shlex.join(words)} gave {code}:\n{said}")
-        if found := FINGERPRINT.search(said):
-            self.fingerprints.setdefault(_owner(words), found[1])
+        if found := CODE.search(said):
+            self.codes.setdefault(_owner(words), found[1])
         if found := ASKED.search(said):
             self.asked = found[1]
 
     def _heard(self, word):
-        """A fingerprint that one person read to another by telephone, or the run that waits."""
+        """A code that one person read to another by telephone, or the run that waits."""
         if word == "SESSION":
             return self.asked
-        return READ_ALOUD.sub(lambda match: self.fingerprints[match[1]], word)
+        return READ_ALOUD.sub(lambda match: self.codes[match[1]], word)
 
 
 def _matches(word):
@@ -237,7 +237,7 @@ def _matches(word):
 
 
 def _owner(words):
-    """Whose fingerprint a command prints: that of the folder it stands in."""
+    """Whose code a command prints: that of the folder it stands in."""
     return words[words.index("--dir") + 1] if "--dir" in words else Path.cwd().name
 
 

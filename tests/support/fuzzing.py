@@ -13,7 +13,7 @@ from adversary import Ward, silence, verdicts, votes
 from cohort import masking_sites, opened_sum
 from driving import drive
 
-from cipherdag import FedBOSS, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
@@ -194,6 +194,7 @@ def asked_questions():
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),
         (FedBOSS(scores="sites", restarts=0), discrete),
+        (Describe(), ordered),
         (FedCMFS(), discrete),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
     ]

@@ -19,7 +19,8 @@ from cipherdag.sites.private_files import lock
 from cipherdag.sites.session.program import installed_program
 from cipherdag.sites.session.serving import KeptSite, open_site
 from cipherdag.sites.study.site_folder import SiteFolder, SiteSettings
-from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study, write_file
+from cipherdag.sites.study.study import FORMAT, Study, StudySite, sign_study
+from cipherdag.sites.study.study_files import write_file
 from cipherdag.sites.table.schema import Schema
 
 NAMES = ("hospital-0", "hospital-1", "hospital-2")

@@ -25,12 +25,14 @@ from cipherdag.questions.combined_evidence import (
 )
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks, segments
+from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import Opening
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 
@@ -82,7 +84,20 @@ class CombinedTests(RememberedTests):
         self, question: CombinedEvidence, sums: FloatVector, pairs: IndexArray
     ) -> FloatVector:
         self.keep_strengths(pairs, _scores(question, sums)[: len(pairs)])
+        if question.combination == "stouffer":
+            signed, amount, weight, _ = segments(question.encodings, sums)
+            informed = (weight > 0) & (signed[0] > 0)
+            precision = np.where(informed, weight, np.nan)
+            kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
+            ends = np.cumsum(question.counts)[:-1]
+            for rows, own in zip(question.rows(), np.split(kept, ends), strict=True):
+                self.keep_estimates(rows.astype(np.int64), own)
         return combined_p(question, sums)
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The partial correlation within the sites, where their tests are Fisher's z."""
+        known = self.estimate(test)
+        return None if known is None else of_correlation(*known)
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

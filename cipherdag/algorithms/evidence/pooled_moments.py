@@ -7,6 +7,7 @@ from the common origin so chosen, sums and products keep more digits on the decl
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +17,13 @@ from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, ColumnKinds, Moments
 from cipherdag.questions.question import pack_integers
+from cipherdag.statistics.effects import of_correlation
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
@@ -43,20 +46,41 @@ def open_moments(
         The means and covariances of these columns over all sites.
     """
     complete = np.flatnonzero(~kinds.incomplete)
-    origins, units = common_origins(kinds), common_units(kinds)
-    question = Moments(
-        n_variables=len(kinds.categories),
-        variables=pack_integers(complete),
-        origins=np.ascontiguousarray(origins[complete], dtype="<f8").tobytes(),
-        units=pack_integers(units[complete]),
-        max_rows=settings.max_rows,
-    )
     rows, correlations = kinds.rows, np.full((len(kinds.categories),) * 2, np.nan)
     if len(complete):
-        rows, own = correlations_of((yield question), len(complete))
-        require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
+        rows, own = yield from open_correlations(kinds, complete, max_rows=settings.max_rows)
         correlations[np.ix_(complete, complete)] = own
     return MomentTests(correlations, rows, kinds, CombinedTests(FALLBACK, settings))
+
+
+def open_correlations(
+    kinds: ColumnKinds, columns: IndexArray, *, max_rows: int, centred: bool = False
+) -> Generator[Question, FloatVector, tuple[int, FloatVector]]:
+    """Ask for the moments of some columns; rows and correlations, shape (c, c), in one round.
+
+    Args:
+        kinds: Where the columns lie.
+        columns: Positions of columns without missing values, ascending, shape (c,).
+        max_rows: Declared bound of a site's rows.
+        centred: Whether every site takes its own means off.
+
+    Raises:
+        AggregateRangeError: More rows than there are.
+
+    Leaks:
+        The means and covariances of these columns over all sites, or those within sites.
+    """
+    question = Moments(
+        n_variables=len(kinds.categories),
+        variables=pack_integers(columns),
+        origins=np.ascontiguousarray(common_origins(kinds)[columns], dtype="<f8").tobytes(),
+        units=pack_integers(common_units(kinds)[columns]),
+        max_rows=max_rows,
+        centred=centred,
+    )
+    rows, correlations = correlations_of((yield question), len(columns))
+    require_possible(question.label, "too many rows", holds=rows <= kinds.rows)
+    return rows, correlations
 
 
 def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
@@ -115,19 +139,38 @@ class MomentTests(RememberedTests):
                 p_value[own] = other
         return p_values
 
-    def _pooled(self, rows: IndexArray) -> FloatVector:
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The partial correlation of all rows, or the fallback's."""
+        if self._incomplete[list(test)].any():
+            return self._fallback.effect(test)
+        x, y, *given = test
+        places = np.array([*given, x, y])
+        spread = self._rows - len(given) - 3
+        correlation = self._partial(places[:, None])[0]
+        if not (spread > 0 and abs(correlation) < 1.0):
+            return None
+        return of_correlation(math.atanh(correlation), 1.0 / math.sqrt(spread))
+
+    def _partial(self, places: IndexArray) -> FloatVector:
+        """Partial correlations of s1, ..., sl, x, y in the columns of ``places``, shape (B,)."""
         import torch
 
-        from cipherdag.statistics.partial_correlation import fisher_z, partial_correlation
+        from cipherdag.statistics.partial_correlation import partial_correlation
+
+        # the batch last, as partial_correlation wants it
+        entries = torch.from_numpy(self._correlations[places[:, None], places[None]])
+        found: FloatVector = partial_correlation(entries).numpy()
+        return found
+
+    def _pooled(self, rows: IndexArray) -> FloatVector:
+
+        from cipherdag.statistics.partial_correlation import fisher_z
 
         p_value = np.full(len(rows), np.nan)
         size = rows.shape[1] - 2
         order = np.column_stack([rows[:, 2:], rows[:, :2]])
         for start in range(0, len(rows), BATCH):
-            places = order[start : start + BATCH].T
-            # the batch last, as partial_correlation wants it
-            entries = torch.from_numpy(self._correlations[places[:, None], places[None]])
-            correlation = partial_correlation(entries).numpy()
+            correlation = self._partial(order[start : start + BATCH].T)
             counts = np.full(len(correlation), self._rows)
             p_value[start : start + BATCH] = fisher_z(correlation, counts, size).p_value
         return p_value

@@ -29,9 +29,11 @@ from cipherdag.questions.regression_steps import (
     step_length,
     too_large,
 )
+from cipherdag.statistics.effects import ODDS, ODDS_PER_UNIT, of_correlation, of_log_odds
 from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.regression_fits import (
     Fit,
+    effect_of,
     first_fit,
     likelihood_ratio,
     nested_models,
@@ -39,10 +41,11 @@ from cipherdag.statistics.regression_fits import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import Question
 
@@ -83,7 +86,7 @@ class RegressionTests(RememberedTests):
         origins = np.where(discrete, 0.0, common_origins(kinds))
         units = np.where(discrete, 0, common_units(kinds))
         self._origins = np.ascontiguousarray(origins, dtype="<f8").tobytes()
-        self._units = pack_integers(units)
+        self._exponents, self._units = units, pack_integers(units)
         self._max_rows = settings.max_rows
         self._site_effect = settings.site_effect
         self._interactions = settings.interactions
@@ -121,6 +124,22 @@ class RegressionTests(RememberedTests):
         ]
         found[~given] = np.concatenate([np.zeros(0), *others])
         return np.split(found, ends)
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """A partial correlation of numbers, an odds ratio where two categories respond."""
+        fits = [self._known.get(model) for model in self._models(tuple(test))]
+        small, large = fits
+        if small is None or large is None or not small[1] == large[1] != MIXED:
+            return None
+        constants = large[1] - 1 if self._site_effect else 0
+        found = effect_of(small[0], large[0], self._categories, constants)
+        if found is None or not large[0].discrete:
+            return None if found is None else of_correlation(*found)
+        other = large[0].model.predictors[-1]
+        if self._categories[other]:
+            return of_log_odds(*found, ODDS)
+        log_odds, deviation = np.ldexp(found, -self._exponents[other]).tolist()
+        return of_log_odds(log_odds, deviation, ODDS_PER_UNIT)
 
     def _permitted(
         self, rows: list[tuple[int, ...]]

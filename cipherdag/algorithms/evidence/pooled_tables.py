@@ -11,17 +11,18 @@ from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
 from cipherdag.questions.encodings import pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
-from cipherdag.statistics.table_shapes import buckets
+from cipherdag.statistics.effects import mantel_haenszel
+from cipherdag.statistics.table_shapes import TableShape, buckets
 
 if TYPE_CHECKING:
     from collections.abc import Container, Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import CITestSpec, FloatVector, IndexArray, Question
     from cipherdag.statistics.contingency import TableStatistic
-    from cipherdag.statistics.table_shapes import TableShape
 
     Asking = Generator[Question, FloatVector, None]
 
@@ -218,6 +219,17 @@ class TableTests(RememberedTests):
     def left_undone(self, triplets: IndexArray) -> BoolVector:
         """See `RememberedTests.left_undone`; a pooled table leaves no test undone."""
         return self._fallback.left_undone(triplets)
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The common odds ratio of two variables of two categories, or the fallback's."""
+        row = np.array([test], dtype=np.int64)
+        if not self._tables.known(np.sort(row, axis=1))[0]:
+            return self._fallback.effect(test)
+        sides = self._tables.kinds.categories[row[0]]
+        if (sides[:2] != 2).any():  # noqa: PLR2004
+            return None
+        shape = TableShape(int(sides[2:].prod()), *sides[:2].tolist())
+        return mantel_haenszel(self._tables.of_tests(row, shape)[..., 0].astype(np.float64))
 
     def _ask(self, tests: Tests) -> PValues:
         """One round, or two where a site restricts counts; one more per `ROUND_VALUES` values."""

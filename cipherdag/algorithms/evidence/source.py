@@ -15,6 +15,7 @@ from cipherdag.questions.question import FloatVector, IndexArray, Question
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
 
@@ -53,6 +54,9 @@ class EvidenceSource(Protocol):
     def left_undone(self, triplets: IndexArray) -> BoolVector:
         """See `RememberedTests.left_undone`."""
 
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """See `RememberedTests.effect`."""
+
     @property
     def tally(self) -> Mapping[str, int]:
         """How many distinct tests were done in which way."""
@@ -72,6 +76,7 @@ class RememberedTests(ABC):
         self._memories: dict[int, Memory] = {}
         self._strengths: dict[tuple[int, int], float] = {}
         self._left_undone: set[tuple[int, ...]] = set()
+        self._estimates: dict[int, Memory] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
         """How dependent x and y are given nothing, as a normal score; 0 where it was not tested.
@@ -102,6 +107,35 @@ class RememberedTests(ABC):
         """Remember tests x < y, s1, ..., sl that were not done, shape (B, 2 + l)."""
         for x, y, *given in rows.tolist():
             self._left_undone.update((x, y, member) for member in given)
+
+    def keep_estimates(self, rows: IndexArray, estimates: FloatVector) -> None:
+        """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2)."""
+        known = np.isfinite(estimates).all(axis=1)
+        keys = triplet_keys(rows[known])
+        order = np.argsort(keys)
+        size = rows.shape[1] - len(("x", "y"))
+        self._estimates.setdefault(size, Memory(2)).add(keys[order], estimates[known][order])
+
+    def estimate(self, test: Sequence[int]) -> tuple[float, float] | None:
+        """The number of a test that was done and its standard deviation, if they were kept."""
+        row = np.array([test], dtype=np.int64)
+        memory = self._estimates.get(len(test) - len(("x", "y")))
+        if memory is None:
+            return None
+        found, known = memory.find(triplet_keys(row))
+        return (float(found[0, 0]), float(found[0, 1])) if known[0] else None
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The sign and size of the dependence in a test that was done; no round.
+
+        Args:
+            test: x, y, s1, ..., sl.
+
+        Returns:
+            None where the opened sums do not tell it, which is what a source does by default.
+        """
+        del test
+        return None
 
     def p_values(self, tests: Tests) -> PValues:
         """See `EvidenceSource.p_values`."""

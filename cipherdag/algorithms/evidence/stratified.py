@@ -26,9 +26,10 @@ from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import Columns
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
@@ -90,6 +91,12 @@ class WithinSites:
         of_any: BoolVector = np.any([own.left_undone(triplets) for own in self._sources], axis=0)
         return of_any
 
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """See `RememberedTests.effect`."""
+        discrete = int(self._discrete[list(test)].sum())
+        way = 0 if discrete == 0 else 1 if discrete == len(test) else 2
+        return self._sources[way].effect(test)
+
     @property
     def tally(self) -> dict[str, int]:
         """How many distinct tests were done in which way."""
@@ -124,7 +131,8 @@ STRATIFIED = EvidenceKind(
     discloses="For every test, how far the sites' tables together lie from independence and the "
     "variance of that, by configuration of the conditioning set, how many sites have rows there, "
     "and the sum of the sites' own chi-squares; of numbers, the sums of the sites' weighted z and "
-    "of the squared weights; of categories and numbers together, what glm discloses; the kinds of "
+    "of the squared weights; of categories and numbers together, for every regression and every "
+    "step towards its maximum, the sums of the likelihoods, gradients and Hessians; the kinds of "
     "columns, and about where and how widely continuous ones lie.",
     open=open_stratified,
     asks_columns=True,

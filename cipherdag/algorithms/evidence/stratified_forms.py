@@ -65,6 +65,8 @@ class StratifiedForms:
         consistent_rare: What rare counts add to its variance.
         own: Sum of the sites' own, each over all configurations, scaled.
         own_dof: Its degrees of freedom.
+        log_odds: Of two categories each, the one-step logarithm of the odds ratio, and its standard
+            deviation, shape (B, 2); NaN else.
     """
 
     general: FloatVector
@@ -75,6 +77,7 @@ class StratifiedForms:
     consistent_rare: FloatVector
     own: FloatVector
     own_dof: FloatVector
+    log_odds: FloatMatrix
 
 
 def stratified_forms(question: StratifiedTables, sums: FloatVector) -> StratifiedForms:
@@ -88,6 +91,7 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         AggregateRangeError: A variance is negative.
     """
     general, consistent = np.zeros((2, 3, len(question.strata.sides)))
+    log_odds = np.full((len(question.strata.sides), 2), np.nan)
     for owner, differences, covariances in _batches(question, sums):
         least = np.diagonal(covariances, axis1=1, axis2=2).min(initial=0.0)
         require_possible(question.label, "a negative variance", holds=least >= -ROUNDING)
@@ -95,6 +99,11 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         tests, first = np.unique(owner, return_index=True)
         whole = np.add.reduceat(differences, first), np.add.reduceat(covariances, first)
         _add(consistent, tests, *whole)
+        if differences.shape[1] == 1:
+            variance = whole[1][:, 0, 0]
+            precision = np.where(variance > LEAST_VARIANCE, variance, np.nan)
+            log_odds[tests, 0] = whole[0][:, 0] / precision
+            log_odds[tests, 1] = 1.0 / np.sqrt(precision)
     own = sums[question.strata.n_values :][: OWN_VALUES * len(general[0])]
     own = own.reshape(-1, OWN_VALUES) / OWN_SCALE
     return StratifiedForms(
@@ -106,6 +115,7 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         consistent_rare=consistent[2],
         own=own[:, 0],
         own_dof=own[:, 1],
+        log_odds=log_odds,
     )
 
 

@@ -13,14 +13,16 @@ from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.stratified import StratifiedTables, stratum_values
+from cipherdag.statistics.effects import one_step
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from numpy.typing import NDArray
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
@@ -79,6 +81,11 @@ class StratifiedTests(RememberedTests):
             all_ways[own == DONE], all_ways[own == TOO_LARGE] = p_value, other
             p_values.append(all_ways)
         return p_values
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """The one-step odds ratio of two variables of two categories, or its sign alone."""
+        known = self.estimate(test)
+        return None if known is None else one_step(*known)
 
     def _ways(self, rows: IndexArray) -> NDArray[np.str_]:
         """How each test is done, shape (B,)."""
@@ -144,6 +151,9 @@ class StratifiedTests(RememberedTests):
         p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())
+        log_odds = np.where(done[:, None], forms.log_odds, np.nan)
+        for rows, estimates in zip(tests, np.split(log_odds, ends), strict=True):
+            self.keep_estimates(rows, estimates)
         for way, where in ((CONSTANT, constant), (NOT_DONE, np.isnan(p_value) & ~constant)):
             if where.any():
                 self.tally[way] += int(where.sum())

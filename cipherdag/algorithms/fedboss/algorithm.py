@@ -12,37 +12,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.departures import over_one_cohort
-from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.algorithms.fedboss.budget import Budget
+from cipherdag.algorithms.fedboss.equivalence_search import greedy
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+from cipherdag.algorithms.fedboss.moment_scores import MomentScores
 from cipherdag.algorithms.fedboss.opening import open_scores
 from cipherdag.algorithms.fedboss.outcome import FedBOSSOutcome
 from cipherdag.algorithms.fedboss.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedboss.restarts import best_of_starts
-from cipherdag.algorithms.fedpc.bootstrap import resampled
+from cipherdag.algorithms.fedboss.together import together
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.dags import dag_of, matrix_of, members, topological
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import cpdag_of, meek
 from cipherdag.questions.likelihoods import LARGEST_DISCOUNT
-from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import MAX_REPLICATES
-from cipherdag.statistics.reproducible import logarithm
+from cipherdag.statistics.reproducible import logarithm_of
 from cipherdag.statistics.set_scores import SetScore, grid_bits
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedboss.grow_shrink import FamilyScores
     from cipherdag.graphs.dags import Dag
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
@@ -72,8 +73,11 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             what needs one that a site withholds is no candidate. So it is with ``bdeu``.
         discount: With likelihoods of the sites: how many times what chance alone explains at a
             site is taken off.
-        restarts: How often the search starts again from the best graph so far, some variables
-            moved at random.
+        search: How graphs are searched: ``boss``: best order score search; ``ges``: greedy
+            equivalence search, from the empty graph by insertions, deletions and turns, which
+            takes no `knowledge`.
+        restarts: How often ``boss`` starts again from the best graph so far, some variables moved
+            at random.
         max_parents: Most parents that are looked for.
         max_cells: Largest contingency table that is asked for.
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
@@ -107,6 +111,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     within_sites: bool = False
     withheld: Literal["sites", "leave-out"] = "sites"
     discount: int = within(3, 0, LARGEST_DISCOUNT)
+    search: Literal["boss", "ges"] = "boss"
     restarts: int = within(5, 0, MOST_STARTS)
     max_parents: int = within(8, 1, MOST_PARENTS)
     max_cells: int = within(1024, 4, MAX_CELLS)
@@ -117,7 +122,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
     max_rows: int = row_bound()
 
     def check(self) -> None:
-        """Refuse scores that do not go together."""
+        """Refuse what does not go together."""
+        require(
+            self.search != "ges" or self.knowledge is None,
+            "search ges looks at equivalent graphs alike, so that it takes no knowledge; choose "
+            "boss",
+        )
         require(
             self.score != "bdeu" or not (self.scores == "sites" or self.within_sites),
             "score bdeu needs tables, and with scores sites or within_sites none are opened",
@@ -143,7 +153,12 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             See the class.
         """
         require(0 <= facts.seed < 1 << 64, "the seed must be a number of 64 bits, not negative")
-        asking = self._run(facts) if not self.bootstrap else self._replicated(facts)
+        asking = replicated(
+            self._run(facts),
+            lambda: self._run(facts),
+            replicates=self.bootstrap,
+            seed=facts.seed,
+        )
         return over_one_cohort(asking, facts.present)
 
     def conclude(self, outcome: FedBOSSOutcome, facts: Facts) -> LearntGraph:
@@ -156,7 +171,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def report(self, found: LearntGraph) -> Report:
         """The score along the search, and how sets were scored."""
-        return reported(found)
+        return reported(self, found)
 
     @property
     def in_place_of_tables(self) -> bool:
@@ -175,23 +190,14 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def search_settings(self, score: SetScore, levels: IndexArray) -> dict[str, int]:
         """What `SetFamilies` wants to know beside; numbers, of 1 level, have no structure prior."""
-        names = float(len(levels)) if (levels > 1).any() else 1.0
-        prior = self.per_parent * float(logarithm(np.array([names]))[0])
+        names = len(levels) if (levels > 1).any() else 1
+        prior = self.per_parent * logarithm_of(names)
         return {
             "bits": score.bits,
             "per_parent": int(score.on_grid(np.array([prior]))[0]),
             "max_cells": self.max_cells,
             "max_parents": self.max_parents,
         }
-
-    def _replicated(self, facts: Facts) -> Searching:
-        """The run, and the same over rows that the sites draw, in shared rounds."""
-        drawn = [
-            resampled(self._run(facts), replicate=number, seed=facts.seed)
-            for number in range(1, self.bootstrap + 1)
-        ]
-        outcome, *others = yield from lockstep([self._run(facts), *drawn], most_values=ROUND_VALUES)
-        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in others]))
 
     def _run(self, facts: Facts) -> Searching:
         known = Constraints.none(facts.n_variables)
@@ -201,20 +207,25 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         scores = yield from open_scores(self, facts, budget)
         required = dag_of(known.required)
         trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
-        found = yield from best_of_starts(
-            trees,
-            topological(required),
-            self.restarts,
-            np.random.default_rng(facts.seed),
-            backward=self.knowledge is None,
-        )
+        if self.search == "ges":
+            (found,) = yield from together(trees, [greedy(trees)])
+        else:
+            found = yield from best_of_starts(
+                trees,
+                topological(required),
+                self.restarts,
+                np.random.default_rng(facts.seed),
+                backward=self.knowledge is None,
+            )
         return FedBOSSOutcome(
             dag=matrix_of(found.dag),
             arcs=self._class_of(found.dag, known),
             curve=tuple(math.ldexp(own, -scores.bits) for own in found.curve),
             worth=_worth(found.dag, scores),
+            effects=_effects(found.dag, scores),
             sets=dict(scores.tally),
             cut_short=budget.refused,
+            known=known,
         )
 
     def _class_of(self, dag: Dag, known: Constraints) -> BoolMatrix:
@@ -235,3 +246,15 @@ def _worth(dag: Dag, scores: FamilyScores) -> tuple[tuple[int, int, float], ...]
             if own is not None and less is not None:
                 found.append((u, v, math.ldexp(own - less, -scores.bits)))
     return tuple(found)
+
+
+def _effects(dag: Dag, scores: FamilyScores) -> dict[tuple[int, int], Effect]:
+    """Of every edge (cause, effect) the sign and size that the opened moments tell, if any were."""
+    if not isinstance(scores, MomentScores):
+        return {}
+    found = {
+        (u, v): scores.effect(u, v, parents & ~(1 << u))
+        for v, parents in enumerate(dag)
+        for u in members(parents)
+    }
+    return {edge: own for edge, own in found.items() if own is not None}

@@ -20,7 +20,7 @@ from cipherdag.graphs.dags import members
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from cipherdag.graphs.dags import Family
+    from cipherdag.graphs.dags import Dag, Family
     from cipherdag.questions.question import FloatVector, Question
 
 NO_GRAPH = 1 << 200
@@ -130,6 +130,18 @@ class GrowShrinkTrees:
         own = self.scores.score(v, parents)
         return -NO_GRAPH if own is None else own
 
+    def total(self, dag: Dag) -> int:
+        """The score of a graph."""
+        return sum(self.score(*family) for family in enumerate(dag))
+
+    def grown(self, v: int, parents: int) -> dict[int, int] | None:
+        """Scores with one parent more, by that parent; None where some are missing, noted."""
+        found = self.scores.grown(v, parents)
+        if found is None:
+            self.missing.add((v, parents))
+            return None
+        return {u: score for score, u in found if not self._forbidden[v] >> u & 1}
+
     def miss(self, families: Iterable[Family]) -> bool:
         """Miss what is not known of some families; whether there is any."""
         unknown = {own for own in families if self.scores.score(*own) is None}
@@ -142,13 +154,11 @@ class GrowShrinkTrees:
         yield from self.scores.learn(missing)
 
     def _made(self, v: int, parents: int) -> _Node | None:
-        grown = self.scores.grown(v, parents)
+        grown = self.grown(v, parents)
         if grown is None:
-            self.missing.add((v, parents))
             return None
         least = self.score(v, parents) + self.scores.least
-        barred = self._forbidden[v]
-        better = [(-score, u) for score, u in grown if score >= least and not barred >> u & 1]
+        better = [(-score, u) for u, score in grown.items() if score >= least]
         branches = tuple(u for _, u in sorted(better))
         node = _Node(branches, sum(1 << u for u in branches))
         self._nodes[v][parents] = node

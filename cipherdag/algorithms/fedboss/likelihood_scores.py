@@ -11,10 +11,7 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from cipherdag.algorithms.fedboss.set_families import SetFamilies, positions_of
 from cipherdag.graphs.dags import mask_of
@@ -59,9 +56,7 @@ class Likelihoods:
         self._score = score
         self._discount = discount
         self._max_rows = max_rows
-        plain = replace(score, name="bic", penalty=0.0)
-        alone = plain.of_tables(np.array([score.rows]), np.array([1]), np.ones(1))
-        self.of_nothing = int(alone[0])
+        self.of_nothing = score.plain.of_nothing
 
     def learn(self, masks: Sequence[int], values: dict[int, int | None]) -> Asking:
         """Ask for some sets and keep their scores in ``values``; one round."""

@@ -6,17 +6,20 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.graphs.dags import members
-from cipherdag.statistics.reproducible import logarithm
+from cipherdag.statistics.effects import of_correlation
+from cipherdag.statistics.reproducible import logarithm, logarithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
     from cipherdag.graphs.dags import Family
+    from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 BITS = 16
@@ -48,7 +51,7 @@ class MomentScores:
         self._matrix = np.where(np.isnan(correlations), 0.0, correlations)
         np.fill_diagonal(self._matrix, 1.0)
         self._half_rows = 0.5 * rows
-        self._cost = 0.5 * penalty * float(logarithm(np.array([max(rows, 1.0)]))[0])
+        self._cost = 0.5 * penalty * logarithm_of(max(rows, 1))
         self._max_parents = max_parents
         self._known: dict[Family, int] = {}
 
@@ -69,6 +72,17 @@ class MomentScores:
         scores = self._scores(v, parents, others)
         better = scores > self.score(v, parents)
         return list(zip(scores[better].tolist(), others[better].tolist(), strict=True))
+
+    def effect(self, u: int, v: int, given: int) -> Effect | None:
+        """The partial correlation of two variables given others; None where there is none."""
+        own, left = self._residuals(v, given)
+        spread = 2.0 * self._half_rows - given.bit_count() - 3.0
+        if min(left[u], own[v]) <= LEAST_VARIANCE or spread <= 0.0:
+            return None
+        correlation = own[u] / math.sqrt(left[u] * own[v])
+        if abs(correlation) >= 1.0:
+            return None
+        return of_correlation(math.atanh(correlation), 1.0 / math.sqrt(spread))
 
     def learn(self, nodes: Iterable[Family]) -> Generator[Question, FloatVector, None]:
         """See `FamilyScores.learn`; nothing is missing."""

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.pooled_moments import (
-    common_origins,
-    common_units,
-    correlations_of,
-)
+from cipherdag.algorithms.evidence.pooled_moments import open_correlations
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.fedboss.likelihood_scores import Likelihoods, LikelihoodScores
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
@@ -25,9 +21,8 @@ from cipherdag.algorithms.parameters import require
 from cipherdag.errors import MixedTypesError
 from cipherdag.graphs.dags import members
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.pooled_data import Columns, Moments
-from cipherdag.questions.question import pack_integers
-from cipherdag.statistics.reproducible import logarithm
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.statistics.reproducible import logarithm_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -76,17 +71,13 @@ def open_scores(own: FedBOSS, facts: Facts, budget: Budget) -> Opening:
 
 
 def _from_moments(own: FedBOSS, kinds: ColumnKinds, n_sites: int) -> Opening:
-    columns = np.arange(len(kinds.categories))
-    question = Moments(
-        n_variables=len(columns),
-        variables=pack_integers(columns),
-        origins=np.ascontiguousarray(common_origins(kinds), dtype="<f8").tobytes(),
-        units=pack_integers(common_units(kinds)),
+    rows, correlations = yield from open_correlations(
+        kinds,
+        np.arange(len(kinds.categories)),
         max_rows=own.max_rows,
         centred=own.within_sites,
     )
-    rows, correlations = correlations_of((yield question), len(columns))
-    require_possible(question.label, "other rows than there are", holds=rows == kinds.rows)
+    require_possible("moments", "other rows than there are", holds=rows == kinds.rows)
     return MomentScores(
         correlations,
         rows - n_sites * own.within_sites,
@@ -128,8 +119,7 @@ def _from_likelihoods(own: FedBOSS, kinds: ColumnKinds, budget: Budget) -> Openi
 
 def _likelihoods(own: FedBOSS, levels: IndexArray, score: SetScore, numbers: bool) -> Likelihoods:
     """Likelihoods with the penalty of all rows."""
-    log_rows = float(logarithm(np.array([max(score.rows, 2.0)]))[0])
-    half = 0.5 * own.penalty * log_rows * 2.0**score.bits
+    half = 0.5 * own.penalty * logarithm_of(max(score.rows, 2)) * 2.0**score.bits
 
     def cost(mask: int) -> int:
         if numbers:

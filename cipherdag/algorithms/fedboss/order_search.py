@@ -110,8 +110,6 @@ class OrderSearch:
                 now = total
             if total > best:
                 best, place = total, j
-        if here == len(others):
-            now = at[-1].score
         if best <= now:
             return _Move(0, here, at[here], ())
         passed = range(min(here, place), max(here, place))

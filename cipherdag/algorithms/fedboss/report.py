@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.algorithms.fedpc.report import DRAWN_TWICE, once_more
+from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.knowledge import KNOWN, known_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,13 @@ SITES = (
     "the sites."
 )
 KINDS = "The kinds of columns, and about where and how widely numbers lie."
+RISES = {
+    "starts": "The best score so far, after the first search and after every one that started "
+    "again from what was best: where it still rises at the end, more starts may find more.",
+    "phases": "The score after every phase: insertions, deletions and turns of edges, until none "
+    "of them gains.",
+}
+"""What the curve of the score shows."""
 CUT_SHORT = (
     "The budget of rounds or values was spent before the search had seen all it wanted: a longer "
     "one may find a better graph (--max-rounds, --max-values)."
@@ -82,41 +90,57 @@ def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
     return replace(found, evidence=drawn_anew)
 
 
-def reported(found: LearntGraph) -> Report:
+def reported(own: FedBOSS, found: LearntGraph) -> Report:
     """The score in a sentence, its curve, and the confidence of every edge."""
     details = found.details
     curve = details["score_curve"]
-    said = f"Score {curve[-1]:.3f} nats after {len(curve)} starts (the first {curve[0]:.3f})"
+    steps = "phases" if own.search == "ges" else "starts"
+    said = f"Score {curve[-1]:.3f} nats after {len(curve)} {steps} (the first {curve[0]:.3f})"
     ways = tuple(f"{count} {WAYS[way]}" for way, count in details["sets"].items() if count)
     notes, limits = [Note(said, ways)], [CUT_SHORT] if details["cut_short"] else []
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
-    return Report(panels=(_curve(curve),), notes=tuple(notes), limits=tuple(limits))
+    return Report(panels=(_curve(curve, steps),), notes=tuple(notes), limits=tuple(limits))
 
 
-def _curve(curve: Sequence[float]) -> Curves:
+def _curve(curve: Sequence[float], steps: str) -> Curves:
     points = tuple((float(number), own) for number, own in enumerate(curve, start=1))
     return Curves(
         title="Score of the best graph",
-        note="The best score so far, after the first search and after every one that started again "
-        "from what was best: where it still rises at the end, more starts may find more.",
-        x_label="start of the search",
+        note=RISES[steps],
+        x_label=f"{steps} of the search",
         y_label="score in nats",
         series=(Series("best so far", points),),
     )
 
 
 def _evidence(outcome: FedBOSSOutcome, names: Sequence[str]) -> GraphEvidence:
-    worth = {frozenset((u, v)): own for u, v, own in outcome.worth}
+    worth = {frozenset((u, v)): (u, v, own) for u, v, own in outcome.worth}
+    parents = {v: [u for u, w, _ in outcome.worth if w == v] for _, v, _ in outcome.worth}
     place = {name: position for position, name in enumerate(names)}
     edges = []
     for edge in CausalGraph.from_arcs(names, outcome.arcs).edges:
-        own = worth.get(frozenset((place[edge.source], place[edge.target])))
-        if own is not None:
-            edges.append(
-                EdgeEvidence(
-                    source=edge.source, target=edge.target, strength=own, shown=f"{own:.1f} nats"
-                )
+        a, b = place[edge.source], place[edge.target]
+        if (scored := worth.get(frozenset((a, b)))) is None:
+            continue
+        u, v, own = scored
+        effect, known = outcome.effects.get((u, v)), known_of(outcome.known, a, b)
+        given = tuple(sorted(names[w] for w in parents[v] if w != u))
+        facts = [KNOWN[known]] if known else []
+        if effect is not None:
+            under = ", ".join(given) or "nothing"
+            facts.append(f"{str(effect).capitalize()}, given {under}.")
+        edges.append(
+            EdgeEvidence(
+                source=edge.source,
+                target=edge.target,
+                strength=own,
+                shown=f"{own:.1f} nats",
+                facts=tuple(facts),
+                given=given if effect is not None else (),
+                effect=effect,
+                known=known,
             )
+        )
     return GraphEvidence(measure=MEASURE, edges=tuple(edges))

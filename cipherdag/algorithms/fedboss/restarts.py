@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.fedboss.backward import without_edges
+from cipherdag.algorithms.fedboss.equivalence_search import moved
 from cipherdag.algorithms.fedboss.order_search import OrderSearch
+from cipherdag.algorithms.fedboss.outcome import BestGraph
 from cipherdag.algorithms.fedboss.together import together
 from cipherdag.graphs.dags import topological
 
@@ -40,19 +41,6 @@ class _Found:
     dag: Dag
 
 
-@dataclass(frozen=True, slots=True)
-class BestOrder:
-    """What the starts came to.
-
-    Attributes:
-        dag: The best graph.
-        curve: The best score after every start.
-    """
-
-    dag: Dag
-    curve: tuple[int, ...]
-
-
 def best_of_starts(
     trees: GrowShrinkTrees,
     order: Sequence[int],
@@ -60,7 +48,7 @@ def best_of_starts(
     rng: np.random.Generator,
     *,
     backward: bool,
-) -> Generator[Question, FloatVector, BestOrder]:
+) -> Generator[Question, FloatVector, BestGraph]:
     """The best graph of a start from an order and some restarts from what was best."""
     first = _converged(trees, order, backward=backward)
     (best,) = yield from together(trees, [first])
@@ -77,7 +65,7 @@ def best_of_starts(
             if other.total >= best.total:
                 best = other
             curve.append(best.total)
-    return BestOrder(best.dag, tuple(curve))
+    return BestGraph(best.dag, tuple(curve))
 
 
 def _converged(trees: GrowShrinkTrees, order: Sequence[int], *, backward: bool) -> Waiting[_Found]:
@@ -89,8 +77,8 @@ def _converged(trees: GrowShrinkTrees, order: Sequence[int], *, backward: bool) 
         yield from search.run(least)
         if not backward:
             return _Found(search.total, search.dag)
-        dag = yield from without_edges(search.dag, trees)
-        total = sum(trees.score(*family) for family in enumerate(dag))
+        dag, _ = yield from moved(search.dag, trees, "delete")
+        total = trees.total(dag)
         if best is not None and total < best.total + least:
             return best
         best = _Found(total, dag)

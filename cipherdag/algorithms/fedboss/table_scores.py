@@ -11,7 +11,6 @@ Leaks:
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,21 +55,17 @@ class TableScores(SetFamilies):
         self._tables = tables
         self._score = score
         self._budget = budget
-        self._plain = replace(score, name="bic", penalty=0.0)
-        self._values[0] = self._of_nothing(score)
+        self._values[0] = score.of_nothing
 
     def likelihood(self, mask: int) -> int | None:
         """See `SetFamilies.likelihood`."""
         if mask == 0:
-            return self._of_nothing(self._plain)
+            return self._score.plain.of_nothing
         places = np.array([tuple(members(mask))], dtype=np.int64)
         if self._tables.known(places)[0]:
             counts = self._tables.table(places[0]).ravel()
-            return int(self._plain.of_tables(counts, np.array([counts.size]), np.ones(1))[0])
+            return int(self._score.plain.of_tables(counts, np.array([counts.size]), np.ones(1))[0])
         return None
-
-    def _of_nothing(self, score: SetScore) -> int:
-        return int(score.of_tables(np.array([score.rows]), np.array([1]), np.ones(1))[0])
 
     def _learn(self, masks: Sequence[int]) -> Asking:
         """One round, or two where a site restricts counts."""

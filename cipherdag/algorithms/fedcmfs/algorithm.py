@@ -28,6 +28,7 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     Triplets,
     parents_and_children,
 )
+from cipherdag.algorithms.fedcmfs.report import least_p, measure
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
@@ -198,6 +199,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
                 for label, own in outcome.by_label.items()
             },
             untested=tuple(names[v] for v in outcome.untested),
+            measure=measure(self),
+            least_p=least_p(self),
         )
 
     def disclosures(self) -> tuple[str, ...]:

@@ -9,21 +9,20 @@ is ``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.bootstrap import replicated
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
-from cipherdag.algorithms.evidence.source import ROUND_VALUES
-from cipherdag.algorithms.fedpc.bootstrap import resampled
 from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, check_sites, only_of_votes
 from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, JudgingRule, separated
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
@@ -31,9 +30,8 @@ from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
 from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
-from cipherdag.algorithms.parameters import one_of, require, row_bound, within
+from cipherdag.algorithms.parameters import one_of, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
-from cipherdag.findings.confidence import EdgeCounts
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import (
     Strengths,
@@ -44,12 +42,8 @@ from cipherdag.graphs.orientation import (
     orient_colliders,
     unshielded_pairs,
 )
-from cipherdag.questions.ci_tests import (
-    FEWEST_KERNEL_ROWS,
-    MOST_KERNEL_ROWS,
-    offered_tests,
-)
-from cipherdag.questions.lockstep import beside, lockstep
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
+from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
     MAX_REPLICATES,
@@ -63,7 +57,7 @@ from cipherdag.questions.question import (
 from cipherdag.questions.separators import MAX_GRID_BITS
 
 BoolMatrix = NDArray[np.bool_]
-Asking = Generator[Question, FloatVector, "FedPCOutcome"]
+Asking = Generator[Question, FloatVector, FedPCOutcome]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -211,21 +205,18 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         Leaks:
             See the class.
         """
-        seed = facts.seed
         check_sites(self, facts.n_sites)
         known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(facts.names)
-        if not self.bootstrap:
-            return (yield from self._learn(known, facts))
-        require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
-        replicates = [
-            resampled(self._learn(known, facts, drawn=True), replicate=number, seed=seed)
-            for number in range(1, self.bootstrap + 1)
-        ]
-        searches = [self._learn(known, facts), *replicates]
-        outcome, *drawn = yield from lockstep(searches, most_values=ROUND_VALUES)
-        return replace(outcome, bootstrap=EdgeCounts.of([own.arcs for own in drawn]))
+        return (
+            yield from replicated(
+                self._learn(known, facts),
+                lambda: self._learn(known, facts, drawn=True),
+                replicates=self.bootstrap,
+                seed=facts.seed,
+            )
+        )
 
     def conclude(self, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
         """The CPDAG by name, why its edges stand, and what was drawn anew."""
@@ -272,6 +263,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             votes=voted.votes,
             ambiguous=tuple(open_triples),
             standing=voted.standing(strengths),
+            known=known,
         )
 
     def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
@@ -318,7 +310,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             colliders=None if judged is None else judged.colliders,
             standing=found.standing,
             differences=(*marginal, *given),
-            weakest=found.weakest.of(found.skeleton),
+            weakest=found.tested(source),
+            apart={} if drawn else found.apart,
+            known=known,
         )
 
     def _skeleton(

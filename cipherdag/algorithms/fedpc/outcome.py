@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.findings.confidence import EdgeCounts
+    from cipherdag.graphs.edge_evidence import Effect
+    from cipherdag.graphs.knowledge import Constraints
     from cipherdag.questions.encodings import BoolMatrix, FloatVector, IndexArray
 
 
@@ -25,6 +27,15 @@ class LayerVotes:
     pairs: IndexArray
     votes: IndexArray
     able: IndexArray
+
+
+@dataclass(frozen=True, slots=True)
+class WeakestTest:
+    """The test of largest p-value that an edge stood: that, the set, and the effect in it."""
+
+    p_value: float
+    given: tuple[int, ...]
+    effect: Effect | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +62,11 @@ class FedPCOutcome:
         differences: How clearly every variable is distributed differently at the sites, and those
             that are, given their neighbours; empty where that was not asked.
         bootstrap: In how many replicates every edge occurs, if there were any.
-        weakest: Of every edge x < z that tests over all sites left, the largest of their p-values,
-            and the set under which it was found; empty with ``vote``.
+        weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
+            empty with ``vote``.
+        apart: Of every pair x < z that tests over all sites separated, the set that did, and its
+            p-value; empty with ``vote``.
+        known: What was known before; None for nothing.
     """
 
     skeleton: BoolMatrix
@@ -67,4 +81,6 @@ class FedPCOutcome:
     standing: FloatVector | None = None
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
-    weakest: dict[tuple[int, int], tuple[float, tuple[int, ...]]] = field(default_factory=dict)
+    weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
+    apart: dict[tuple[int, int], tuple[frozenset[int], float]] = field(default_factory=dict)
+    known: Constraints | None = field(repr=False, default=None)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 
+MOST_TOLD = 500
+"""Variables up to which the sets of all pairs without an edge are told, not only of those that
+direct something."""
 LAYER_TESTS = 100_000
 """Tests up to which a layer is one round."""
 MOST_SETS = 2**53
@@ -116,6 +120,21 @@ class StableSkeleton:
             sets={pair: frozenset(given) for pair, (_, given) in found.items()},
             p_values={pair: p_value for pair, (p_value, _) in found.items()},
         )
+
+    @property
+    def apart(self) -> dict[Pair, tuple[frozenset[int], float]]:
+        """Set and p-value of every pair that tests separated; none of too many to be read."""
+        if len(self.skeleton) > MOST_TOLD:
+            return {}
+        found = self.weakest.of(~self.skeleton)
+        return {pair: (frozenset(given), p_value) for pair, (p_value, given) in found.items()}
+
+    def tested(self, source: EvidenceSource) -> dict[Pair, WeakestTest]:
+        """The weakest test of every edge that was tested, with what the source says of it."""
+        return {
+            pair: WeakestTest(p_value, given, source.effect((*pair, *given)))
+            for pair, (p_value, given) in self.weakest.of(self.skeleton).items()
+        }
 
 
 def stable_skeleton(

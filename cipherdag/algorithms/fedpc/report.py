@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
@@ -25,13 +26,14 @@ from cipherdag.findings.site_differences import (
 )
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
 from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.knowledge import KNOWN, known_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedpc.algorithm import FedPC
-    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
+    from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 
 MEASURE = "least share of the sites that could test the edge that voted to keep it, over all layers"
 SUPPORTS = {
@@ -41,14 +43,7 @@ SUPPORTS = {
 }
 CODE_SUPPORT = "1 less the smallest absolute partial correlation at any site, or a p-value (tables)"
 UNDIRECTED = "Both directions imply the same independences, so the data cannot tell them apart."
-UNTESTED = "No test over all sites was done: it is known, or stands for want of rows or sites."
-DRAWN_TWICE = (
-    "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
-    "twice look like evidence to a test, so a weak edge comes back more often than it would with "
-    "new rows."
-)
-
-
+UNTESTED = "No test over all sites was done: it stands for want of rows or sites."
 VOTES = (
     "For every layer, how many sites can test each edge, and if those are enough, how many of them "
     "keep it."
@@ -78,14 +73,6 @@ SEPARATORS = {
 STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
 TESTS_STAYED_CLOSED = "Sums and p-values stayed closed: all that was opened are verdicts."
 VERDICT = "1 where the test over all sites says independent, and no number beside it"
-
-
-def once_more(replicates: int) -> str:
-    """What a bootstrap adds to the disclosures."""
-    return (
-        f"All of this once more for each of {replicates} replicates over rows that the sites drew "
-        "from their own; which rows, only each site knows."
-    )
 
 
 def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGraph:
@@ -260,30 +247,40 @@ class _Reader:
             least, of, _ = min(
                 votes, default=(self._n_sites, self._n_sites, 0), key=lambda own: own[0] / own[1]
             )
+            weakest = self._outcome.weakest.get((min(a, b), max(a, b)))
+            known = known_of(self._outcome.known, a, b)
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
-            p_value, given = self._outcome.weakest.get((min(a, b), max(a, b)), (None, ()))
+            direction = [KNOWN[known]] if known else direction
             found.append(
                 EdgeEvidence(
                     source=edge.source,
                     target=edge.target,
                     strength=least / of,
                     shown=f"{least}/{of}" if votes else "",
-                    facts=(*self._layers(votes), *self._tested(p_value, given), *direction),
-                    p_value=p_value,
-                    given=self._named(frozenset(given)),
+                    facts=(*self._layers(votes), *self._tested(weakest, known), *direction),
+                    p_value=None if weakest is None else weakest.p_value,
+                    given=() if weakest is None else self._named(frozenset(weakest.given)),
+                    effect=None if weakest is None else weakest.effect,
+                    known=known,
                 )
             )
         return tuple(found)
 
     def separations(self) -> tuple[Separation, ...]:
+        """Pairs with a common neighbour first, then all others that were separated."""
+        chosen = {
+            pair: (given, self._outcome.support[pair])
+            for pair, given in self._outcome.separators.items()
+        }
+        others = {pair: own for pair, own in self._outcome.apart.items() if pair not in chosen}
         return tuple(
             Separation(
                 first=self._names[x],
                 second=self._names[z],
                 given=None if given is None else self._named(given),
-                support=self._outcome.support[x, z],
+                support=support,
             )
-            for (x, z), given in self._outcome.separators.items()
+            for (x, z), (given, support) in [*chosen.items(), *sorted(others.items())]
         )
 
     def remarks(self) -> tuple[str, ...]:
@@ -305,13 +302,17 @@ class _Reader:
         counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
         return [f"Kept by {', '.join(counts)}."] if counts else []
 
-    def _tested(self, p_value: float | None, given: tuple[int, ...]) -> list[str]:
-        """One sentence on the test over all sites that spoke least for the edge."""
-        if p_value is None:
-            return [UNTESTED] if self._outcome.tests else []
-        under = self._set(frozenset(given))
+    def _tested(self, weakest: WeakestTest | None, known: str) -> list[str]:
+        """What the test over all sites says that spoke least for the edge."""
+        if weakest is None:
+            return [UNTESTED] if self._outcome.tests and known != "edge" else []
+        under = self._set(frozenset(weakest.given))
         said = "Dependent in all tests over all sites that could be done"
-        return [f"{said}; the largest p-value is {p_value:.2g}, given {under}."]
+        found = [f"{said}; the largest p-value is {weakest.p_value:.2g}, given {under}."]
+        if weakest.effect is not None:
+            told = str(weakest.effect)
+            found.append(f"{told[:1].upper()}{told[1:]} in that test.")
+        return found
 
     def _direction(self, a: int, b: int) -> list[str]:
         """Why a --> b: the colliders at b that a is part of, or Meek's rules."""

@@ -7,7 +7,7 @@ coordinator learns the largest one only. The sites' half is ``sites.regrets``.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -25,15 +25,12 @@ from cipherdag.algorithms.rfcd.objectives import (
     WorstGraphRegret,
 )
 from cipherdag.algorithms.rfcd.report import concluded, reported
+from cipherdag.algorithms.rfcd.searches import Found, Progress, Search
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.graphs.dags import (
-    Dag,
     empty_dag,
-    extensions,
-    extensions_by_class,
     matrix_of,
 )
-from cipherdag.graphs.equivalence import PHASES, Phase, allowed, applied, moves, pattern_of
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.question import FloatVector, Question
@@ -77,14 +74,6 @@ class RFcdOutcome:
 Searching = Generator[Question, FloatVector, RFcdOutcome]
 
 
-@dataclass(slots=True)
-class _Progress:
-    """The search so far: the best objective after every step, and how many graphs were asked."""
-
-    curve: list[int]
-    candidates: int = 1
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     """RFcd's parameters; `ask` is the algorithm.
@@ -96,9 +85,13 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         objective: What is made small: ``graph``: the largest regret over sites (the paper);
             ``nodewise``: the sum over variables of the largest regret of its parents (PERI), an
             upper bound of it; ``sum``: the sum of all sites' regrets.
-        search: How graphs are searched: ``beam``: Algorithm 1 over DAGs; ``ges``: greedy
-            equivalence search over the same objective (the paper's future work).
+        search: How graphs are searched: ``beam``: Algorithm 1 over DAGs, which only adds edges;
+            ``best-first``: over equivalence classes, from the best of those `kept` to all with one
+            edge more, less or turned; ``ges``: greedy equivalence search over the same objective
+            (the paper's future work). ``auto``: ``best-first`` where Markov-equivalent graphs have
+            one objective, else ``beam``: with ``mdl`` or ``nodewise``.
         beam: Graphs kept by every step of the beam search, b.
+        kept: Graphs that the best-first search keeps in view.
         grid_bits: Regrets are compared on a grid of 2**-grid_bits nats or bits.
 
     Leaks:
@@ -117,9 +110,18 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
     score: Literal["bic", "mdl"] = "bic"
     learner: Literal["ges", "hill-climbing", "exact"] = "ges"
     objective: Literal["graph", "nodewise", "sum"] = "graph"
-    search: Literal["beam", "ges"] = "beam"
+    search: Literal["auto", "best-first", "beam", "ges"] = "auto"
     beam: int = within(10, 1)
+    kept: int = within(3, 1)
     grid_bits: int = within(10, 0, REGRET_GRID_LIMIT)
+
+    def check(self) -> None:
+        """Refuse a search over classes of which every graph has another objective."""
+        require(
+            self.search != "best-first" or self._alike,
+            "search best-first goes over Markov equivalence classes, and with score mdl or "
+            "objective nodewise their graphs differ; choose beam",
+        )
 
     def ask(self, facts: Facts) -> Searching:
         """The run as a generator: yields questions, receives sums, returns an `RFcdOutcome`.
@@ -162,9 +164,8 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         empty = empty_dag(n_variables)
         start = yield from objective.best({empty: empty}, keep=1, near=0, worst=None)
         require_possible("the regret of the empty graph", BEYOND, holds=start)
-        progress = _Progress([start[0].value])
-        search = self._beam_search if self.search == "beam" else self._equivalence_search
-        found = yield from search(objective, start[0], progress)
+        progress = Progress([start[0].value])
+        found = yield from self._search(objective, progress)(start[0])
         dag = matrix_of(found.dag)
         return RFcdOutcome(
             dag=dag,
@@ -175,6 +176,19 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
             candidates=progress.candidates,
         )
 
+    @property
+    def _alike(self) -> bool:
+        """Whether equivalent graphs have one objective."""
+        return self.score == "bic" and self.objective != "nodewise"
+
+    def _search(self, objective: Objective, progress: Progress) -> Callable[[Valued], Found]:
+        name = self.search
+        if name == "auto":
+            name = "best-first" if self._alike else "beam"
+        kept = self.beam if name == "beam" else self.kept
+        own = Search(objective=objective, kept=kept, alike=self._alike, progress=progress)
+        return {"best-first": own.best_first, "beam": own.algorithm_1, "ges": own.greedy}[name]
+
     def _objective(self, n_variables: int) -> Objective:
         spec = ScoreSpec(score=self.score, learner=self.learner)
         if self.objective == "graph":
@@ -182,68 +196,3 @@ class RFcd(Algorithm[RFcdOutcome, LearntGraph]):
         return SumOverFamilies(
             n_variables, spec, self.grid_bits, worst_case=self.objective == "nodewise"
         )
-
-    def _beam_search(
-        self, objective: Objective, start: Valued, progress: _Progress
-    ) -> Generator[Question, FloatVector, Valued]:
-        """Algorithm 1, lines 8 to 17."""
-        beam, extended = [start], set[Dag]()
-        asked = {start.dag}
-        while True:
-            # a graph asked before is in the beam already, or was worse than what is in it now
-            fresh = [own.dag for own in beam if own.dag not in extended]
-            new = {
-                other: mark
-                for dag in fresh
-                for other, mark in self._extensions(dag)
-                if other not in asked
-            }
-            extended.update(fresh)
-            if not new:
-                return beam[0]
-            asked.update(new)
-            progress.candidates += len(new)
-            full = len(beam) >= self.beam
-            found = yield from objective.best(
-                new,
-                keep=self.beam,
-                near=beam[0].value,
-                worst=beam[-1].value if full else None,
-            )
-            beam = sorted([*beam, *found], key=lambda own: own.rank)[: self.beam]
-            progress.curve.append(beam[0].value)
-
-    def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
-        """Extensions with a mark that those of one objective share.
-
-        BIC is the same for Markov-equivalent graphs, so one of each class is asked about.
-        """
-        if self.score == "bic" and self.objective == "graph":
-            return extensions_by_class(dag)
-        return ((other, other) for other in extensions(dag))
-
-    def _equivalence_search(
-        self, objective: Objective, start: Valued, progress: _Progress
-    ) -> Generator[Question, FloatVector, Valued]:
-        """Insertions, deletions and turns over equivalence classes until none improves."""
-        current, idle, phase = start, 0, 0
-        while idle < len(PHASES):
-            candidates = _neighbouring(current.dag, PHASES[phase])
-            progress.candidates += len(candidates)
-            found = yield from objective.best(
-                candidates, keep=1, near=current.value, worst=current.value - 1
-            )
-            if found:
-                current, idle = found[0], 0
-                progress.curve.append(current.value)
-            else:
-                phase, idle = (phase + 1) % len(PHASES), idle + 1
-        return current
-
-
-def _neighbouring(dag: Dag, phase: Phase) -> dict[Dag, Dag]:
-    """One DAG, as its own mark, of every class that a move of this phase leads to."""
-    pattern = pattern_of(dag)
-    reached = (applied(pattern, move) for move in moves(pattern, phase) if allowed(pattern, move))
-    classes = {pattern_of(other): other for other in reached if other is not None}
-    return {other: other for other in classes.values()}

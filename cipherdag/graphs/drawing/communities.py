@@ -48,6 +48,19 @@ def overview(graph: Graph, *, most: int = MOST_VARIABLES) -> Overview:
     groups = [[i] for i in range(len(graph.nodes))]
     if len(graph.nodes) > most:
         groups = _communities(graph)
+    return _collapsed(graph, groups)
+
+
+def opened(graph: Graph, shown: Overview, name: str) -> Overview:
+    """The same overview with the variables of one box in its place."""
+    place = {own: position for position, own in enumerate(graph.nodes)}
+    others = [
+        [place[own] for own in members] for box, members in shown.members.items() if box != name
+    ]
+    return _collapsed(graph, [[place[own]] for own in shown.members[name]] + others)
+
+
+def _collapsed(graph: Graph, groups: list[list[int]]) -> Overview:
     degree = graph.skeleton().sum(axis=1)
     for group in groups:
         group.sort(key=lambda i: (-int(degree[i]), graph.nodes[i]))

@@ -15,5 +15,5 @@ if TYPE_CHECKING:
 def notebook_html(graph: Graph) -> str:
     """HTML without scripts; above 100 variables the drawing shows communities."""
     shown = overview(graph)
-    picture = overview_picture(shown) if shown.collapsed else graph_picture(graph)
+    picture = overview_picture(shown, graph) if shown.collapsed else graph_picture(graph)
     return render("notebook.html.j2", graph=graph, picture=picture)

@@ -11,11 +11,12 @@ from cipherdag.graphs.drawing.layout import BOX_HEIGHT, arrow, layered
 from cipherdag.pages.lettering import box_width, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from numpy.typing import NDArray
 
     from cipherdag.graphs.drawing.communities import Overview
+    from cipherdag.graphs.drawing.layout import Layout
     from cipherdag.graphs.edge_evidence import EdgeEvidence
     from cipherdag.graphs.edges import Edge, Graph
 
@@ -28,6 +29,7 @@ THINNEST, WIDEST, PLAIN = 1.2, 3.2, 1.6
 MOST_LABELLED = 40  # edges beyond which strengths would cover one another
 SAMPLES = 9  # places along a course that are tried for a strength's label
 LABEL_ROOM = (26.0, 13.0)  # across and down
+DIAMOND = 4.5  # half its width
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,16 @@ class Box:
     width: float
     height: float
     note: str
+    members: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """An edge: its course, its arrowhead, and the number of its row in the table of edges.
 
-    ``head`` is empty for an edge without a direction; ``row`` is 0 where there is no row.
+    ``head`` is empty for an edge without a direction; ``row`` is 0 where there is no row. ``marks``
+    are names of what else is drawn: "doubtful" (dashed), "known" (with a diamond at ``given``), or
+    how two graphs differ.
     """
 
     source: str
@@ -61,6 +66,20 @@ class Line:
     y: float
     note: str
     row: int
+    marks: tuple[str, ...] = ()
+    given: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How an edge is drawn and what is said of it; see `Line`."""
+
+    note: str
+    directed: bool
+    width: float = PLAIN
+    strength: str = ""
+    row: int = 0
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,115 +95,167 @@ class Picture:
 
 
 def graph_picture(
-    graph: Graph, evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None
+    graph: Graph,
+    evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None,
+    marked: Mapping[Edge, str] | None = None,
 ) -> Picture:
-    """Every variable and edge, with strengths by source and target as in the graph's edges.
+    """Every variable and edge; the n-th line belongs to the n-th edge.
 
-    The n-th line belongs to the n-th edge.
+    Args:
+        graph: The graph.
+        evidence: By source and target as in the graph's edges.
+        marked: A further mark of edges, such as how another graph differs in them.
     """
-    known = evidence or {}
-    rows = {edge: number for number, edge in enumerate(graph.edges, start=1)}
-
-    def note(edge: Edge) -> tuple[str, float, str, int]:
-        own = known.get((edge.source, edge.target))
-        words = (
-            f"{edge.source} causes {edge.target}"
-            if edge.mark == "-->"
-            else f"{edge.source} and {edge.target}, direction not determined"
-        )
-        if own is None or not own.shown:
-            return words, PLAIN, "", rows[edge]
-        width = THINNEST + (WIDEST - THINNEST) * min(1.0, max(0.0, own.strength))
-        return f"{words}; strength {own.shown}", width, own.shown, rows[edge]
-
+    look = _looks(graph, evidence or {}, marked or {})
     directed = sum(edge.mark == "-->" for edge in graph.edges)
     title = (
         f"{len(graph.nodes)} variables, {directed} edge{'s' * (directed != 1)} with a direction "
         f"and {len(graph.edges) - directed} without"
     )
-    return _picture(graph, title, note, lambda name: name)
+    return _picture(graph, title, look.__getitem__, lambda name: (name, ()))
 
 
-def overview_picture(shown: Overview) -> Picture:
-    """The communities of a graph that is too large to draw variable by variable."""
+def overview_picture(
+    shown: Overview,
+    graph: Graph,
+    evidence: Mapping[tuple[str, str], EdgeEvidence] | None = None,
+    marked: Mapping[Edge, str] | None = None,
+) -> Picture:
+    """Communities of a graph that is too large to draw whole, and variables that stand alone.
 
-    def note(edge: Edge) -> tuple[str, float, str, int]:
+    Args:
+        shown: The communities.
+        graph: The graph.
+        evidence: By source and target as in the graph's edges.
+        marked: As in `graph_picture`.
+    """
+    alone = _looks(graph, evidence or {}, marked or {})
+
+    def look(edge: Edge) -> Look:
+        if edge in alone and all(len(shown.members[e]) == 1 for e in (edge.source, edge.target)):
+            return alone[edge]
         count = shown.between[min(edge.source, edge.target), max(edge.source, edge.target)]
         arrow = "all from the first to the second" if edge.mark == "-->" else "both ways"
         words = f"{edge.source} and {edge.target}: {count} edge{'s' * (count != 1)}, {arrow}"
-        return words, min(WIDEST, THINNEST + 0.2 * count), str(count), 0
+        width = min(WIDEST, THINNEST + 0.2 * count)
+        return Look(words, edge.mark == "-->", width, str(count))
 
-    def members(name: str) -> str:
+    def members(name: str) -> tuple[str, tuple[str, ...]]:
         own = shown.members[name]
-        return f"{', '.join(own)}: {shown.inside[name]} edges among them" if own[1:] else name
+        said = f"{', '.join(own)}: {shown.inside[name]} edges among them"
+        return (said, own) if own[1:] else (name, ())
 
     boxes = len(shown.graph.nodes)
     variables = sum(len(own) for own in shown.members.values())
-    title = f"{variables} variables in {boxes} groups with many edges among them"
-    return _picture(shown.graph, title, note, members, collapsed=shown.collapsed)
+    title = f"{variables} variables in {boxes} boxes, groups with many edges among them"
+    return _picture(shown.graph, title, look, members, collapsed=shown.collapsed)
+
+
+def _looks(
+    graph: Graph, known: Mapping[tuple[str, str], EdgeEvidence], marked: Mapping[Edge, str]
+) -> dict[Edge, Look]:
+    most = max([1.0, *(own.strength for own in known.values())])
+    return {
+        edge: _look(edge, known.get((edge.source, edge.target)), row, marked.get(edge, ""), most)
+        for row, edge in enumerate(graph.edges, start=1)
+    }
+
+
+def _look(edge: Edge, own: EdgeEvidence | None, row: int, mark: str, most: float) -> Look:
+    """An edge of the graph itself; the consensus of replicates takes off an arrow or dashes it."""
+    directed = edge.mark == "-->"
+    words = f"{edge.source} causes {edge.target}"
+    if not directed:
+        words = f"{edge.source} and {edge.target}, direction not determined"
+    marks = [mark] if mark else []
+    if own is None:
+        return Look(words, directed, row=row, marks=tuple(marks))
+    if own.consensus is not None:
+        unsure = directed and own.consensus != "-->"
+        directed = directed and not unsure
+        marks += [] if own.consensus else ["doubtful"]
+        words += "; few replicates have this direction" if unsure else ""
+        words += "" if own.consensus else "; few replicates join the two"
+    if own.known:
+        marks.append("known")
+        words += f"; the {own.known} was given"
+    if not own.shown:
+        return Look(words, directed, row=row, marks=tuple(marks))
+    width = THINNEST + (WIDEST - THINNEST) * max(0.0, own.strength) / most
+    label = own.shown.split()[0]  # its unit stands in the legend
+    return Look(f"{words}; strength {own.shown}", directed, width, label, row, tuple(marks))
 
 
 def _picture(
     graph: Graph,
     title: str,
-    note: Callable[[Edge], tuple[str, float, str, int]],
-    said: Callable[[str], str],
+    look: Callable[[Edge], Look],
+    said: Callable[[str], tuple[str, tuple[str, ...]]],
     *,
     collapsed: bool = False,
 ) -> Picture:
     labels = [cut(name) for name in graph.nodes]
     widths = [box_width(label, FONT_SIZE) for label in labels]
     layout = layered(graph.arcs, widths)
+    boxes = []
+    for name, label, width, (x, y) in zip(graph.nodes, labels, widths, layout.centres, strict=True):
+        words, members = said(name)
+        boxes.append(
+            Box(
+                name=name,
+                label=label,
+                x=round(float(x) + MARGIN, 1),
+                y=round(float(y) + MARGIN, 1),
+                width=round(width, 1),
+                height=BOX_HEIGHT,
+                note=words,
+                members=members,
+            )
+        )
+    return Picture(
+        width=round(max(layout.size[0], BOX_HEIGHT) + 2 * MARGIN, 1),
+        height=round(max(layout.size[1], BOX_HEIGHT) + 2 * MARGIN, 1),
+        boxes=tuple(boxes),
+        lines=tuple(_lines(graph, layout, look)),
+        title=title,
+        collapsed=collapsed,
+    )
+
+
+def _lines(graph: Graph, layout: Layout, look: Callable[[Edge], Look]) -> Iterator[Line]:
     position = {name: index for index, name in enumerate(graph.nodes)}
-    lines: list[Line] = []
     spots: list[tuple[float, float]] = [(float(x), float(y)) for x, y in layout.centres]
     for edge in graph.edges:
         a, b = position[edge.source], position[edge.target]
         down = (a, b) in layout.routes
         course = (layout.routes[a, b] if down else layout.routes[b, a]) + MARGIN
-        words, width, strength, row = note(edge)
-        directed = edge.mark == "-->"
+        own = look(edge)
         shortened, head = arrow(course, HEAD_LENGTH, HEAD_WIDTH, at_end=down)
-        strength = strength if len(graph.edges) <= MOST_LABELLED else ""
+        strength = own.strength if len(graph.edges) <= MOST_LABELLED else ""
         x, y = _label_spot(course, spots) if strength else (0.0, 0.0)
         spots += [(x - MARGIN, y - MARGIN)] if strength else []
-        lines.append(
-            Line(
-                source=edge.source,
-                target=edge.target,
-                directed=directed,
-                path=_path(shortened if directed else course),
-                head=" ".join(f"{x:.1f},{y:.1f}" for x, y in head) if directed else "",
-                width=round(width, 2),
-                strength=strength,
-                x=x,
-                y=y,
-                note=words,
-                row=row,
-            )
+        yield Line(
+            source=edge.source,
+            target=edge.target,
+            directed=own.directed,
+            path=_path(shortened if own.directed else course),
+            head=" ".join(f"{x:.1f},{y:.1f}" for x, y in head) if own.directed else "",
+            width=round(own.width, 2),
+            strength=strength,
+            x=x,
+            y=y,
+            note=own.note,
+            row=own.row,
+            marks=own.marks,
+            given=_diamond(course if down else course[::-1]) if "known" in own.marks else "",
         )
-    boxes = tuple(
-        Box(
-            name=name,
-            label=label,
-            x=round(float(x) + MARGIN, 1),
-            y=round(float(y) + MARGIN, 1),
-            width=round(width, 1),
-            height=BOX_HEIGHT,
-            note=said(name),
-        )
-        for name, label, width, (x, y) in zip(
-            graph.nodes, labels, widths, layout.centres, strict=True
-        )
-    )
-    return Picture(
-        width=round(max(layout.size[0], BOX_HEIGHT) + 2 * MARGIN, 1),
-        height=round(max(layout.size[1], BOX_HEIGHT) + 2 * MARGIN, 1),
-        boxes=boxes,
-        lines=tuple(lines),
-        title=title,
-        collapsed=collapsed,
-    )
+
+
+def _diamond(course: FloatArray) -> str:
+    """A small diamond where a course begins, clear of the box."""
+    x, y = _along(course)[0]
+    ends = ((0, -DIAMOND), (DIAMOND, 0), (0, DIAMOND), (-DIAMOND, 0))
+    return " ".join(f"{x + a:.1f},{y + b:.1f}" for a, b in ends)
 
 
 def _path(points: FloatArray) -> str:

@@ -1,85 +1,26 @@
 "use strict";
-// The page is complete without this script; it adds hovering, zooming, filtering and sorting.
+// The page is complete without this script; it adds sorting, filtering, folding and saving.
+const all = (query, root = document) => [...root.querySelectorAll(query)];
+
+const saveFile = (name, content, type) => {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+};
+
 (() => {
-  const all = (query, root = document) => [...root.querySelectorAll(query)];
-  const card = document.getElementById("card");
-  const table = document.getElementById("edge-table");
-  const row = (number) => document.getElementById(`edge-${number}`);
-
-  const light = (numbers, nodes) => {
-    const some = numbers !== null;
-    all(".canvas").forEach((canvas) => canvas.classList.toggle("dim", some));
-    all("[data-edge]").forEach((e) => e.classList.toggle("on", some && numbers.has(e.dataset.edge)));
-    all("g.cd-edge").forEach((e) => e.classList.toggle("on", some && ends(e).some((n) => nodes.has(n))));
-    all("[data-node]").forEach((e) => e.classList.toggle("on", some && nodes.has(e.dataset.node)));
-  };
-  const ends = (edge) => JSON.parse(edge.dataset.ends);
-
-  const showEdge = (edge) => {
-    light(new Set([edge.dataset.edge]), new Set(ends(edge)));
-    const found = row(edge.dataset.edge);
-    if (!card || !found) return;
-    const title = document.createElement("p");
-    title.className = "card-edge";
-    title.textContent = all(".name, .mark", found).map((cell) => cell.textContent).join(" ");
-    const parts = [title];
-    const verdict = found.querySelector(".verdict");
-    if (verdict) parts.push(verdict.cloneNode(true));
-    const facts = found.querySelector(".facts-cell ul");
-    if (facts) parts.push(facts.cloneNode(true));
-    card.replaceChildren(...parts);
-  };
-  all("a.cd-edge").forEach((edge) => {
-    ["mouseenter", "focus"].forEach((name) => edge.addEventListener(name, () => showEdge(edge)));
-    ["mouseleave", "blur"].forEach((name) => edge.addEventListener(name, () => light(null)));
+  all(".controls, .folds").forEach((part) => { part.hidden = false; });
+  all("template[data-file]").forEach((file) => {
+    const button = document.querySelector(`button[data-save="${file.dataset.file}"]`);
+    const save = () => saveFile(file.dataset.file, file.content.textContent, "text/plain;charset=utf-8");
+    button.addEventListener("click", save);
   });
 
-  all("[data-node]").forEach((box) => {
-    const name = box.dataset.node;
-    box.addEventListener("mouseenter", () => {
-      const near = all("[data-ends]", box.closest("svg")).filter((e) => ends(e).includes(name));
-      light(new Set(near.map((e) => e.dataset.edge)), new Set([name, ...near.flatMap(ends)]));
-      all("g.cd-edge").forEach((e) => e.classList.toggle("on", near.includes(e)));
-    });
-    box.addEventListener("mouseleave", () => light(null));
-  });
-  if (table) {
-    all("tr[data-edge]", table).forEach((line) => {
-      line.addEventListener("mouseenter", () => {
-        const edge = all("a.cd-edge").find((e) => e.dataset.edge === line.dataset.edge);
-        if (edge) light(new Set([line.dataset.edge]), new Set(ends(edge)));
-      });
-      line.addEventListener("mouseleave", () => light(null));
-    });
-  }
-
-  const canvas = document.querySelector(".canvas");
-  const tools = document.querySelector(".tools");
-  if (canvas && tools) {
-    const picture = canvas.querySelector("svg");
-    const natural = Number(picture.getAttribute("width"));
-    let scale = 1;
-    const zoom = (way) => {
-      if (way === "fit") {
-        picture.style.width = "";
-        picture.style.maxWidth = "";
-        picture.style.maxHeight = "";
-        scale = picture.getBoundingClientRect().width / natural;
-        return;
-      }
-      scale = Math.min(8, Math.max(0.1, scale * (way === "in" ? 1.3 : 1 / 1.3)));
-      picture.style.maxWidth = "none";
-      picture.style.maxHeight = "none";
-      picture.style.width = `${natural * scale}px`;
-    };
-    tools.hidden = false;
-    zoom("fit");
-    all("[data-zoom]", tools).forEach((b) => b.addEventListener("click", () => zoom(b.dataset.zoom)));
-  }
-
-  const filter = document.getElementById("filter");
-  if (filter && table) {
-    filter.closest(".filter").hidden = false;
+  const filtered = (filter) => {
+    const table = document.getElementById(filter.dataset.table);
+    const said = filter.closest(".controls").querySelector(".filter-count");
     filter.addEventListener("input", () => {
       const wanted = filter.value.trim().toLowerCase();
       const lines = all("tbody tr", table);
@@ -88,9 +29,10 @@
         line.hidden = wanted !== "" && !names.some((name) => name.includes(wanted));
       });
       const left = lines.filter((line) => !line.hidden).length;
-      document.getElementById("filter-count").textContent = wanted ? `${left} of ${lines.length}` : "";
+      said.textContent = wanted ? `${left} of ${lines.length}` : "";
     });
-  }
+  };
+  all("input.filter").forEach(filtered);
 
   const key = (line, column) => {
     const cell = line.children[column];
@@ -100,23 +42,56 @@
   };
   const order = (a, b) =>
     typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
-  all("table.sortable").forEach((own) => {
-    all("thead th", own).forEach((head, column) => {
-      if (head.querySelector(".hidden")) return;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = head.textContent;
-      head.replaceChildren(button);
-      button.addEventListener("click", () => {
-        const down = head.getAttribute("aria-sort") === "ascending";
-        all("th[aria-sort]", own).forEach((other) => other.removeAttribute("aria-sort"));
-        head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const body = own.tBodies[0];
-        const lines = [...body.rows].sort((a, b) => order(key(a, column), key(b, column)));
-        body.replaceChildren(...(down ? lines.reverse() : lines));
-      });
+  const sortable = (own) => all("thead th", own).forEach((head, column) => {
+    if (head.querySelector(".hidden")) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = head.textContent;
+    head.replaceChildren(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") === "ascending";
+      all("th[aria-sort]", own).forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      const body = own.tBodies[0];
+      const lines = [...body.rows].sort((a, b) => order(key(a, column), key(b, column)));
+      body.replaceChildren(...(down ? lines.reverse() : lines));
     });
   });
+
+  // on a narrow screen a row is a card; roles keep it a table for a screen reader
+  const FEWEST = 3;
+  const MOST = 10;
+  const cards = (table) => {
+    const heads = all("thead th", table).map((head) => head.textContent.trim());
+    if (heads.length < FEWEST || heads.length > MOST) return;
+    table.classList.add("cards");
+    table.setAttribute("role", "table");
+    all("thead, tbody", table).forEach((part) => part.setAttribute("role", "rowgroup"));
+    all("tr", table).forEach((line) => line.setAttribute("role", "row"));
+    all("thead th", table).forEach((head) => head.setAttribute("role", "columnheader"));
+    all("tbody tr", table).forEach((line) => [...line.children].forEach((cell, column) => {
+      cell.setAttribute("role", cell.tagName === "TH" ? "rowheader" : "cell");
+      cell.dataset.label = heads[column];
+      cell.classList.toggle("none", cell.textContent.trim() === "");
+    }));
+  };
+  all("table").forEach(cards);
+  all("table.sortable").forEach(sortable);
+
+  all("[data-fold]").forEach((button) => button.addEventListener("click", () => {
+    all("details.fold").forEach((part) => { part.open = button.dataset.fold === "open"; });
+  }));
+  if (window.innerWidth < 700) all(".site details").slice(1).forEach((part) => { part.open = false; });
+  const unfold = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    for (let part = target; part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+    const own = target.querySelector(":scope > details.fold");
+    if (own) own.open = true;
+    target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", unfold);
+  unfold();
 
   let closed = [];
   window.addEventListener("beforeprint", () => {

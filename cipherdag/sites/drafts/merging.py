@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import SchemaError
-from cipherdag.sites.drafts.spellings import shared_categories
+from cipherdag.sites.drafts.spellings import quoted, shared_categories
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.names import is_plain_number, nearest
 from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from cipherdag.sites.table.column import Listed
 
@@ -80,7 +80,7 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
 def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Difference:
     others = [own for own in by_site[lacking[0]] if any(own not in d for d in by_site.values())]
     near = nearest(name, sorted(others))
-    said = f"not in {_listed(lacking)}" + (f", which has '{near}'." if near else ".")
+    said = f"not in {quoted(lacking)}" + (f", which has '{near}'." if near else ".")
     remedy = f'Write rename = {{ "{near}" = "{name}" }} under [source] there, and draft again.'
     if near is None:
         remedy = "Add it there, or leave it out at every site."
@@ -150,7 +150,7 @@ def _texts(name: str, held: Drafts) -> tuple[dict[str, object], list[Difference]
             remedy = "Convert the numbers at one of them, and write the same in every draft."
             found.append(Difference(name, said, remedy, open=True))
         elif values and silent:
-            said = f"{key} '{min(values)}' is not said in {_listed(silent)}."
+            said = f"{key} '{min(values)}' is not said in {quoted(silent)}."
             remedy = "Taken for all; ask them." if key == "unit" else "Say it there, too."
             found.append(Difference(name, said, remedy, open=key == "date"))
     return fields, found
@@ -252,10 +252,6 @@ def _by_value(values: Mapping[str, str]) -> str:
     often = Counter(values.values())
     listed = sorted(often, key=lambda value: (-often[value], value))
     return ", ".join(
-        f"{value} in {_listed(site for site, own in values.items() if own == value)}"
+        f"{value} in {quoted(site for site, own in values.items() if own == value)}"
         for value in listed
     )
-
-
-def _listed(sites: Iterable[str]) -> str:
-    return " and ".join(f"'{site}'" for site in sites)

@@ -72,7 +72,7 @@ def shared_categories(
         others = sorted(text for text in own if text != chosen)
         if others:
             listed = ", ".join(
-                f"'{text}' in {_listed(s for s, texts in given.items() if text in texts)}"
+                f"'{text}' in {quoted(s for s, texts in given.items() if text in texts)}"
                 for text in others
             )
             remarks.append((f"{listed} read as '{chosen}'.", "See `synonyms`; undo what is wrong."))
@@ -126,5 +126,6 @@ def _lonely(
     return [*found.values()]
 
 
-def _listed(sites: Iterable[str]) -> str:
+def quoted(sites: Iterable[str]) -> str:
+    """Names in quotation marks."""
     return " and ".join(f"'{site}'" for site in sites)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.sites.table.names import is_plain_number, loose_forms, truth_value
+from cipherdag.sites.drafts.spellings import grouped
+from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.notations import PLAIN, Notation
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def suspicious_numbers(distinct: NDArray[np.float64], counts: NDArray[np.int64])
 def suspicious_categories(categories: Sequence[str]) -> list[Suspicion]:
     """Categories that look like spellings of one."""
     found = []
-    for group in _alike(categories):
+    for group in grouped(categories, {}, truths=True):
+        if len(group) == 1:
+            continue
         # words before numbers, small letters before capitals
         first, *others = sorted(group, key=lambda t: (is_plain_number(t), t != t.lower(), t))
         listed = ", ".join(f'"{own}"' for own in others)
@@ -231,19 +234,3 @@ def _robust(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> tuple[f
 
 def _weighted_median(ascending: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
     return float(ascending[np.searchsorted(counts.cumsum(), counts.sum() / 2)])
-
-
-def _alike(categories: Sequence[str]) -> list[list[str]]:
-    """Groups of two or more categories that share a loose form or a truth value."""
-    groups: list[tuple[set[str], list[str]]] = []
-    for own in categories:
-        keys = set(loose_forms(own))
-        truth = truth_value(own)
-        keys |= {f"\0{truth}"} if truth is not None else set()
-        group = next((known for known in groups if known[0] & keys), None)
-        if group is None:
-            groups.append((keys, [own]))
-        else:
-            group[0].update(keys)
-            group[1].append(own)
-    return [own for _, own in groups if len(own) > 1]

@@ -62,6 +62,16 @@ class AskedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.plan.session.hex()
 
 
+def how_to_decide(session: str) -> str:
+    """What a person of the site does about a plan that waits, in one sentence."""
+    return f"Read it with `cipherdag site status`, then {_commands(session)}."
+
+
+def _commands(session: str) -> str:
+    own = session[:8]
+    return f'`cipherdag site approve {own}`, or `cipherdag site deny {own} --why "..."`'
+
+
 @dataclass(frozen=True, slots=True)
 class Approvals:
     """The plans that asked, a folder for each.
@@ -94,9 +104,7 @@ class Approvals:
         if run is None or self.expired(run) or run.decision != "waits":
             self._forget_oldest()
             self._write(AskedRun(plan, self.clock().isoformat(timespec="seconds"), consider))
-        raise PolicyRefusedError(
-            AWAITS, remedy=f"At the site: cipherdag site approve {plan.session.hex()[:8]}"
-        )
+        raise PolicyRefusedError(AWAITS, remedy=how_to_decide(plan.session.hex()))
 
     def find(self, session: str) -> AskedRun:
         """The plan whose session starts with these hexadecimal digits.
@@ -108,8 +116,8 @@ class Approvals:
         matching = [run for run in self.runs() if run.session.startswith(session)]
         if len(matching) != 1:
             raise ParameterError(
-                f"{len(matching)} runs start with {session}",
-                remedy="See `cipherdag site status`, which lists the runs that asked.",
+                f"{len(matching) or 'no'} runs that asked start with {session}",
+                remedy="See `cipherdag site status`, which lists them; two alike need more digits.",
             )
         return matching[0]
 
@@ -146,6 +154,15 @@ class Approvals:
     def expired(self, run: AskedRun) -> bool:
         """Whether it asked too long ago to be decided on, or to be begun."""
         return self.clock() - datetime.fromisoformat(run.asked) > EXPIRES
+
+    def deadline(self, run: AskedRun) -> str:
+        """Until when a plan that waits can be decided on, and how, in one sentence."""
+        day = (datetime.fromisoformat(run.asked) + EXPIRES).date()
+        return f"Decide before {day}: {_commands(run.session)}."
+
+    def waits(self, run: AskedRun) -> bool:
+        """Whether a person may still decide on it, and has not."""
+        return run.decision == "waits" and not self.expired(run)
 
     def _signed(self, run: AskedRun) -> bool:
         """Whether the site's own key stands behind the decision."""

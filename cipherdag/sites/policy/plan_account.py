@@ -6,18 +6,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cipherdag.algorithms.registry import make_algorithm
+from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
+from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from cipherdag.protocol.plan import Plan
     from cipherdag.sites.policy.policy import Policy
+
+_RESULTS = {
+    LearntGraph: "a graph that says which of the study's variables probably cause which.",
+    SelectedFeatures: "for every variable that the schema marks as a label, its probable causes "
+    "and effects.",
+}
 
 
 def plan_lines(
@@ -42,15 +50,14 @@ def plan_lines(
     lines = [
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {names}.",
         f"Purpose: {_sentence(plan.purpose or 'none is given')}",
-        f"Answers leave {protection_kind(plan.protection).left}.",
-        (
-            f"A sum covers {plan.min_survivors} of the {len(plan.cohort)} sites at least; up to "
-            f"{plan.colluders} that collude with the coordinator still see sums only."
-        ),
+        *_protection_lines(plan),
     ]
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
-        lines += [f"Parameters: {_parameters(plan)}; seed {plan.seed}."]
+        result = _RESULTS.get(algorithm.concludes, "what the sums below say.")
+        lines.insert(2, f"The result: {result} Rows of data stay at the sites.")
+        lines += _parameter_lines(plan)
+        lines += ["The coordinator and all sites learn what is opened, and no other sum:"]
         lines += [f"Opened: {sentence}" for sentence in algorithm.disclosures()]
         first = None
         if n_variables is not None:
@@ -61,15 +68,34 @@ def plan_lines(
         values = sum(encoding.length for encoding in first.encodings)
         opened = "verdicts" if finds_verdicts(first) else "sums"
         lines.append(
-            f"The first {opened}: {first.label}, {values:,} values. What follows, the {opened} "
-            "decide, by the same program at every site."
+            f"The first {opened}: {first.label}, {values:,} values. Which questions follow, the "
+            f"{opened} decide, by the same program at every site: nobody can ask another one."
         )
     if policy is not None:
         lines.append(
             f"This site's policy ends it after {policy.max_rounds:,} rounds or "
-            f"{policy.max_values:,} values."
+            f"{policy.max_values:,} values, if not before."
         )
     return lines
+
+
+def _protection_lines(plan: Plan) -> list[str]:
+    kind = protection_kind(plan.protection)
+    covered = f"{plan.min_survivors} of the {len(plan.cohort)} sites at least"
+    if not kind.protects:
+        return [
+            f"Answers leave {kind.left}: the coordinator reads every site's own.",
+            f"A sum covers {covered}.",
+        ]
+    if plan.colluders:
+        who = "one site" if plan.colluders == 1 else f"{plan.colluders} sites"
+        colluding = f"The coordinator, even if {who} told it all, sees"
+    else:
+        colluding = "The coordinator, as long as no site sides with it, sees"
+    return [
+        f"Answers leave {kind.left}: only their sum over sites can be read.",
+        f"A sum covers {covered}. {colluding} sums only.",
+    ]
 
 
 def _sentence(text: str) -> str:
@@ -86,10 +112,10 @@ def differences(plan: Plan, earlier: Iterable[Plan]) -> list[str]:
     for other in earlier:
         when = f"run {other.session.hex()[:8]} of {other.created[:10]}"
         if other.algorithm != plan.algorithm:
-            lines.append(f"{when} was {other.algorithm}.")
+            lines.append(f"{when}: it ran {other.algorithm}.")
             continue
         changed = _changes(_told(other), _told(plan))
-        told = _printable(", ".join(changed)) or "no difference but its date and purpose"
+        told = _printable("; ".join(changed)) or "no difference but its date and purpose"
         lines.append(f"{when}: {told}.")
     return lines
 
@@ -110,21 +136,36 @@ def _told(plan: Plan) -> dict[str, Any]:
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
-        f"{key} {old.get(key)} -> {new.get(key)}"
+        f"{key} was {_shown(old.get(key))}, now {_shown(new.get(key))}"
         for key in sorted({*old, *new})
         if old.get(key) != new.get(key)
     ]
 
 
-def _parameters(plan: Plan) -> str:
-    """All parameters with their values, those that are not the default's first."""
+def _parameter_lines(plan: Plan) -> Iterator[str]:
+    """Each parameter that is not as usual, in words; then all others with their values."""
+    known = parameters_of(algorithm_class(plan.algorithm))
     usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
     changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
-    rest = [name for name in plan.parameters if name not in changed]
-    told = [_valued(name, plan.parameters[name]) for name in changed]
-    as_usual = ", ".join(_valued(name, plan.parameters[name]) for name in rest)
-    return ", ".join([*told, *([f"as usual {as_usual}"] if rest else [])])
+    for name in changed:
+        value, before = _shown(plan.parameters[name]), _shown(usual.get(name))
+        yield _printable(f"Parameter {name} is {value}, usually {before}. {known[name].help}")
+    others = "All other parameters" if changed else "All parameters"
+    told = [f"{key} {_shown(own)}" for key, own in plan.parameters.items() if key not in changed]
+    yield _printable(f"{others} are as usual: {', '.join(told)}; random seed {plan.seed}.")
 
 
-def _valued(name: str, value: Any) -> str:
-    return _printable(f"{name} {'none' if value is None else value}")
+def _shown(value: Any) -> str:
+    """A value of JSON as a person writes it."""
+    match value:
+        case None:
+            return "none"
+        case bool():
+            return "yes" if value else "no"
+        case dict():
+            return ", ".join(f"{key} {_shown(own)}" for key, own in value.items() if own)
+        case [[*_], *_] | [tuple(), *_]:
+            return "; ".join(map(_shown, value))
+        case list() | tuple():
+            return " ".join(map(str, value))
+    return str(value)

@@ -264,7 +264,9 @@ class Policy:
         for rule in sorted(self.parameters):
             name, allowed = rule.split(" ", 1)
             if name in used and not _allows(allowed, used[name]):
-                raise PolicyRefusedError(f"the site's policy asks for {rule}")
+                raise PolicyRefusedError(
+                    f"the site's policy asks for {rule}, and the plan has {used[name]}"
+                )
         if runs >= self.max_runs:
             raise PolicyRefusedError("the site has taken part in its max_runs over these data")
 

@@ -23,7 +23,7 @@ from cipherdag.questions.question import FloatVector, Question
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+    from cipherdag.findings.conclusion import Finding
 
 COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
 """The libraries whose versions stand in a plan."""
@@ -55,9 +55,7 @@ class Program:
         """What it decided, once it has ended: the same wherever it ran."""
         if self.algorithm is None:
             return b""
-        found: LearntGraph | SelectedFeatures = self.algorithm.conclude(
-            self.replay.outcome, self.facts
-        )
+        found: Finding = self.algorithm.conclude(self.replay.outcome, self.facts)
         return found.decisions
 
     def result(self, plan: Plan, sums: bytes) -> bytes:

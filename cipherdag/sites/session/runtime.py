@@ -173,7 +173,10 @@ class SiteRuntime:
 
     def refuse(self, message: Incoming, error: PrivacyError) -> bytes:
         """Refuse a message for a reason that this site's keeper knows."""
-        log.warning("refused %s: %s", message.operation, error)
+        usual = error.remedy == error.default_remedy
+        what = "the plan" if message.operation == "invite" else f"the message '{message.operation}'"
+        run, do = message.session.hex()[:8], "" if usual else f". {error.remedy}"
+        log.warning("refused %s of run %s: %s%s", what, run, error, do)
         return self._refusal(message, error, error.message)
 
     def _refusal(self, message: Incoming, error: CipherdagError, text: str) -> bytes:
@@ -219,6 +222,7 @@ class SiteRuntime:
         if self._folder is not None:
             self._folder.budget.start_run()
         self._current = HeldSession(session, handshake)
+        log.info("run %s begins: %s", session.hex()[:8], plan.algorithm)
         return handshake.offer()
 
     def _set_up(self, sealed: Sealed) -> Ready:
@@ -268,6 +272,7 @@ class SiteRuntime:
 
     def _finish(self, finish: Finish) -> Closed:
         result = self._current.set_up().result(finish)
+        log.info("run %s has ended", self._current.session.hex()[:8])
         self._current = HeldSession()
         head = self._ledger.head
         return Closed(ledger_head=bytes.fromhex(head.hash), records=head.records, result=result)

@@ -15,8 +15,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-import re
-from typing import TYPE_CHECKING, Final, Literal, TypeVar
+from typing import Final, Literal
 
 import msgspec
 
@@ -25,22 +24,16 @@ from cipherdag.errors import (
     MalformedMessageError,
     ParameterError,
     SignatureError,
-    writing,
 )
 from cipherdag.privacy.keys.identity import PUBLIC_BYTES, SigningIdentity, verify
-from cipherdag.privacy.keys.keyed import same_digest
+from cipherdag.privacy.keys.pairing import mismatch, plain_fingerprint
 from cipherdag.protocol.addresses import check_datasite_url
 from cipherdag.protocol.plan import COLLUDERS
 from cipherdag.sites.study.study_names import check_address, check_site_name, check_study_name
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 EngineName = Literal["flare", "syft"]
 
 FORMAT: Final = 1
-MAX_REQUEST_BYTES: Final = 64 * 1024
-MAX_STUDY_BYTES: Final = 1024 * 1024
 MAX_SITES: Final = 4096
 REQUEST_DOMAIN: Final = b"cipherdag enrolment request"
 STUDY_DOMAIN: Final = b"cipherdag study"
@@ -154,9 +147,6 @@ class Approval(_File, frozen=True):
     signature: bytes
 
 
-FileType = TypeVar("FileType", Request, SignedStudy, Approval)
-
-
 def new_request(
     identity: SigningIdentity,
     *,
@@ -200,8 +190,35 @@ def check_request(request: Request) -> None:
         verify(request.identity, request.proof, REQUEST_DOMAIN, encoded(unproven))
     except SignatureError:
         raise SignatureError(
-            "the request is not signed by the identity key it names", site=request.name
+            "the request is not signed by the identity key it names",
+            site=request.name,
+            remedy="It was changed on its way, or by hand: have the site send it again.",
         ) from None
+
+
+def check_newcomer(request: Request, study: Study) -> None:
+    """Refuse a request with the name of a known site and another key, or the other way round.
+
+    Raises:
+        CohortError: It is one.
+    """
+    for known in study.sites:
+        same_name = known.name.lower() == request.name.lower()
+        same_key = known.identity == request.identity
+        if same_name and not same_key:
+            raise CohortError(
+                f"the name is taken: the study knows '{known.name}' with another key",
+                site=request.name,
+                remedy="If this is another hospital, have it choose another name. If it is the "
+                "same one with a new folder, revoke the old entry and enrol it under a new name.",
+            )
+        if same_key and not same_name:
+            raise CohortError(
+                f"the study knows its key as '{known.name}'",
+                site=request.name,
+                remedy="Have it make a folder of its own with `cipherdag site new`: a folder must "
+                "not be copied, and a site that is enrolled keeps its name.",
+            )
 
 
 def sign_study(identity: SigningIdentity, study: Study) -> SignedStudy:
@@ -264,7 +281,7 @@ def approve(
 
 
 def check_approval(
-    approval: Approval, *, site: str, identity: bytes, fingerprint: str, study: str
+    approval: Approval, *, site: str, identity: bytes, code: str, study: str
 ) -> Study:
     """The study of an approval, if it is for this site and from the expected coordinator.
 
@@ -272,31 +289,48 @@ def check_approval(
         approval: What arrived.
         site: This site's name.
         identity: This site's public identity key.
-        fingerprint: The coordinator's fingerprint, learnt by another way than the file.
+        code: The coordinator's code of words or fingerprint, learnt by another way than the file.
         study: The study that this site wants to join.
 
     Raises:
         SignatureError: Another coordinator or site, an altered file, or another identity key.
         CohortError: The study contradicts itself.
+        ParameterError: ``code`` is neither a code nor a fingerprint.
     """
     claimed = approval.signed.study
-    if not same_fingerprint(
-        fingerprint, coordinator_fingerprint(claimed.coordinator, claimed.root)
-    ):
+    differs = mismatch(code, coordinator_fingerprint(claimed.coordinator, claimed.root))
+    if differs:
         raise SignatureError(
-            "the approval is not from the coordinator with this fingerprint",
-            remedy="Ask the coordinator to read the fingerprint aloud again; "
-            "if it still differs, someone altered the file on its way.",
+            f"the approval is not from the coordinator with this code: {differs}",
+            remedy="Ask the coordinator by telephone to read it aloud again; if it still differs, "
+            "someone replaced the file on its way: do not activate it, and tell the coordinator.",
         )
     unsigned = msgspec.structs.replace(approval, signature=b"")
-    verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, encoded(unsigned))
-    known = check_study(approval.signed)
+    try:
+        verify(claimed.coordinator, approval.signature, APPROVAL_DOMAIN, encoded(unsigned))
+        known = check_study(approval.signed)
+    except SignatureError:
+        raise SignatureError(
+            "the approval is not as the coordinator signed it",
+            remedy="It was changed on its way, or by hand: have the coordinator send it again.",
+        ) from None
     if approval.site != site:
-        raise SignatureError(f"the approval is for '{approval.site}', not for '{site}'")
+        raise SignatureError(
+            f"the approval is for '{approval.site}', not for '{site}'",
+            remedy=f"Activate {site}.approval; this one belongs to the other site.",
+        )
     if known.name != study:
-        raise SignatureError(f"the approval is for the study '{known.name}', not for '{study}'")
+        raise SignatureError(
+            f"the approval is for the study '{known.name}', not for '{study}'",
+            remedy="Ask the coordinator for the study's name; if it is that of the approval, "
+            "correct study in site.toml and send a new request.",
+        )
     if known.pinned.get(site) != identity:
-        raise SignatureError("the study names another identity key for this site than its own")
+        raise SignatureError(
+            "the study names another identity key for this site than its own",
+            remedy="Is this the folder whose request was approved? If it was made anew since, "
+            "send its request, under another name.",
+        )
     return known
 
 
@@ -320,41 +354,9 @@ def study_fingerprint(study: Study) -> str:
     return _pairs(STUDY_DOMAIN, encoded(study))
 
 
-def same_fingerprint(first: str, second: str) -> bool:
-    """Whether two fingerprints agree; case, colons, dashes and spaces do not count."""
-    return same_digest(_plain(first), _plain(second))
-
-
 def root_hex(fingerprint: str) -> str:
     """FLARE's ``SHA256:AA:BB...`` as 64 hexadecimal digits."""
-    return _plain(fingerprint.removeprefix("SHA256:")).decode()
-
-
-def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
-    """Write one of the files as indented JSON; raises OutputError."""
-    text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
-    temporary = path.with_name(path.name + ".new")
-    with writing(path):
-        temporary.write_bytes(text)
-        temporary.replace(path)
-
-
-def read_file(path: Path, kind: type[FileType]) -> FileType:
-    """Read one of the files strictly.
-
-    Raises:
-        MalformedMessageError: It cannot be read, is too large or not such a file.
-    """
-    limit = MAX_REQUEST_BYTES if kind is Request else MAX_STUDY_BYTES
-    content = read_limited(path, limit)
-    try:
-        decoded = msgspec.json.decode(content, type=kind)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        raise MalformedMessageError(f"{path} is not a valid {kind.__name__.lower()}") from None
-    version = decoded.study.format if isinstance(decoded, SignedStudy) else decoded.format
-    if version != FORMAT:
-        raise MalformedMessageError(f"{path} has format {version}, this side reads {FORMAT}")
-    return decoded
+    return plain_fingerprint(fingerprint.removeprefix("SHA256:"))
 
 
 def encoded(content: msgspec.Struct) -> bytes:
@@ -368,23 +370,3 @@ def _pairs(*parts: bytes) -> str:
         state.update(len(part).to_bytes(8, "big"))
         state.update(part)
     return state.digest().hex(":").upper()
-
-
-def _plain(fingerprint: str) -> bytes:
-    return re.sub(r"[\s:-]", "", fingerprint).lower().encode()
-
-
-def read_limited(path: Path, limit: int) -> bytes:
-    """A file's bytes, read no further than a limit.
-
-    Raises:
-        MalformedMessageError: It cannot be read, or is larger than ``limit`` bytes.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > limit:
-        raise MalformedMessageError(f"{path} is larger than {limit} bytes")
-    return content

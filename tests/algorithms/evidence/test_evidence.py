@@ -397,3 +397,12 @@ def test_hostile_questions_do_not_decode(kind, change):
     assert isinstance(msgspec.msgpack.decode(encode(tagged), type=Question), kind)
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(encode(tagged | change), type=Question)
+
+
+def test_a_site_without_a_complete_row_has_no_small_count():
+    """Columns that no row has all of: such a site adds nothing, and names no fault either."""
+    counts, members = pack_blocks([np.array([[0]]), np.array([[0, 1]])])
+    own = discrete_site(np.array([[0, -1], [-1, 1]] * 20), (2, 3), 11)
+    about = {"categories": (2, 3), "counts": counts, "members": members}
+    assert own.answer(SmallCells(**about)).tolist() == [0.0, 0.0]
+    assert own.answer(Tables(**about)).tolist() == [0.0] * 8

@@ -399,8 +399,8 @@ def test_the_sites_own_tests_are_those_of_each_sites_strata(seed):
     expected = np.zeros(2)
     for own in tables:
         r, c, n = own[:, 0].sum(axis=1), own[:, :, 0].sum(axis=1), own.sum(axis=(1, 2))
-        difference = (own[:, 0, 0] - r * c / n).sum()
-        variance = (r * (n - r) * c * (n - c) / (n * n * (n - 1.0))).sum()
+        difference = (own[:, 0, 0] - r * c / np.maximum(n, 1)).sum()
+        variance = (r * (n - r) * c * (n - c) / np.maximum(n * n * (n - 1.0), 1.0)).sum()
         if variance > 1:
             expected += np.array([difference**2 / variance, 1]) * scale_of(variance)
     sites = [

@@ -306,7 +306,7 @@ def test_result_tells_the_confidence_everywhere(tmp_path):
         assert any(fact.startswith("Kept by") for fact in own.facts)  # the votes stand beside it
     folder = result.save(tmp_path / "out")
     edges = (folder / "edges.csv").read_text("utf-8")
-    assert edges.startswith("from,to,mark,confidence,any_edge\n")
+    assert edges.startswith("from,to,mark,confidence,any_edge,consensus\n")
     assert CausalGraph.from_csv(edges, nodes=result.graph.nodes) == result.graph
     page = (folder / "report.html").read_text("utf-8")
     assert "Strength is the share of replicates" in page
@@ -321,6 +321,7 @@ def test_the_command_prints_and_repeats_it(call, tmp_path):
     command = ("simulate", "fedpc", tmp_path / "all.csv", "--sites", 3, "--bootstrap", 4)
     code, shown, _ = call(*command, "--evidence", "statistic", "--out", tmp_path / "out")
     assert code == 0
-    told = shown[shown.index("Share of 4 replicates") :].split("\n\n")[0]
+    told = shown[shown.index("Consensus, the marks") :].split("\n\n")[0]
     assert len(told.splitlines()) > 1
+    assert "% of replicates" in shown
     assert told in call("repeat", tmp_path / "out")[1]

@@ -11,6 +11,7 @@ import pytest
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedpc.algorithm import FedPC
+from cipherdag.deployment.site_process import LOOK_S, waiting_plans
 from cipherdag.errors import ParameterError, PolicyRefusedError, SiteNotReadyError
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.plan import Member, make_plan
@@ -91,7 +92,7 @@ def test_a_plan_that_waits_names_the_command_that_approves_it(approvals):
     own = plan()
     with pytest.raises(PolicyRefusedError) as caught:
         approvals.check(own)
-    assert caught.value.remedy.endswith(f"cipherdag site approve {own.session.hex()[:8]}")
+    assert f"`cipherdag site approve {own.session.hex()[:8]}`" in caught.value.remedy
 
 
 def test_what_to_consider_is_kept_with_the_plan(approvals):
@@ -318,3 +319,33 @@ def test_a_run_that_one_site_denies_does_not_begin(tmp_path):
     assert caught.value.site == "hospital-2"
     assert "secret" not in str(caught.value)
     made.close()
+
+
+def test_a_started_site_tells_of_each_plan_that_waits_once(approvals, clock):
+    now = [0.0]
+    news = waiting_plans(approvals, lambda: now[0])
+    assert next(news) == []
+    first, second = plan(), plan(seed=1)
+    asked(approvals, first)
+    assert next(news) == [], "it looks every few seconds only"
+    now[0] += LOOK_S
+    own = first.session.hex()[:8]
+    (told,) = next(news)
+    assert told == (
+        f"A plan waits for a person here: run {own}, fedpc. Read it with `cipherdag site status`, "
+        f'then `cipherdag site approve {own}`, or `cipherdag site deny {own} --why "..."`.'
+    )
+    asked(approvals, second)
+    approvals.decide(own, "approved", OWN)
+    now[0] += LOOK_S
+    (told,) = next(news)
+    assert second.session.hex()[:8] in told
+    now[0] += LOOK_S
+    assert next(news) == []
+    asked(approvals, third := plan(seed=2))
+    clock.now += EXPIRES + timedelta(seconds=1)
+    now[0] += LOOK_S
+    assert next(news) == [], "what has expired waits for nobody"
+    (approvals.folder / third.session.hex() / ASKED_FILE).write_bytes(b"{")
+    now[0] += LOOK_S
+    assert next(news) == [], "a torn file does not end the site"

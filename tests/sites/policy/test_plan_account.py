@@ -7,6 +7,7 @@ import pytest
 
 from cipherdag import FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.registry import program_digest
+from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.protocol.plan import Member, make_plan
 from cipherdag.sites.policy.plan_account import differences, plan_lines
 from cipherdag.sites.policy.policy import Policy
@@ -35,21 +36,27 @@ def test_the_sentences_hold_all_that_a_person_decides_on(algorithm):
     text = "\n".join(lines)
     assert lines[0].startswith(f"Dr. Grey asks for {algorithm.name} at hospital-0, hospital-1,")
     assert "Purpose: Which drugs raise cholesterol?" in lines
-    assert "A sum covers 4 of the 5 sites at least; up to 1 that collude" in text
-    (parameters,) = [line for line in lines if line.startswith("Parameters: ")]
-    (changed,) = {"alpha 0.02", "beam 2", "rounds 3"} & set(
-        parameters.removeprefix("Parameters: ").split("; seed")[0].split(", ")
-    )
-    assert parameters.startswith(f"Parameters: {changed}, as usual ")
-    assert parameters.endswith("; seed 41.")
-    for name in own.parameters:
-        assert name in parameters
+    assert "A sum covers 4 of the 5 sites at least. The coordinator, even if one site " in text
+    assert any(line.startswith("The result: ") for line in lines)
+    (changed,) = [line for line in lines if line.startswith("Parameter ")]
+    assert changed in {
+        "Parameter alpha is 0.02, usually 0.01. Significance level of every test.",
+        "Parameter alpha is 0.02, usually 0.05. Test level.",
+        "Parameter beam is 2, usually 10. Graphs kept by every step of the beam search, b.",
+        "Parameter rounds is 3, usually 10. Most federated rounds.",
+    }
+    (usual,) = [line for line in lines if line.startswith("All other parameters are as usual: ")]
+    assert usual.endswith("; random seed 41.")
+    told = usual.split(": ")[1].split("; random")[0].split(", ")
+    named = [changed.split(" ")[1], *(words.split(" ")[0] for words in told)]
+    assert sorted(named) == sorted(own.parameters)
+    assert not any(word in usual for word in ("None", "True", "False", "{", "["))
     told = [line.removeprefix("Opened: ") for line in lines if line.startswith("Opened: ")]
     assert told == list(algorithm.disclosures())
     assert len(told) >= 1
     assert "The first sums: " in text
-    assert " values. What follows, the sums decide" in text
-    assert "ends it after 7 rounds or 200,000,000 values." in lines[-1]
+    assert " values. Which questions follow, the sums decide" in text
+    assert "ends it after 7 rounds or 200,000,000 values, if not before." in lines[-1]
     assert all(line.isprintable() for line in lines)
 
 
@@ -107,19 +114,41 @@ def test_no_text_of_the_coordinator_s_passes_for_a_sentence_or_steers_a_terminal
     assert "Opened: nothing" not in plan_lines(own)
 
 
+def test_who_may_know_how_much_is_said_for_every_number_of_colluding_sites():
+    for colluders, said in (
+        (0, "The coordinator, as long as no site sides with it, sees sums only."),
+        (1, "The coordinator, even if one site told it all, sees sums only."),
+        (2, "The coordinator, even if 2 sites told it all, sees sums only."),
+    ):
+        assert any(line.endswith(said) for line in plan_lines(plan(colluders=colluders)))
+    clear = "\n".join(plan_lines(plan(protection="none")))
+    assert "Answers leave IN THE CLEAR: the coordinator reads every site's own." in clear
+    assert "sees sums only" not in clear
+
+
+def test_background_knowledge_is_told_as_people_write_it():
+    known = Knowledge.from_lists(forbidden=[["1", "2"], ["3", "1"]], tiers=[["1"], ["2", "3"]])
+    (line,) = [
+        line for line in plan_lines(plan(FedPC(knowledge=known))) if line.startswith("Parameter ")
+    ]
+    assert line.startswith("Parameter knowledge is forbidden 1 2; 3 1, tiers 1; 2 3, usually none.")
+
+
 # beside earlier plans
 
 
 def test_differences_name_what_changed_and_nothing_else():
     earlier = plan(FedPC(alpha=0.02))
     when = f"run {earlier.session.hex()[:8]} of {earlier.created[:10]}"
-    assert differences(plan(FedPC(alpha=0.03)), [earlier]) == [f"{when}: alpha 0.02 -> 0.03."]
-    assert differences(plan(seed=42), [earlier]) == [f"{when}: seed 41 -> 42."]
-    assert differences(plan(protection="bfv"), [earlier]) == [f"{when}: protection masking -> bfv."]
+    assert differences(plan(FedPC(alpha=0.03)), [earlier]) == [f"{when}: alpha was 0.02, now 0.03."]
+    assert differences(plan(seed=42), [earlier]) == [f"{when}: seed was 41, now 42."]
+    assert differences(plan(protection="bfv"), [earlier]) == [
+        f"{when}: protection was masking, now bfv."
+    ]
     assert differences(plan(purpose="another"), [earlier]) == [
         f"{when}: no difference but its date and purpose."
     ]
-    assert differences(plan(RFcd()), [earlier]) == [f"{when} was fedpc."]
+    assert differences(plan(RFcd()), [earlier]) == [f"{when}: it ran fedpc."]
 
 
 def test_differences_name_the_sites_and_every_earlier_run():
@@ -127,6 +156,6 @@ def test_differences_name_the_sites_and_every_earlier_run():
     fewer = msgspec.structs.replace(plan(), cohort=MEMBERS[:4])
     lines = differences(fewer, [first, second])
     assert len(lines) == 2
-    assert f"-> {', '.join(member.name for member in MEMBERS[:4])}." in lines[0]
-    assert "alpha 0.5 -> 0.02" in lines[1]
+    assert f", now {', '.join(member.name for member in MEMBERS[:4])}." in lines[0]
+    assert "alpha was 0.5, now 0.02" in lines[1]
     assert differences(fewer, []) == []

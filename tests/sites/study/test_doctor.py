@@ -27,6 +27,9 @@ from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.study import connection_checks as connection
 from cipherdag.sites.study.doctor import examine
+from cipherdag.sites.study.site_folder import SiteFolder
+
+NEW = ("site", "new", "--algorithm")
 
 NOW = datetime(2026, 6, 1, tzinfo=UTC)
 CODE = "ward-9-bed-3-patient-774411"
@@ -458,12 +461,29 @@ def test_the_other_commands_of_a_site(site, capsys, monkeypatch, tmp_path):
     assert (code, out.strip()) == (0, "Nothing has left this site.")
     code, _, err = call(capsys, monkeypatch, "site", "approve", "ffffffff", "--dir", site.path)
     assert code == 2
-    assert "0 runs start" in err
-    code, _, err = call(capsys, monkeypatch, "site", "new", "../up", "--dir", tmp_path / "new")
-    assert code == 2
+    assert "no runs that asked start with ffffffff" in err
+    code, _, err = call(capsys, monkeypatch, *NEW, "fedpc", "../up", "--dir", tmp_path / "new")
+    assert (code, "cannot name a site" in err) == (2, True)
     assert not (tmp_path / "new").exists()
     code, out, _ = call(capsys, monkeypatch, "audit", "verify", site.path)
     assert code == 0
     code, _, err = call(capsys, monkeypatch, "coordinator", "sites", "--dir", tmp_path)
     assert code == 4
     assert "no coordinator's folder" in err
+
+
+def test_a_new_site_allows_the_study_s_algorithm_and_asks_a_person(capsys, monkeypatch, tmp_path):
+    made = tmp_path / "north"
+    code, _, err = call(capsys, monkeypatch, "site", "new", "north", "--dir", made)
+    assert (code, "Missing option '--algorithm'" in err) == (2, True)
+    code, _, err = call(capsys, monkeypatch, *NEW, "fedpcc", "north", "--dir", made)
+    assert code == 2
+    assert "there is no algorithm named 'fedpcc'" in err
+    assert "Installed here are fedpc, fedcmfs, rfcd, fedboss, fedcd" in err
+    assert not made.exists()
+    code, out, _ = call(capsys, monkeypatch, *NEW, "fedpc", "north", "--dir", made)
+    assert code == 0
+    assert "It will take part in runs of fedpc that a person here approves." in out
+    policy = SiteFolder(made).policy()
+    assert policy == Policy(algorithms=frozenset({"fedpc"}))
+    assert (policy.approve_runs, policy.approve_cohorts) == ("manual", "manual")

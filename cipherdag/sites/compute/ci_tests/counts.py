@@ -76,7 +76,9 @@ class DiscreteColumns:
         self._memory = memory_bytes
         self.n_rows = len(codes)
         least = 1 if levels is None else np.maximum(levels, 1)
-        self.levels: IndexArray = np.maximum(codes.max(axis=0).astype(np.int64) + 1, least)
+        self.levels: IndexArray = np.maximum(
+            codes.max(axis=0, initial=-1).astype(np.int64) + 1, least
+        )
         missing = codes.T < 0
         columns = np.array(codes.T, dtype=np.int32, order="C")
         self._words: torch.Tensor | None = None
@@ -152,8 +154,8 @@ class DiscreteColumns:
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """How many tests to treat at a time that need this many elements each."""
-        swift = CHUNK_ELEMENTS[self.device.type] // elements
-        return max(min(swift, self._memory // (bytes_per_element * elements)), 1)
+        swift = CHUNK_ELEMENTS[self.device.type] // max(elements, 1)
+        return max(min(swift, self._memory // (bytes_per_element * max(elements, 1))), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:
         """Counts of all pairs of levels from one product of one-hot codes.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
@@ -21,6 +22,7 @@ from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,6 +77,7 @@ class PoolableData:
         self._within = within
         self._ordered = ordered
         self._levels = _levels(codes, len(categories))
+        self._all = codes, values
         if codes is not None and min_cell_size > 1:
             rows = len(codes)
             codes, values = _complete(codes, values, np.array(categories) > 0)
@@ -92,6 +95,7 @@ class PoolableData:
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
+        self._described: DescribedColumns | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -123,6 +127,9 @@ class PoolableData:
                 answer = self._shares(question)
             case LogLikelihoods():
                 answer = self._likelihoods(question)
+            case ColumnSums() | ValueCounts():
+                self._spend(len(self._categories))
+                answer = self.described.answer(question)
             case SmallCells() | Tables():
                 answer = self._tables(question)
         return answer
@@ -215,12 +222,21 @@ class PoolableData:
 
     def column(self, variable: int) -> FloatVector:
         """Codes or values of all rows, NaN where missing."""
-        if self._categories[variable]:
-            assert self._codes is not None, "a discrete variable has codes"
-            codes = self._codes[:, variable]
-            return np.where(codes >= 0, codes, np.nan).astype(np.float64)
-        assert self._values is not None, "a continuous variable has values"
-        return np.asarray(self._values[:, variable])
+        return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
+
+    @property
+    def described(self) -> DescribedColumns:
+        """All rows of the site, column by column, as far as they are told of."""
+        if self._described is None:
+            least = self._min_cell_size
+            self._described = DescribedColumns(*self._all, self._categories, least=least)
+        return self._described
+
+    def told_column(self, variable: int) -> FloatVector:
+        """As `column`; of numbers of which few are missing, as descriptions tell them."""
+        if self._codes is not None or self._within is not None or self._min_cell_size <= 1:
+            return self.column(variable)
+        return self.described.column(variable)
 
     def _tables(self, question: SmallCells | Tables) -> FloatVector:
         if question.categories != tuple(self._categories.tolist()) or self._codes is None:
@@ -261,7 +277,7 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        return share_summands(question, self.column, least=least)
+        return share_summands(question, self.told_column, least=least)
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
         from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods

@@ -125,13 +125,18 @@ def parameter_bits(value: float) -> float:
 
 
 def whole_number_bits(value: float) -> float:
-    """Rissanen's universal code of the next whole number: iterated logarithms while positive."""
+    """Rissanen's universal code of the next whole number, as GLOBE's program has it.
+
+    The iterated logarithms up to the first that is not positive, which Rissanen leaves out and
+    GLOBE adds.
+    """
     if value < 1.0:
         return 0.0
-    bits, part = NORMALISER, math.log2(math.ceil(value))
+    part = math.log2(math.ceil(value))
+    bits = NORMALISER + part
     while part > 0.0:
-        bits += part
         part = math.log2(part)
+        bits += part
     return bits
 
 

@@ -1,0 +1,100 @@
+"""How often edges occur when every site draws its rows anew.
+
+Source: Friedman, Goldszmidt and Wyner, "Data analysis with Bayesian networks: a bootstrap
+approach", UAI 1999: the confidence of a feature is the share of replicates whose graph has it.
+
+Leaks:
+    What the algorithm leaks, once more for every replicate. Which rows a site drew nobody else can
+    tell (`cipherdag.sites.answers.resampling`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from cipherdag.algorithms.evidence.source import ROUND_VALUES
+from cipherdag.algorithms.parameters import require
+from cipherdag.findings.confidence import EdgeCounts
+from cipherdag.questions.lockstep import answered, lockstep, parts_of
+from cipherdag.questions.question import Bundle, Question, Resampled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from dataclasses import Field
+
+    from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.questions.encodings import FloatVector
+
+DRAWN_TWICE = (
+    "A strength says how often an edge comes back when the sites draw their rows anew. Rows drawn "
+    "twice look like evidence to a test, so a weak edge comes back more often than it would with "
+    "new rows."
+)
+
+
+class Replicable(Protocol):
+    """An outcome whose edges are counted over replicates: a dataclass with both fields."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def arcs(self) -> BoolMatrix:
+        """The graph, shape (p, p)."""
+
+    @property
+    def bootstrap(self) -> EdgeCounts | None:
+        """In how many replicates each edge stands; None without any."""
+
+
+Outcome = TypeVar("Outcome", bound=Replicable)
+
+
+def replicated(
+    own: Generator[Question, FloatVector, Outcome],
+    anew: Callable[[], Generator[Question, FloatVector, Outcome]],
+    *,
+    replicates: int,
+    seed: int,
+) -> Generator[Question, FloatVector, Outcome]:
+    """A run, and so many of its kind over rows that the sites draw, in shared rounds.
+
+    Args:
+        own: The run on the sites' rows as they are.
+        anew: Starts another one.
+        replicates: How many more; with 0 the run alone.
+        seed: What rows are drawn by.
+
+    Raises:
+        ParameterError: The seed of replicates is no number of 64 bits.
+    """
+    if not replicates:
+        return (yield from own)
+    require(0 <= seed < 1 << 64, "with bootstrap the seed must be a number of 64 bits")
+    numbers = range(1, replicates + 1)
+    drawn = [resampled(anew(), replicate=number, seed=seed) for number in numbers]
+    outcome, *others = yield from lockstep([own, *drawn], most_values=ROUND_VALUES)
+    return replace(outcome, bootstrap=EdgeCounts.of([other.arcs for other in others]))
+
+
+def resampled(
+    asking: Generator[Question, FloatVector, Outcome], *, replicate: int, seed: int
+) -> Generator[Question, FloatVector, Outcome]:
+    """The same search in as many rounds, over rows that the sites draw; see `Resampled`."""
+
+    def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        drawn = tuple(
+            Resampled(question=part, replicate=replicate, seed=seed)  # type: ignore[arg-type]
+            for part in parts_of(question)
+        )
+        return (yield Bundle(parts=drawn) if isinstance(question, Bundle) else drawn[0])
+
+    return answered(asking, answer)
+
+
+def once_more(replicates: int) -> str:
+    """What a bootstrap adds to the disclosures."""
+    return (
+        f"All of this once more for each of {replicates} replicates over rows that the sites drew "
+        "from their own; which rows, only each site knows."
+    )

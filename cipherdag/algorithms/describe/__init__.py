@@ -1,0 +1,1 @@
+"""Describes the columns of all sites' rows together, before anything is learnt."""

@@ -1,0 +1,153 @@
+"""From opened sums to what is known of every column.
+
+All of it is addition, division and square roots, which every machine rounds alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.findings.description import QUANTILES, ColumnSummary
+from cipherdag.questions.encodings import require_possible, segments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+
+NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
+TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
+"""Where numbers are counted: standard deviations from the mean of all sites."""
+LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
+ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """What `ColumnSums` opens, arrays of shape (p,), and (c,) of continuous columns.
+
+    Attributes:
+        rows: Rows of all sites that are described.
+        cut: Whether some site leaves out rows altogether.
+        values: Values of every column; 0 where it is not told of.
+        left_out: Whether some site leaves out values of it.
+        beyond: Whether some site has a number that is too large.
+        mean: Of continuous columns; 0 without values.
+        deviation: Their standard deviation; NaN of fewer than two values.
+    """
+
+    rows: int
+    cut: bool
+    values: IndexArray
+    left_out: BoolVector
+    beyond: BoolVector
+    mean: FloatVector
+    deviation: FloatVector
+
+    @classmethod
+    def of(cls, question: ColumnSums, sums: FloatVector) -> Spreads:
+        """Means and deviations from sums.
+
+        Raises:
+            AggregateRangeError: A column has more values than there are rows, or less spread than
+                none.
+        """
+        p, label = len(question.categories), question.label
+        rows, first, second, flags, used = segments(question.encodings, sums)
+        require_possible(label, "more values than rows", holds=(used <= rows[0]).all())
+        n = np.maximum(used[np.array(question.categories) == 0], 1.0)
+        squares = second - first**2 / n
+        require_possible(
+            label, "less spread than none", holds=(squares >= -ROUNDED * (second + 1.0)).all()
+        )
+        deviation = np.sqrt(np.maximum(squares, 0.0) / np.maximum(n - 1.0, 1.0))
+        deviation = np.where(deviation < LEAST_DEVIATION, 0.0, deviation)
+        units = question.unit_array()
+        return cls(
+            rows=int(rows[0]),
+            cut=bool(flags[0]),
+            values=used.astype(np.int64),
+            left_out=flags[1 : 1 + p] > 0,
+            beyond=flags[1 + p :] > 0,
+            mean=question.origin_array() + np.ldexp(first / n, units),
+            deviation=np.where(n > 1.0, np.ldexp(deviation, units), np.nan),
+        )
+
+    def marks(self) -> FloatVector:
+        """Where the numbers of every continuous column are counted, shape (c, M)."""
+        own: FloatVector = self.mean[:, None] + np.nan_to_num(self.deviation)[:, None] * TICKS
+        return np.nan_to_num(own)
+
+
+def summaries_of(
+    spreads: Spreads, question: ValueCounts, sums: FloatVector
+) -> tuple[ColumnSummary, ...]:
+    """What is known of every column.
+
+    Raises:
+        AggregateRangeError: The counts of a column contradict each other.
+    """
+    counts, totals = segments(question.encodings, sums)
+    parts = np.split(counts, np.cumsum(question.widths())[:-1])
+    numbers = iter(zip(question.mark_array(), spreads.mean, spreads.deviation, strict=True))
+    found = []
+    for v, (own, total) in enumerate(zip(parts, totals.tolist(), strict=True)):
+        known = _known(spreads, v, question.categories[v])
+        if known.categories:
+            require_possible(question.label, "too many", holds=own.sum() <= total <= spreads.rows)
+            counted, left = tuple(own.astype(int).tolist()), int(total - own.sum())
+            found.append(replace(known, counts=counted, merged=left))
+            continue
+        up_to = np.concatenate([[0.0], own, [total]])
+        require_possible(question.label, "falling counts", holds=(np.diff(up_to) >= 0.0).all())
+        marks, mean, deviation = next(numbers)
+        if known.told:
+            known = replace(
+                known,
+                mean=float(mean),
+                deviation=None if np.isnan(deviation) else float(deviation),
+                quantiles=quantiles_of(marks, own, total),
+            )
+        found.append(known)
+    return tuple(found)
+
+
+def _known(spreads: Spreads, variable: int, categories: int) -> ColumnSummary:
+    values = int(spreads.values[variable])
+    return ColumnSummary(
+        categories=categories,
+        told=values or None,
+        missing=spreads.rows - values if values else None,
+        at_most=bool(spreads.left_out[variable]),
+        beyond=bool(spreads.beyond[variable]),
+    )
+
+
+def quantiles_of(
+    marks: FloatVector, up_to: FloatVector, total: float, at: Sequence[float] = QUANTILES
+) -> tuple[float | None, ...]:
+    """Quantiles from counts up to marks, on straight lines between them; None beyond the marks.
+
+    Args:
+        marks: Ascending, shape (M,).
+        up_to: Values up to each mark, shape (M,).
+        total: All values.
+        at: Shares of them.
+    """
+    if total <= 0.0:
+        return (None,) * len(at)
+    found: list[float | None] = []
+    for share in at:
+        above = int(np.searchsorted(up_to, share * total))
+        if above == len(marks) or (above == 0 and marks[0] < marks[-1]):
+            found.append(None)
+        elif above == 0:
+            found.append(float(marks[0]))
+        else:
+            part = (share * total - up_to[above - 1]) / (up_to[above] - up_to[above - 1])
+            found.append(float(marks[above - 1] + part * (marks[above] - marks[above - 1])))
+    return tuple(found)

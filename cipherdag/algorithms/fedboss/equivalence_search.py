@@ -1,0 +1,114 @@
+"""Greedy equivalence search: the best move between Markov equivalence classes, while one gains.
+
+Its deletions also follow every order search, which makes that correct in the limit.
+
+Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JMLR 13 (2012), for
+the turns.
+
+Leaks:
+    Nothing beyond what the scores open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.fedboss.outcome import BestGraph
+from cipherdag.graphs.dags import empty_dag
+from cipherdag.graphs.equivalence import PHASES, allowed, applied, families, moves, pattern_of
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
+    from cipherdag.algorithms.fedboss.together import Waiting
+    from cipherdag.graphs.dags import Dag, Family
+    from cipherdag.graphs.equivalence import Move, Pattern, Phase
+
+    Gain = tuple[int, Move]
+    Gains = Waiting[list[Gain]]
+
+
+def greedy(trees: GrowShrinkTrees) -> Waiting[BestGraph]:
+    """The graph after insertions, deletions and turns in turn, until none of them gains."""
+    dag = empty_dag(trees.scores.n_variables)
+    curve, idle = [trees.total(dag)], 0
+    while idle < len(PHASES):
+        phase = PHASES[(len(curve) - 1) % len(PHASES)]
+        dag, gain = yield from moved(dag, trees, phase)
+        idle = 0 if gain else idle + 1
+        curve.append(curve[-1] + gain)
+    return BestGraph(dag, tuple(curve))
+
+
+def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, int]]:
+    """The graph after all moves of a phase that gain, the best one first, and what all gained."""
+    total = 0
+    while True:
+        pattern = pattern_of(dag)
+        if phase == "insert":
+            gains = yield from _insertions(pattern, trees)
+        elif phase == "delete":
+            gains = yield from _deletions(pattern, trees)
+        else:
+            gains = yield from _turns(pattern, dag, trees)
+        # of equal gains the first move
+        for gain, move in sorted(gains, key=lambda own: -own[0]):
+            if gain < trees.scores.least or not allowed(pattern, move):
+                continue
+            if (better := applied(pattern, move)) is not None:
+                dag, total = better, total + gain
+                break
+        else:
+            return dag, total
+
+
+def _insertions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
+    """What one parent more gains, of those that the scores take for candidates."""
+    found = [(move, families(pattern, move)[1]) for move in moves(pattern, "insert")]
+    nodes = {node for _, node in found}
+    known = {node: trees.grown(*node) for node in nodes}
+    if None in known.values():
+        yield
+        known = {node: trees.grown(*node) for node in nodes}
+    gains = []
+    for move, node in found:
+        with_x, without = (known[node] or {}).get(move.x), trees.scores.score(*node)
+        if with_x is not None and without is not None:
+            gains.append((with_x - without, move))
+    return gains
+
+
+def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
+    """What one parent less gains."""
+    found = [(move, *families(pattern, move)) for move in moves(pattern, "delete")]
+    if trees.miss({own for _, *pair in found for own in pair}):
+        yield
+    gains = []
+    for move, given, taken in found:
+        new, old = trees.scores.score(*given), trees.scores.score(*taken)
+        if new is not None and old is not None:
+            gains.append((new - old, move))
+    return gains
+
+
+def _turns(pattern: Pattern, dag: Dag, trees: GrowShrinkTrees) -> Gains:
+    """What a turned edge gains, by the families of the graph that it leads to."""
+    reached = [(move, applied(pattern, move)) for move in moves(pattern, "turn")]
+    found = [(move, _changed(dag, other)) for move, other in reached if other is not None]
+    if trees.miss({own for _, changed in found for pair in changed for own in pair}):
+        yield
+    gains = []
+    for move, changed in found:
+        known = [(trees.scores.score(*old), trees.scores.score(*new)) for old, new in changed]
+        differences = [new - old for old, new in known if old is not None and new is not None]
+        if len(differences) == len(known):
+            gains.append((sum(differences), move))
+    return gains
+
+
+def _changed(dag: Dag, other: Dag) -> list[tuple[Family, Family]]:
+    """The families that differ, as they are and as they would be."""
+    return [
+        ((v, own), (v, new))
+        for v, (own, new) in enumerate(zip(dag, other, strict=True))
+        if own != new
+    ]

@@ -1,0 +1,39 @@
+"""What FedCMFS's numbers mean: units of a strength, and the least p-value told apart from 0."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.questions.combined_evidence import SMALLEST_P
+from cipherdag.questions.weighted_evidence import GRID_BITS
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+
+CORRELATION = "the absolute correlation, 0 to 1"
+LIKELIHOOD = "twice the gain in log likelihood, in units of chi-square"
+OF_TESTS = {
+    "fisherz": CORRELATION,
+    "g2": "G2, in units of chi-square",
+    "pearson": "chi-square",
+    "likelihood-ratio": LIKELIHOOD,
+}
+ANY = f"G2, in units of chi-square, where both are categories, and else of {CORRELATION}"
+OF_EVIDENCE = {
+    "statistic": "the sites' statistics (chi-square, G2 or squared z), added up",
+    "fisher": "-2 ln p of the sites' tests, added up",
+    "stouffer": "the score of all sites together, in standard deviations from independence",
+    "stratified": "the score of the test over all sites, in standard deviations from independence",
+}
+
+
+def measure(algorithm: FedCMFS) -> str:
+    """What a strength is, as a phrase with its unit."""
+    if algorithm.evidence != "weighted_p":
+        return OF_EVIDENCE[algorithm.evidence]
+    return f"mean over the sites, weighted by rows, of {OF_TESTS.get(algorithm.test, ANY)}"
+
+
+def least_p(algorithm: FedCMFS) -> float:
+    """A p-value that is told as 0 is below this: half a step of the sums' grid, or the smallest."""
+    return 0.5 / (1 << GRID_BITS) if algorithm.evidence == "weighted_p" else SMALLEST_P

@@ -1,0 +1,125 @@
+"""How RFcd goes from the empty graph to the best one it finds.
+
+`algorithm_1` is the paper's: it goes over DAGs and only adds edges. The other two go over Markov
+equivalence classes and also take edges off and turn them round, so that they find out of what an
+early edge led to: `best_first` keeps some graphs in view, `greedy` one.
+
+Leaks:
+    Which graphs are asked about; what is opened of them is the objective's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.rfcd.objectives import Valued
+from cipherdag.graphs.dags import Dag, extensions, extensions_by_class
+from cipherdag.graphs.equivalence import PHASES, neighbouring, pattern_of
+from cipherdag.questions.question import FloatVector, Question
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+    from cipherdag.algorithms.rfcd.objectives import Objective
+
+Found = Generator[Question, FloatVector, Valued]
+
+
+@dataclass(slots=True)
+class Progress:
+    """The search so far: the best objective after every step, and how many graphs were asked."""
+
+    curve: list[int]
+    candidates: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """One search from a graph.
+
+    Attributes:
+        objective: What is made small.
+        kept: How many of the best graphs are kept; the greedy search keeps one.
+        alike: Whether Markov-equivalent graphs have one objective: then one of each class is asked
+            about.
+        progress: What is noted on the way.
+    """
+
+    objective: Objective
+    kept: int
+    alike: bool
+    progress: Progress
+
+    def algorithm_1(self, start: Valued) -> Found:
+        """Lines 8 to 17: all extensions of all graphs in the beam, until the beam stays."""
+        beam, extended = [start], set[Dag]()
+        asked = {start.dag}
+        while True:
+            # a graph asked before is in the beam already, or was worse than what is in it now
+            fresh = [own.dag for own in beam if own.dag not in extended]
+            new = {
+                other: mark
+                for dag in fresh
+                for other, mark in self._extensions(dag)
+                if other not in asked
+            }
+            extended.update(fresh)
+            if not new:
+                return beam[0]
+            asked.update(new)
+            beam = yield from self._best_of(beam, new)
+
+    def best_first(self, start: Valued) -> Found:
+        """From the best class not gone from yet, among those kept, to all its neighbours."""
+        best, left = [start], set[Dag]()
+        asked = {pattern_of(start.dag)}
+        while dag := next((own.dag for own in best if own.dag not in left), None):
+            left.add(dag)
+            around = [found for phase in PHASES for found in neighbouring(dag, phase).items()]
+            new: dict[Dag, Hashable] = {own: mark for mark, own in around if mark not in asked}
+            asked.update(mark for mark, _ in around)
+            if new:
+                best = yield from self._best_of(best, new)
+        return best[0]
+
+    def greedy(self, start: Valued) -> Found:
+        """Insertions, deletions and turns over equivalence classes until none improves."""
+        current, idle, phase = start, 0, 0
+        while idle < len(PHASES):
+            candidates = neighbouring(current.dag, PHASES[phase]).values()
+            self.progress.candidates += len(candidates)
+            found = yield from self.objective.best(
+                {dag: dag for dag in candidates},
+                keep=1,
+                near=current.value,
+                worst=current.value - 1,
+            )
+            if found:
+                current, idle = found[0], 0
+                self.progress.curve.append(current.value)
+            else:
+                phase, idle = (phase + 1) % len(PHASES), idle + 1
+        return current
+
+    def _best_of(
+        self, known: list[Valued], new: dict[Dag, Hashable]
+    ) -> Generator[Question, FloatVector, list[Valued]]:
+        """The best of some graphs and of others that were not asked about before."""
+        self.progress.candidates += len(new)
+        found = yield from self.objective.best(
+            new,
+            keep=self.kept,
+            near=known[0].value,
+            worst=known[-1].value if len(known) >= self.kept else None,
+        )
+        best = sorted([*known, *found], key=lambda own: own.rank)[: self.kept]
+        self.progress.curve.append(best[0].value)
+        return best
+
+    def _extensions(self, dag: Dag) -> Iterator[tuple[Dag, Hashable]]:
+        """Extensions with a mark that those of one objective share."""
+        if self.alike:
+            return extensions_by_class(dag)
+        return ((other, other) for other in extensions(dag))

@@ -1,0 +1,129 @@
+"""What ``site status`` says: who the site is, and which plans asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cipherdag.protocol.plan import Plan
+    from cipherdag.sites.study.site_folder import SiteFolder
+    from cipherdag.sites.study.study import Study
+
+WAITS = "WAITS"
+_DENIED = "Denied because: "
+_WHO_AND_WHY = 2  # lines of an account
+
+
+def site_state(own: SiteFolder) -> dict[str, Any]:
+    """All that ``site status`` says, as ``--json`` has it."""
+    from cipherdag.privacy.keys.identity import fingerprint
+    from cipherdag.privacy.keys.pairing import pairing_code
+    from cipherdag.sites.private_files import START_LOCK, is_locked
+
+    settings = own.settings()
+    own_key = fingerprint(own.identity().public)
+    active: Study | None = own.study() if own.study_path.exists() else None
+    return {
+        "site": settings.name,
+        "code": pairing_code(own_key),
+        "fingerprint": own_key.upper(),
+        "started": is_locked(own.path / START_LOCK),
+        **_study_status(active),
+        "runs": _asked_runs(own),
+    }
+
+
+def status_lines(state: Mapping[str, Any]) -> Iterator[str]:
+    """The same in words; of a plan that does not wait any more, who asked and why."""
+    width = max(map(len, state))
+    for key, value in state.items():
+        if key != "runs":
+            yield f"{key:<{width}}  {_in_words(value)}"
+    for run in state["runs"]:
+        yield ""
+        yield from run_lines(run, whole=run["state"] == WAITS)
+
+
+def run_lines(run: Mapping[str, Any], *, whole: bool) -> Iterator[str]:
+    """A plan that asked, as ``--json`` has it, in words."""
+    own = run["session"][:8]
+    yield f"run {own}  {run['state']}  asked {run['asked']}"
+    for place, line in enumerate(run["account"]):
+        if whole or place < _WHO_AND_WHY or line.startswith(_DENIED):
+            yield f"  {line}"
+    if not whole:
+        yield f"  In full: cipherdag site status {own}"
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def plan_in_words(own: SiteFolder, plan: Plan) -> list[str]:
+    """A plan in sentences; without a schema, without what would be asked first of its columns."""
+    from cipherdag.sites.policy.plan_account import plan_lines
+    from cipherdag.sites.table.schema import Schema
+
+    path, policy = own.schema_path(own.settings()), own.policy()
+    if not path.exists():
+        return plan_lines(plan, policy=policy)
+    schema = Schema.load(path)
+    return plan_lines(
+        plan, n_variables=len(schema.names), labels=schema.label_positions, policy=policy
+    )
+
+
+def _asked_runs(own: SiteFolder) -> list[dict[str, Any]]:
+    """Every plan that asked, what was decided, and the plan in sentences."""
+    from cipherdag.sites.policy.plan_account import differences
+
+    approvals = own.approvals()
+    asked = approvals.runs()
+    if not asked:
+        return []
+    found = []
+    for run in asked:
+        account = plan_in_words(own, run.plan)
+        # whichever asked first: a coordinator chooses the order in which plans ask
+        others = [own.plan for own in asked if own is not run and own.decision == "approved"]
+        account += [f"Beside {line}" for line in differences(run.plan, others)]
+        account += [f"CONSIDER: {run.consider}."] if run.consider else []
+        account += [f"{_DENIED}{run.note}"] if run.note else []
+        state: str = run.decision
+        if approvals.waits(run):
+            account += [approvals.deadline(run)]
+        elif state == "waits":
+            state = "expired"
+        found.append(
+            {
+                "session": run.session,
+                "asked": run.asked,
+                "state": WAITS if state == "waits" else state,
+                "algorithm": run.plan.algorithm,
+                "protection": run.plan.protection,
+                "sites": [member.name for member in run.plan.cohort],
+                "account": account,
+            }
+        )
+    return found
+
+
+def _study_status(active: Study | None) -> dict[str, Any]:
+    from cipherdag.privacy.keys.pairing import STUDY_WORDS, pairing_code
+    from cipherdag.sites.study.study import study_fingerprint
+
+    if active is None:
+        return {"study": "not activated"}
+    return {
+        "study": active.name,
+        "version": active.version,
+        "study code": pairing_code(study_fingerprint(active), STUDY_WORDS),
+        "study fingerprint": study_fingerprint(active),
+        "engine": active.engine,
+        "coordinator": f"{active.host}:{active.port}" if active.host else "connects to this site",
+        "sites": sorted(active.pinned),
+    }

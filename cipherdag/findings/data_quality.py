@@ -1,0 +1,83 @@
+"""What is odd about columns, before anything is learnt from them.
+
+Leaks:
+    Nothing new: it follows from opened sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.findings.site_differences import DETAIL
+from cipherdag.pages.numerals import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from cipherdag.findings.description import ColumnSummary, Description
+
+NEARLY_EMPTY = 0.05
+"""Share of rows with a value below which a column tells next to nothing."""
+HALF = 0.5
+RARE = 0.01
+"""Share of rows below which a category is called rare."""
+NARROW = 0.2
+"""Middle half of the numbers, in standard deviations, below which some lie far off: 1.35 of a
+normal distribution, 0.2 where one in fifty is a hundred times as large."""
+
+
+def remarks(found: Description) -> tuple[tuple[str, str], ...]:
+    """Columns, each with one thing that is odd about it; in the order of the columns."""
+    differing = {own["variable"]: own for own in found.details.get(DETAIL, ())}
+    return tuple(
+        (name, said)
+        for name, own in found.columns.items()
+        for said in (*_of_column(own, found.rows), *_between_sites(differing.get(name, {})))
+    )
+
+
+def _of_column(own: ColumnSummary, rows: int) -> Iterator[str]:
+    if own.beyond:
+        yield "a site has a number so large that its column cannot be added; a typing error?"
+    if own.told is None:
+        yield "not told of: too few sites have enough values"
+        return
+    share = own.told / max(rows, 1)
+    if share < NEARLY_EMPTY:
+        yield f"nearly empty: {share:.1%} of the rows tell a value"
+    elif share < HALF:
+        yield f"only {share:.0%} of the rows tell a value"
+    if own.constant:
+        yield "one value only"
+    yield from _of_categories(own) if own.categories else _of_numbers(own)
+
+
+def _of_categories(own: ColumnSummary) -> Iterator[str]:
+    if own.merged == 0 and (never := sum(count == 0 for count in own.counts)):
+        yield f"{never} of its {own.categories} categories never occur"
+    if rare := sum(0.0 < most < RARE for _, most in own.shares):
+        yield f"{rare} of its {own.categories} categories have less than {RARE:.0%} of the rows"
+    if own.merged:
+        yield (
+            f"{own.merged} rows are of categories that few rows of a site have, and are told "
+            "together only"
+        )
+
+
+def _of_numbers(own: ColumnSummary) -> Iterator[str]:
+    low, high = own.quantiles[1], own.quantiles[3]
+    if not own.deviation or low is None or high is None:
+        return
+    if high - low < NARROW * own.deviation:
+        yield (
+            f"half of the numbers lie within {shown(high - low)} of each other, beside a standard "
+            f"deviation of {shown(own.deviation)}: some lie far off"
+        )
+
+
+def _between_sites(own: Mapping[str, Any]) -> Iterator[str]:
+    if own.get("coded"):
+        yield "some site has one value far from all others, again and again: a missing value?"
+    if own.get("differs"):
+        yield f"distributed differently at the sites, beyond chance (p = {shown(own['p_value'])})"

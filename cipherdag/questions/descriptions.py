@@ -1,0 +1,164 @@
+"""What a coordinator asks to describe columns, each by itself: sums, and counts at public marks.
+
+Leaks:
+    Every site and whoever carries the messages see the marks, by position. The coordinator sees the
+    sums over the sites that each question lists. A site that restricts small counts answers of rows
+    that it can tell of: those that it leaves out, of a column or of all, are none or at least its
+    ``min_cell_size``, and so are those by which they differ from the rows of other questions; see
+    `cipherdag.sites.compute.pooled.described`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, IndexArray
+from cipherdag.questions.pooled_data import (
+    LARGEST_DEVIATION,
+    MOMENT_BITS,
+    check_categories,
+    check_cells,
+    check_scales,
+)
+
+MOST_MARKS = 1024
+
+
+class ColumnSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="column-sums"):
+    """How many values has each column, and what are the sum and the squares of its numbers?
+
+    The answer has the rows that the site describes; of continuous columns the sums, then the sums
+    of squares, in common units from common origins; comparisons: whether the site leaves out rows
+    altogether, whether it leaves out values, and whether it has a number beyond
+    `LARGEST_DEVIATION` units (then it tells nothing of the column), the latter two of every column;
+    and how many values each column has.
+
+    Leaks:
+        The coordinator learns the rows of all sites, of every column that enough sites have how
+        many values, means and standard deviations over all sites, and whether any site leaves out
+        rows or values, or has such a number.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        origins: Packed 64-bit floats, one per continuous column.
+        units: Packed binary exponents, one per continuous column.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "values of every column, and sums and squares of numbers"
+
+    categories: tuple[int, ...]
+    origins: bytes
+    units: bytes
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_categories(self.categories, self.max_rows)
+        if not len(self.origins) == len(self.units) == 8 * self.categories.count(0):
+            raise ValueError("origins and units must be as many as continuous columns")
+        check_scales(self.origin_array(), self.unit_array())
+
+    def origin_array(self) -> FloatVector:
+        """What is taken off each continuous column, shape (c,)."""
+        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+
+    def unit_array(self) -> IndexArray:
+        """The power of two that each continuous column is then divided by, shape (c,)."""
+        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"sums of {len(self.categories)} columns"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """The segments of the class, in order; sums on the grid that `Moments` has."""
+        p = len(self.categories)
+        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
+        bound = float(self.max_rows) * LARGEST_DEVIATION**2
+        sums = Encoding(
+            length=self.categories.count(0), bound=bound, resolution_bits=bits, signed=True
+        )
+        return (
+            Encoding(length=1, bound=float(self.max_rows)),
+            sums,
+            msgspec.structs.replace(sums, signed=False),
+            Encoding(length=1 + 2 * p, bound=1.0, comparison=True),
+            Encoding(length=p, bound=float(self.max_rows)),
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are of some columns, or tell of no value, shape (values,)."""
+        numbers = chosen[np.array(self.categories) == 0]
+        always = np.ones(1 + 2 * len(chosen), dtype=bool)
+        return np.concatenate([always[:1], numbers, numbers, always, chosen])
+
+
+class ValueCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="value-counts"):
+    """How often does each category occur, and how many numbers lie up to each mark?
+
+    The answer has, variable by variable, the counts of its categories, or of its numbers up to each
+    mark; and how many values each column has. A site that restricts small counts tells a category
+    that few rows have only together with others, as what is left of the values; and moves values
+    past a mark, so that between any two marks it has either none or enough of them.
+
+    Leaks:
+        The coordinator learns the counts summed over the sites, of columns that enough sites have.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        marks: Packed 64-bit floats, ascending, equally many for every continuous column.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "counts of categories, and of numbers up to public marks"
+
+    categories: tuple[int, ...]
+    marks: bytes
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        check_categories(self.categories, self.max_rows)
+        continuous = self.categories.count(0)
+        if len(self.marks) % (8 * max(continuous, 1)) or (self.marks and not continuous):
+            raise ValueError("continuous columns must have equally many marks")
+        marks = self.mark_array()
+        if not np.isfinite(marks).all() or (np.diff(marks, axis=1) < 0.0).any():
+            raise ValueError("the marks of a column must be finite and ascend")
+        if continuous and not 1 <= marks.shape[1] <= MOST_MARKS:
+            raise ValueError(f"a continuous column has 1 to {MOST_MARKS} marks")
+        check_cells(self.widths().astype(np.float64))
+
+    def mark_array(self) -> FloatVector:
+        """The marks of every continuous column, shape (c, M)."""
+        packed = np.frombuffer(self.marks, dtype="<f8").astype(np.float64)
+        continuous = self.categories.count(0)
+        return packed.reshape(continuous, len(packed) // continuous if continuous else 0)
+
+    def widths(self) -> IndexArray:
+        """How many counts every variable has, shape (p,)."""
+        own = np.array(self.categories, dtype=np.int64)
+        return np.where(own == 0, self.mark_array().shape[1], own)
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"counts of {len(self.categories)} columns"
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Counts, and values of every column."""
+        bound = float(self.max_rows)
+        return (
+            Encoding(length=int(self.widths().sum()), bound=bound),
+            Encoding(length=len(self.categories), bound=bound),
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are of some columns, shape (number of values,)."""
+        return np.concatenate([np.repeat(chosen, self.widths()), chosen])

@@ -1,0 +1,214 @@
+"""A site's half of descriptions: which rows of a column it tells of, and which counts.
+
+A number of rows that is not 0 and below ``least`` must not follow from what is told, nor by
+subtraction: of the rows that a column is told of from all that are described, of these from the
+rows without any missing value, which contingency tables are of, or of two counts from one another.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import MalformedMessageError, PolicyRefusedError
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.pooled_data import LARGEST_DEVIATION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+
+
+class DescribedColumns:
+    """One site's columns, each with the rows that it may tell of.
+
+    Args:
+        codes: Codes, shape (n, p), negative where missing and for continuous variables; None if
+            no variable is discrete.
+        values: Numbers, shape (n, p), NaN where missing and for discrete variables; None if no
+            variable is continuous.
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        least: Smallest number of rows that may be told apart, but for 0.
+    """
+
+    def __init__(
+        self,
+        codes: NDArray[np.integer] | None,
+        values: NDArray[np.float64] | None,
+        categories: IndexArray,
+        *,
+        least: int,
+    ) -> None:
+        self._categories, self._least = categories, least
+        self._codes, self._values = codes, values
+        self._known: dict[int, BoolVector] = {}
+        complete = np.ones(self.rows, dtype=bool)
+        for v in range(len(categories)):
+            complete &= ~np.isnan(self._column(v))
+        # tables of other questions are of complete rows where small counts are restricted
+        other_tables = codes is not None and least > 1 and complete.any()
+        self._complete = complete if other_tables else None
+        self._whole = not (other_tables and _few(int((~complete).sum()), least))
+        if not self._whole:
+            self._codes = None if codes is None else codes[complete]
+            self._values = None if values is None else values[complete]
+            self._complete = complete[complete]
+
+    @property
+    def rows(self) -> int:
+        """The rows that are described."""
+        array = self._values if self._codes is None else self._codes
+        assert array is not None, "a table has codes or values"
+        return len(array)
+
+    def _column(self, variable: int) -> FloatVector:
+        """Codes or numbers of all rows described, NaN where missing."""
+        return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
+
+    def column(self, variable: int) -> FloatVector:
+        """Codes or numbers of the rows described, NaN where missing or not told of."""
+        return np.where(self._told(variable), self._column(variable), np.nan)
+
+    def answer(self, question: ColumnSums | ValueCounts) -> FloatVector:
+        """The site's answer.
+
+        Raises:
+            MalformedMessageError: The question is about other columns than the site has.
+            PolicyRefusedError: The site holds fewer rows than it may tell of.
+        """
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("a description of other columns than the site's schema has")
+        if self.rows < self._least:
+            raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
+        return self._sums(question) if isinstance(question, ColumnSums) else self._counts(question)
+
+    def _sums(self, question: ColumnSums) -> FloatVector:
+        told = [self._told(v) for v in range(len(self._categories))]
+        used = np.array([own.sum() for own in told], dtype=np.float64)
+        present = np.array([(~np.isnan(self._column(v))).sum() for v in range(len(told))])
+        continuous = np.flatnonzero(self._categories == 0)
+        sums, beyond = np.zeros((2, len(continuous))), np.zeros(len(told), dtype=bool)
+        scales = zip(question.origin_array(), question.unit_array(), strict=True)
+        for place, (v, (origin, unit)) in enumerate(zip(continuous.tolist(), scales, strict=True)):
+            with np.errstate(over="ignore"):
+                scaled = np.ldexp(self._column(v)[told[v]] - origin, -unit)
+            beyond[v] = (np.abs(scaled) > LARGEST_DEVIATION).any()
+            sums[:, place] = (0.0, 0.0) if beyond[v] else (scaled.sum(), (scaled**2).sum())
+        used[beyond] = 0.0
+        head, cut = np.array([self.rows]), np.array([not self._whole])
+        return np.concatenate([head, *sums, cut, used < present, beyond, used], dtype=np.float64)
+
+    def _counts(self, question: ValueCounts) -> FloatVector:
+        parts: list[IndexArray] = []
+        used, marks = np.zeros(len(self._categories)), iter(question.mark_array())
+        for v, categories in enumerate(self._categories.tolist()):
+            values = self._column(v)[self._told(v)]
+            used[v] = len(values)
+            if categories:
+                counts = np.bincount(values.astype(np.int64), minlength=categories)
+                parts.append(merged(counts, self._least))
+            else:
+                up_to = np.searchsorted(np.sort(values), next(marks), side="right")
+                parts.append(moved(up_to, len(values), self._least))
+        return np.concatenate([*parts, used], dtype=np.float64)
+
+    def _told(self, variable: int) -> BoolVector:
+        """The rows that a column is told of, shape (rows,)."""
+        if variable not in self._known:
+            self._known[variable] = self._most(variable)
+        return self._known[variable]
+
+    def _most(self, variable: int) -> BoolVector:
+        """As many rows as can be told of: almost all values, those of complete rows, or none."""
+        present: BoolVector = ~np.isnan(self._column(variable))
+        if self._least <= 1:
+            return present
+        candidates = [self._almost_all(variable, present)]
+        candidates += [] if self._complete is None else [self._complete]
+        return next(filter(self._may_tell, candidates), np.zeros_like(present))
+
+    def _almost_all(self, variable: int, present: BoolVector) -> BoolVector:
+        """All values but those of small counts, and as many more as hide that it is few."""
+        beside = present if self._complete is None else present & ~self._complete
+        rows = present & ~self._apart(variable, beside)
+        left = self.rows - int(rows.sum())
+        if not _few(left, self._least):
+            return rows
+        rows &= ~_spread(self._column(variable), beside & rows, self._least - left)
+        return rows & ~self._apart(variable, beside & rows)
+
+    def _apart(self, variable: int, beside: BoolVector) -> BoolVector:
+        """Rows beside the complete ones whose category few of these have."""
+        apart: BoolVector = np.zeros_like(beside)
+        if self._complete is not None and (categories := self._categories[variable]):
+            codes = self._column(variable)[beside].astype(np.int64)
+            counts = np.bincount(codes, minlength=categories)
+            apart[beside] = counts[codes] < self._least
+        return apart
+
+    def _may_tell(self, rows: BoolVector) -> bool:
+        told, least = int(rows.sum()), self._least
+        beside = 0 if self._complete is None else int((rows & ~self._complete).sum())
+        return told >= least and not _few(self.rows - told, least) and not _few(beside, least)
+
+
+def merged(counts: IndexArray, least: int) -> IndexArray:
+    """Counts of categories, 0 for those that are told together only, shape (K,).
+
+    Together these are 0 or ``least`` rows: where the small ones are fewer, the smallest of the
+    others joins them.
+    """
+    hidden = (counts > 0) & (counts < least)
+    if _few(int(counts[hidden].sum()), least):
+        others = np.flatnonzero(counts >= least)
+        hidden[others[np.argsort(counts[others], kind="stable")[:1]]] = True
+    return np.where(hidden, 0, counts)
+
+
+def moved(up_to: IndexArray, total: int, least: int) -> IndexArray:
+    """Counts up to marks, shape (M,), between which lie 0 or ``least`` values, ends included.
+
+    Counts that are far enough from one another stay, the others become the nearest of these.
+    """
+    if least <= 1 or total == 0:
+        return up_to
+    kept = [0]
+    for count in up_to.tolist():
+        if count - kept[-1] >= least and total - count >= least:
+            kept.append(count)
+    ends = np.array([*kept, total])
+    above = np.searchsorted(ends, up_to)
+    below = np.maximum(above - 1, 0)
+    return np.where(ends[above] - up_to < up_to - ends[below], ends[above], ends[below])
+
+
+def _spread(values: FloatVector, spare: BoolVector, count: int) -> BoolVector:
+    """So many of the spare rows, evenly from the smallest value to the largest; all if too few."""
+    order = np.flatnonzero(spare)[np.argsort(values[spare], kind="stable")]
+    left = np.zeros_like(spare)
+    left[order[(2 * np.arange(count) + 1) * len(order) // (2 * count)] if len(order) else []] = True
+    return left
+
+
+def _few(count: int, least: int) -> bool:
+    return 0 < count < least
+
+
+def column_of(
+    codes: NDArray[np.integer] | None,
+    values: NDArray[np.float64] | None,
+    variable: int,
+    discrete: bool,
+) -> FloatVector:
+    """Codes or numbers of a variable as floats, NaN where missing, shape (n,)."""
+    if discrete:
+        assert codes is not None, "a discrete variable has codes"
+        own = codes[:, variable]
+        return np.where(own >= 0, own, np.nan).astype(np.float64)
+    assert values is not None, "a continuous variable has values"
+    return np.asarray(values[:, variable])

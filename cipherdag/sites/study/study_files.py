@@ -1,0 +1,87 @@
+"""Requests, approvals and studies as files: JSON, read strictly and no further than a limit."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import msgspec
+
+from cipherdag.errors import MalformedMessageError, writing
+from cipherdag.sites.study.study import FORMAT, Approval, Request, SignedStudy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_REQUEST_BYTES: Final = 64 * 1024
+MAX_STUDY_BYTES: Final = 1024 * 1024
+FileType = TypeVar("FileType", Request, SignedStudy, Approval)
+_KINDS: Final[dict[type[Request | SignedStudy | Approval], str]] = {
+    Request: "a site's request",
+    SignedStudy: "a signed study",
+    Approval: "a coordinator's approval",
+}
+_WHICH_FILE = (
+    "A site sends the .request that `cipherdag site request` writes to the coordinator; what comes "
+    "back from `cipherdag coordinator approve` and is activated is its .approval."
+)
+
+
+def write_file(path: Path, content: Request | SignedStudy | Approval) -> None:
+    """Write one of the files as indented JSON; raises OutputError."""
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2) + b"\n"
+    temporary = path.with_name(path.name + ".new")
+    with writing(path):
+        temporary.write_bytes(text)
+        temporary.replace(path)
+
+
+def read_file(path: Path, kind: type[FileType]) -> FileType:
+    """Read one of the files strictly.
+
+    Raises:
+        MalformedMessageError: It cannot be read, is too large or not such a file.
+    """
+    limit = MAX_REQUEST_BYTES if kind is Request else MAX_STUDY_BYTES
+    content = read_limited(path, limit)
+    try:
+        decoded = msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        raise _other_file(path, content, kind) from None
+    version = decoded.study.format if isinstance(decoded, SignedStudy) else decoded.format
+    if version != FORMAT:
+        raise MalformedMessageError(f"{path} has format {version}, this side reads {FORMAT}")
+    return decoded
+
+
+def _other_file(
+    path: Path, content: bytes, kind: type[Request | SignedStudy | Approval]
+) -> MalformedMessageError:
+    """What is wrong with a file that is not of this kind: it may be of another one."""
+    for other, said in _KINDS.items():
+        with suppress(msgspec.DecodeError, ValueError, RecursionError):
+            msgspec.json.decode(content, type=other)
+            return MalformedMessageError(
+                f"{path} is {said}, not {_KINDS[kind]}", remedy=_WHICH_FILE
+            )
+    return MalformedMessageError(
+        f"{path} is not {_KINDS[kind]}",
+        remedy="It is another file, or was cut short or changed on its way: have it sent again, as "
+        "an attachment. Both sides need the same version of cipherdag.",
+    )
+
+
+def read_limited(path: Path, limit: int) -> bytes:
+    """A file's bytes, read no further than a limit.
+
+    Raises:
+        MalformedMessageError: It cannot be read, or is larger than ``limit`` bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise MalformedMessageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > limit:
+        raise MalformedMessageError(f"{path} is larger than {limit} bytes")
+    return content

@@ -1,0 +1,285 @@
+"""Describe over sites is pandas over all their rows, as far as small counts allow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive, plain_sum
+
+from cipherdag import Describe, Federation, Policy, Schema
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.describe.summaries import TICKS, Spreads, quantiles_of, summaries_of
+from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
+from cipherdag.findings.data_quality import remarks
+from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
+from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.encodings import pack_integers
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+STAGES = ["I", "II", "III", "IV"]
+
+
+def clinic(n, seed):
+    rng = np.random.default_rng(seed)
+    rows = pd.DataFrame(
+        {
+            "age": rng.normal(60.0, 10.0, n).round(),
+            "crp": rng.lognormal(1.0, 0.8, n),
+            "year": rng.uniform(0.0, 1.0, n) * 1e-6 + 2020.0,
+            "sex": rng.choice(["f", "m"], n),
+            "stage": rng.choice(STAGES, n, p=[0.55, 0.3, 0.1, 0.05]),
+        }
+    )
+    rows.loc[rng.random(n) < 0.1, "crp"] = np.nan
+    rows.loc[rng.random(n) < 0.4, "stage"] = None
+    return rows
+
+
+CLINICS = {"north": clinic(400, 1), "south": clinic(900, 2), "west": clinic(260, 3)}
+
+
+def loose(schema):
+    """The schema that lets any column be constant, and leaves none out."""
+    return Schema(
+        tuple(
+            replace(own, kind=own.kind.replace("ignore", "continuous"), allow_constant=True)
+            for own in schema.columns
+        )
+    )
+
+
+def described(data, *, least=0, schema=None, **policy):
+    schema = schema or Schema.infer(list(data.values()))
+    own = Policy(min_cell_size=least, questions=QUESTION_KINDS, **policy)
+    return Federation.simulate(data, schema=schema, policy=own, device="cpu").run(Describe())
+
+
+def test_without_restrictions_it_is_pandas_over_all_rows():
+    found, whole = described(CLINICS), pd.concat(CLINICS.values())
+    assert found.rows == len(whole)
+    table = found.table.set_index("column")
+    for name in ("age", "crp", "year"):
+        own = table.loc[name]
+        assert (own["values"], own["missing"]) == (whole[name].count(), whole[name].isna().sum())
+        assert own["mean"] == pytest.approx(whole[name].mean(), rel=1e-14)
+        assert own["sd"] == pytest.approx(whole[name].std(), rel=1e-6 if name == "year" else 1e-12)
+    shares = found.categories.set_index(["column", "category"])
+    for name in ("sex", "stage"):
+        for category, share in whole[name].value_counts(normalize=True).items():
+            assert shares.loc[name, category]["share"] == share
+            assert shares.loc[name, category]["share_at_most"] == share
+    assert not table["at_most"].any()
+
+
+@pytest.mark.parametrize("least", [0, 11])
+def test_quantiles_lie_within_the_marks_about_the_true_ones(least):
+    found, whole = described(CLINICS, least=least), pd.concat(CLINICS.values())
+    for name in ("age", "crp"):
+        own = found.columns[name]
+        marks = own.mean + own.deviation * TICKS
+        values = np.sort(whole[name].dropna())
+        slack = 3 * (least or 1) / len(values)  # a site moves fewer than 11 values past a mark
+        for share, quantile in zip(QUANTILES, own.quantiles, strict=True):
+            ends = np.clip([share - slack, share + slack], 0.0, 1.0)
+            low, high = np.quantile(values, ends)
+            below = marks[marks <= low].max(initial=-np.inf)
+            assert below <= quantile <= marks[marks >= high].min(initial=np.inf)
+
+
+def test_small_counts_stay_at_the_sites_and_everything_else_is_near():
+    found, whole = described(CLINICS, least=11), pd.concat(CLINICS.values())
+    table = found.table.set_index("column")
+    assert table.loc["age", "mean"] == pytest.approx(whole["age"].mean(), rel=1e-14)
+    assert table.loc["crp", "mean"] == pytest.approx(whole["crp"].mean(), rel=0.01)
+    assert (table["values"] + table["missing"] == found.rows).all()
+    counts = found.categories.set_index(["column", "category"])["rows"]
+    truth = whole["stage"].value_counts()
+    for stage in STAGES:
+        assert counts["stage", stage] <= truth[stage]
+        least, most = found.columns["stage"].shares[STAGES.index(stage)]
+        assert least - 0.02 <= truth[stage] / truth.sum() <= most + 0.02
+
+
+def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
+    """One patient of stage IV and one without a measurement, by every subtraction there is."""
+    data = {name: own.assign(stage=own["stage"].fillna("I")) for name, own in CLINICS.items()}
+    victim = data["west"].assign(crp=np.arange(260.0), stage="I")
+    victim.loc[7, "crp"] = np.nan
+    victim.loc[3, "stage"] = "IV"
+    victim.loc[100:, "stage"] = "II"
+    data["west"] = victim
+    schema = Schema.infer(list(data.values()))
+    whole = described(data, least=11, schema=schema)
+    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
+    answers = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    asked = drive(Describe().ask(Facts(5, 3)), answers)[1]
+    (counts,) = (own for own in asked if isinstance(own, ValueCounts))
+    rest = plain_sum(counts, answers) - sum(own.answer(counts) for own in answers[:2])
+    rows = whole.rows - sum(len(data[name]) for name in ("north", "south"))
+    assert rows == 259  # the patient without a measurement is in no sum
+    parts = np.split(rest[:-5], np.cumsum(counts.widths())[:-1])
+    assert parts[schema.names.index("stage")].tolist() == [0, 160, 0, 0]
+    for v, (own, total) in enumerate(zip(parts, rest[-5:], strict=True)):
+        numbers = counts.categories[v] == 0
+        cells = np.diff(np.concatenate([[0.0], own, [total]])) if numbers else own
+        left = total - cells.sum()
+        assert not ((cells > 0) & (cells < 11)).any()
+        assert left == 0 or left >= 11
+        assert total == rows or total <= rows - 11
+    # of all that the run opened nothing says 1
+    assert whole.columns["crp"].missing >= 11
+    assert whole.columns["stage"].merged >= 11
+
+
+def test_a_column_that_too_few_sites_have_is_not_told_of():
+    data = {name: own.copy() for name, own in CLINICS.items()}
+    data["north"]["crp"] = np.nan
+    schema = loose(Schema.infer(list(CLINICS.values())))
+    found = described(data, schema=schema)
+    assert found.columns["crp"].told is None
+    assert np.isnan(found.table.set_index("column").loc["crp", "mean"])
+    assert ("crp", "not told of: too few sites have enough values") in remarks(found)
+    assert found.columns["age"].told == found.rows
+
+
+def test_sites_that_leave_end_it_by_name():
+    facts = Facts(5, 3)
+    federation = Federation.simulate(CLINICS, policy=Policy(min_cell_size=0), device="cpu")
+    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    asking = Describe().ask(facts)
+    question = asking.send(None)
+    facts.present.n_sites = 2
+    with pytest.raises(SiteUnreachableError, match="a site left"):
+        asking.send(plain_sum(question, sites[:2]))
+
+
+def test_a_site_whose_policy_does_not_allow_the_questions_refuses():
+    with pytest.raises(PolicyRefusedError, match="column-sums"):
+        Federation.simulate(
+            CLINICS, policy=Policy(questions=QUESTION_KINDS - {"column-sums"}), device="cpu"
+        ).run(Describe())
+
+
+# what is odd is said
+
+
+def odd(**columns):
+    """What is said of columns that every site has alike, in random rows."""
+    rng = np.random.default_rng(5)
+    n = len(next(iter(columns.values())))
+    rows = pd.DataFrame(columns | {"other": rng.normal(size=n)}).sample(
+        frac=1.0, random_state=1, ignore_index=True
+    )
+    schema = loose(Schema.infer(rows))
+    data = {f"s{k}": rows[k::3] for k in range(3)}
+    return [said for name, said in remarks(described(data, schema=schema)) if name != "other"]
+
+
+def test_plain_columns_have_nothing_odd():
+    rng = np.random.default_rng(2)
+    assert odd(age=rng.normal(50, 9, 900), sex=rng.choice(["f", "m"], 900)) == []
+
+
+def test_a_nearly_empty_column_is_named():
+    values = np.where(np.arange(900) < 27, np.arange(900.0), np.nan)
+    (said, *_) = odd(lab=values)
+    assert said == "nearly empty: 3.0% of the rows tell a value"
+
+
+def test_a_column_of_which_most_is_missing_is_named():
+    rng = np.random.default_rng(2)
+    assert odd(lab=np.where(np.arange(900) < 360, rng.normal(size=900), np.nan)) == [
+        "only 40% of the rows tell a value"
+    ]
+
+
+@pytest.mark.parametrize("value", [0.0, 36.6, 1e-30, -3e20])
+def test_a_constant_column_is_named(value):
+    assert "one value only" in odd(device=np.full(900, value))
+
+
+def test_a_unit_that_some_rows_have_and_a_code_are_pointed_out():
+    rng = np.random.default_rng(2)
+    weight = rng.normal(75.0, 10.0, 900)
+    said = odd(weight=np.where(np.arange(900) < 20, weight * 1000.0, weight))
+    assert any("some lie far off" in own for own in said)
+    coded = np.where(np.arange(900) < 60, -999.0, weight)
+    assert any("again and again" in own for own in odd(weight=coded))
+
+
+def test_rare_and_unused_categories_are_pointed_out():
+    stages = np.repeat(["I", "II", "III"], [600, 295, 5])
+    assert odd(stage=stages) == ["1 of its 3 categories have less than 1% of the rows"]
+
+
+def test_a_category_is_said_never_to_occur_only_where_that_is_known():
+    def said(merged):
+        own = ColumnSummary(categories=3, told=100, counts=(60 - merged, 40, 0), merged=merged)
+        return " ".join(text for _, text in remarks(Description(rows=100, columns={"x": own})))
+
+    assert said(0) == "1 of its 3 categories never occur"
+    assert "never" not in said(12)
+    assert "12 rows are of categories" in said(12)
+
+
+def test_a_typing_error_does_not_end_the_run():
+    rng = np.random.default_rng(2)
+    values = rng.normal(size=900)
+    values[4] = 1e15
+    assert any("typing error" in own for own in odd(lab=values))
+
+
+def test_a_site_that_differs_is_noticed_but_not_named():
+    data = {name: own.copy() for name, own in CLINICS.items()}
+    data["south"]["age"] += 8.0
+    found = described(data, least=11)
+    said = dict(remarks(found))
+    assert said["age"].startswith("distributed differently at the sites")
+    assert not any(name in said["age"] for name in CLINICS)
+
+
+# the arithmetic
+
+
+def test_quantiles_between_marks_are_those_of_a_piecewise_uniform_distribution():
+    marks, up_to = np.array([0.0, 1.0, 3.0]), np.array([10.0, 60.0, 100.0])
+    assert quantiles_of(marks, up_to, 100.0, (0.1, 0.35, 0.6, 0.8, 1.0)) == (
+        None, 0.5, 1.0, 2.0, 3.0,
+    )  # fmt: skip
+    assert quantiles_of(marks, np.array([0.0, 0.0, 40.0]), 100.0, (0.5,)) == (None,)
+    assert quantiles_of(np.full(3, 7.0), np.full(3, 9.0), 9.0, (0.5,)) == (7.0,)
+    assert quantiles_of(marks, np.zeros(3), 0.0, (0.5,)) == (None,)
+
+
+def questions(categories):
+    numbers = categories.count(0)
+    units = pack_integers(np.zeros(numbers, dtype=np.int64))
+    sums = ColumnSums(categories=categories, origins=bytes(8 * numbers), units=units)
+    marks = np.tile(TICKS, (numbers, 1)).astype("<f8").tobytes()
+    return sums, ValueCounts(categories=categories, marks=marks)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "used", "message"),
+    [(0.0, 90.0, 101.0, "more values than rows"), (50.0, 10.0, 100.0, "less spread")],
+)
+def test_sums_that_no_rows_have_are_refused(first, second, used, message):
+    sums, _ = questions((0,))
+    with pytest.raises(AggregateRangeError, match=message):
+        Spreads.of(sums, np.array([100.0, first, second, 0.0, 0.0, 0.0, used]))
+
+
+def test_counts_that_no_rows_have_are_refused():
+    sums, counts = questions((2, 0))
+    spreads = Spreads.of(sums, np.array([100.0, 0.0, 90.0, *[0.0] * 5, 100.0, 100.0]))
+    even = np.linspace(0.0, 100.0, len(TICKS))
+    fine = np.concatenate([[40.0, 60.0], even, [100.0, 100.0]])
+    assert summaries_of(spreads, counts, fine)[0].counts == (40, 60)
+    with pytest.raises(AggregateRangeError, match="too many"):
+        summaries_of(spreads, counts, np.concatenate([[41.0, 60.0], fine[2:]]))
+    with pytest.raises(AggregateRangeError, match="falling"):
+        summaries_of(spreads, counts, np.concatenate([fine[:2], even[::-1], fine[-2:]]))

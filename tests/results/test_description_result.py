@@ -1,0 +1,106 @@
+"""The description of columns: table, folder, page, terminal; numbers in each are the result's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from report_run import page_of
+
+from cipherdag import Describe, DescriptionResult, FeatureResult, Federation, Result
+from cipherdag.errors import OutputError, ParameterError
+from cipherdag.graphs.networks import asia
+from cipherdag.results.kinds import load_run
+
+HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "</style></title></svg>")
+
+
+@pytest.fixture(scope="module")
+def result():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(60.0, 11.0, 1500).round(),
+            "crp": np.where(rng.random(1500) < 0.1, np.nan, rng.lognormal(1.0, 0.8, 1500)),
+            "stage": rng.choice(["I", "II", "III", "IV"], 1500, p=[0.6, 0.3, 0.09, 0.01]),
+        }
+    )
+    return Federation.split(table, 3, seed=1).run(Describe())
+
+
+def test_it_is_one_short_line_and_two_tables(result):
+    assert repr(result) == (
+        "DescriptionResult(describe over 3 sites, masking: 3 variables, 1500 rows, 5 rounds)"
+    )
+    assert list(result.table["column"]) == ["age", "crp", "stage"]
+    assert list(result.categories["category"]) == ["I", "II", "III", "IV"]
+    assert result._repr_html_().count("<table") == 2
+
+
+def test_every_number_of_the_page_is_the_result_s(result):
+    page = page_of(result)
+    assert page.column("column-table", "Column") == list(result.columns)
+    for heading, own in (("Mean", "mean"), ("Standard deviation", "deviation")):
+        shown = page.column("column-table", heading, values=True)
+        expected = [getattr(column, own) for column in result.columns.values()]
+        assert shown == [[] if value is None else [str(value)] for value in expected]
+    shares = page.column("category-table", "Share", values=True)
+    assert shares == [[str(share)] for _, _, _, share, _ in result.category_rows()]
+    for sentence in result.disclosures:
+        assert sentence in page.texts["main"]
+    assert "cause" not in page.texts["main"]
+    assert "truth" not in page.texts["main"].lower()
+
+
+def test_the_terminal_has_every_column_and_what_is_odd(result):
+    text = "\n".join(result.lines())
+    assert "1,500 rows of 3 sites together:" in text
+    for name, own in result.columns.items():
+        assert name in text
+        if own.mean is not None:
+            assert f"mean {own.mean:.4g}, sd {own.deviation:.4g}" in text
+    assert "To look at before a graph is learnt:" in text
+    assert "rows are of categories that few rows of a site have" in text
+
+
+def test_a_saved_description_is_the_same_and_says_its_kind(result, tmp_path):
+    folder = result.save(tmp_path / "out")
+    loaded = load_run(folder)
+    assert isinstance(loaded, DescriptionResult)
+    assert loaded.to_dict() == result.to_dict()
+    assert loaded.table.equals(result.table)
+    columns = pd.read_csv(folder / "columns.csv")
+    pd.testing.assert_frame_equal(columns, result.table, check_dtype=False)
+    shares = pd.read_csv(folder / "categories.csv")
+    pd.testing.assert_frame_equal(shares, result.categories, check_dtype=False)
+    report = json.loads((folder / "result.json").read_text("utf-8"))
+    assert report["kind"] == "description"
+    for kind in (Result, FeatureResult):
+        with pytest.raises(OutputError, match="of the kind description"):
+            kind.load(folder)
+
+
+def test_where_only_sites_know_the_names_categories_have_numbers(result):
+    assert list(replace(result, schema="").categories["category"]) == ["1", "2", "3", "4"]
+
+
+def test_it_is_compared_with_no_true_graph(result):
+    for compared in (result.to_dict, result.lines):
+        with pytest.raises(ParameterError, match="a true graph"):
+            compared(asia().graph)
+
+
+def test_hostile_names_are_text_wherever_they_stand(result):
+    names = dict(zip(result.columns, HOSTILE, strict=True))
+    attacked = replace(
+        result,
+        columns={names[name]: own for name, own in result.columns.items()},
+        identifiers={names[name]: own for name, own in result.identifiers.items()},
+        schema="",
+    )
+    page = page_of(attacked)
+    assert page.column("column-table", "Column") == [*names.values()]
+    assert "<script>alert" not in attacked._repr_html_()
