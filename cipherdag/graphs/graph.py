@@ -181,8 +181,8 @@ class CausalGraph:
     def with_knowledge(self, knowledge: Knowledge) -> CausalGraph:
         """This CPDAG with what is known of its edges, and all directions that follow.
 
-        Without knowledge, the graph with the directions that follow from its directed edges: an
-        undirected pair of edges is taken for no collider.
+        Without knowledge, the graph with the directions that follow from its directed edges. What
+        an algorithm left open as unclear is taken for no collider.
 
         Args:
             knowledge: Forbidden and required edges and tiers, by name.

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What the criterion needs to know of a treatment and an outcome that it may cause.
+    """What the criterion needs to know of a treatment and an outcome.
 
     Attributes:
         pattern: A maximal PDAG.
         x: The treatment.
-        y: The outcome, which x causes in some DAG of the class.
+        y: The outcome.
     """
 
     pattern: Pattern

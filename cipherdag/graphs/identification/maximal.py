@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.knowledge import Constraints
 
 MEEK = (1, 2, 3, 4)
+CLOSE_BY = "Correct the edges; of a learnt graph, `Result.dag` is a DAG close to it."
 
 
 def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
@@ -42,7 +43,9 @@ def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
             whose direction follows from the others.
     """
     if topological_order(arcs & ~arcs.T) is None:
-        raise GraphError(f"the directed edges form a cycle: {_cycle(names, arcs & ~arcs.T)}")
+        raise GraphError(
+            f"the directed edges form a cycle: {_cycle(names, arcs & ~arcs.T)}", remedy=CLOSE_BY
+        )
     pattern = _pattern(arcs)
     some_member(pattern)
     backwards = arcs & ~meek(arcs, rules=MEEK)
@@ -50,7 +53,8 @@ def maximal_pattern(names: Sequence[str], arcs: BoolMatrix) -> Pattern:
         raise GraphError(
             f"an edge is undirected that the others direct: {_first(names, backwards.T)}, or there "
             "would be a cycle or another collider",
-            remedy="Complete the graph with `graph.with_knowledge(Knowledge())`.",
+            remedy="Give the algorithm what is known; or complete the graph with "
+            "`graph.with_knowledge(Knowledge())`, which takes all that is unclear for no collider.",
         )
     return pattern
 
@@ -94,7 +98,7 @@ def some_member(pattern: Pattern) -> Dag:
         raise GraphError(
             "no DAG has this graph's edges and no other collider: its undirected edges cannot all "
             "be directed",
-            remedy="Ask a DAG close to it (`Result.dag`), or direct edges that are known.",
+            remedy=CLOSE_BY,
         )
     return dag
 

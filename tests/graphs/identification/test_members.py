@@ -141,4 +141,5 @@ def test_a_graph_that_is_not_complete_is_completed_without_knowledge():
     with pytest.raises(GraphError, match="'b' --> 'c'") as caught:
         drawn.identify("a", "c")
     assert "with_knowledge" in caught.value.remedy
+    assert "undirected" in caught.value.message
     assert drawn.with_knowledge(Knowledge()) == CausalGraph.from_edges("abc", ["ab", "bc"])
