@@ -386,6 +386,19 @@ def test_a_site_that_differs_is_noticed_but_not_named():
     assert not any(name in said["age"] for name in CLINICS)
 
 
+def test_what_is_said_ends_in_one_mark_and_missing_may_be_left_out():
+    coded = CLINICS["west"].assign(
+        age=np.where(np.arange(260) < 20, -999.0, CLINICS["west"]["age"])
+    )
+    data = CLINICS | {"west": coded, "south": CLINICS["south"].assign(crp=1.0 + np.arange(900.0))}
+    data["south"].loc[:3, "crp"] = np.nan
+    lines = described(data, least=11).lines()
+    text = "\n".join(lines)
+    assert "a missing value?" in text
+    assert "?." not in text
+    assert "missing or left out" in text
+
+
 # the arithmetic
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.compute.pooled.described import DescribedColumns, merged, moved
+from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=12)
@@ -203,6 +206,28 @@ def test_the_comparison_of_sites_tells_as_many_values_of_numbers():
     assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 389 + 2]
     pool = PoolableData(None, values, (0,))
     assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 397 + 2]
+
+
+def test_a_site_s_own_note_counts_all_rows_of_its_file():
+    """Of a code some rows are left out beside one missing value; the site's screen has them all."""
+    values = np.r_[np.full(3, -999.0), np.random.default_rng(0).normal(75.0, 10.0, 90), np.nan]
+    question = SiteDifferences(
+        categories=(0,), origins=bytes(8), units=bytes(8), counts=(1,), members=bytes(2)
+    )
+    columns = (SimpleNamespace(name="weight"),)
+    for _ in range(40):
+        values = np.delete(values, 10)
+        pool = PoolableData(None, values[:, None], (0,), min_cell_size=11)
+        ((name, said),) = own_differences(
+            question,
+            pool.answer(question),
+            pool.told_column,
+            raw=pool.raw_column,
+            least=11,
+            columns=columns,
+        )
+        assert name == "weight"
+        assert said.startswith("3 values are -999, and all others lie between")
 
 
 def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little():
