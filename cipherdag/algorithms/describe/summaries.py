@@ -157,7 +157,7 @@ def quantiles_of(
 ) -> tuple[float | None, ...]:
     """Quantiles from counts up to marks, on straight lines between them; None beyond the marks.
 
-    They are rounded to a hundredth to a tenth of how far the two marks lie apart.
+    They are rounded to the power of ten below how far the two marks lie apart.
 
     Args:
         marks: Ascending, shape (M,).
@@ -177,13 +177,13 @@ def quantiles_of(
         else:
             part = (share * total - up_to[above - 1]) / (up_to[above] - up_to[above - 1])
             low, high = float(marks[above - 1]), float(marks[above])
-            found.append(_to_tenths(low + float(part) * (high - low), low, high))
+            found.append(_rounded(low + float(part) * (high - low), low, high))
     return tuple(found)
 
 
-def _to_tenths(value: float, low: float, high: float) -> float:
+def _rounded(value: float, low: float, high: float) -> float:
     """A value between two marks, to as many decimal places as their distance allows."""
     if not high > low:
         return value
     # a decimal's exponent is the same on every machine, a logarithm is not
-    return min(max(round(value, 1 - Decimal(high - low).adjusted()), low), high)
+    return min(max(round(value, -Decimal(high - low).adjusted()), low), high)

@@ -245,7 +245,7 @@ def test_a_site_too_large_to_add_is_in_no_count():
     assert found.beyond
     assert found.told == 1560
     expected = np.quantile(np.concatenate(values[:3]), QUANTILES)
-    np.testing.assert_allclose(found.quantiles, expected, atol=1.3)
+    np.testing.assert_allclose(found.quantiles, expected, atol=1.75)
     assert any("typing error, or another unit?" in own for own in said)
 
 
@@ -403,10 +403,11 @@ def test_what_is_said_ends_in_one_mark_and_missing_may_be_left_out():
 
 
 def test_quantiles_between_marks_are_those_of_a_piecewise_uniform_distribution():
-    marks, up_to = np.array([0.0, 1.0, 3.0]), np.array([10.0, 60.0, 100.0])
+    marks, up_to = np.array([0.0, 8.0, 16.0]), np.array([10.0, 60.0, 100.0])
     assert quantiles_of(marks, up_to, 100.0, (0.1, 0.35, 0.6, 0.8, 1.0)) == (
-        None, 0.5, 1.0, 2.0, 3.0,
+        None, 4.0, 8.0, 12.0, 16.0,
     )  # fmt: skip
+    assert quantiles_of(marks, up_to, 100.0, (0.36,)) == (4.0,)  # 4.16, but not known so well
     assert quantiles_of(marks, np.array([0.0, 0.0, 40.0]), 100.0, (0.5,)) == (None,)
     assert quantiles_of(np.full(3, 7.0), np.full(3, 9.0), 9.0, (0.5,)) == (7.0,)
     assert quantiles_of(marks, np.zeros(3), 0.0, (0.5,)) == (None,)

@@ -3,6 +3,8 @@
 A number of rows that is not 0 and below ``least`` must not follow from what is told, nor by
 subtraction: of the rows that a column is told of from all that are described, of these from the
 rows without any missing value, which contingency tables are of, or of two counts from one another.
+Of two columns it may follow: each is told of by itself. Numbers that fewer than ``least`` rows
+would dominate, by squared distances from the median, are drawn in before they are added or counted.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
