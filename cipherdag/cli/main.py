@@ -129,7 +129,7 @@ def audit_show(folder: Path, *, as_json: bool) -> None:
 
 @cli.group()
 def graph() -> None:
-    """Show, compare and export a learnt graph."""
+    """Show, compare and export a learnt graph, and ask it what identifies an effect."""
 
 
 @graph.command("show")
@@ -190,6 +190,35 @@ def graph_export(folder: Path, kind: str, out: Path) -> None:
 
     export_graph(Result.load(folder).graph, kind, out)
     click.echo(f"Wrote {out}")
+
+
+@graph.command("identify")
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--treatment", required=True, help="The cause.")
+@click.option("--outcome", required=True, help="What it may act on.")
+@click.option("--unobserved", multiple=True, help="A variable without data; may be repeated.")
+@click.option("--linear", is_flag=True, help="All effects are linear: instruments count.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def graph_identify(
+    source: Path,
+    *,
+    treatment: str,
+    outcome: str,
+    unobserved: tuple[str, ...],
+    linear: bool,
+    as_json: bool,
+) -> None:
+    """Say what identifies an effect, from the graph of a result folder or a CSV of edges."""
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.results.result import Result
+
+    asked = (
+        Result.load(source).graph
+        if source.is_dir()
+        else CausalGraph.from_csv(source.read_text("utf-8"))
+    )
+    answer = asked.identify(treatment, outcome, unobserved=unobserved, linear=linear)
+    click.echo(json.dumps(asdict(answer)) if as_json else str(answer))
 
 
 def _in_whole_sentences(command: click.Command) -> None:

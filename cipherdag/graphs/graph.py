@@ -13,6 +13,8 @@ from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, Pair
 from cipherdag.graphs.extension import checked, topological_order
+from cipherdag.graphs.identification import query
+from cipherdag.graphs.identification.maximal import directed_further
 from cipherdag.graphs.orientation import cpdag_of
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from cipherdag.graphs.knowledge import Knowledge
 
 # control characters, halves of surrogate pairs and non-characters: no export format can hold them
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -175,6 +178,22 @@ class CausalGraph:
         """
         return CausalGraph(self.nodes, cpdag_of(self.arcs))
 
+    def with_knowledge(self, knowledge: Knowledge) -> CausalGraph:
+        """This CPDAG with what is known of its edges, and all directions that follow.
+
+        Without knowledge, the graph with the directions that follow from its directed edges. What
+        an algorithm left open as unclear is taken for no collider.
+
+        Args:
+            knowledge: Forbidden and required edges and tiers, by name.
+
+        Raises:
+            ParameterError: The knowledge names no variable of this graph or contradicts itself.
+            GraphError: This graph contradicts it, or stands for no DAG.
+        """
+        known = knowledge.over(self.nodes)
+        return CausalGraph(self.nodes, directed_further(self.nodes, self.arcs, known))
+
     def to_numpy(self) -> NDArray[np.int8]:
         """A copy of `arcs` in 0 and 1, shape (p, p).
 
@@ -189,6 +208,9 @@ class CausalGraph:
     to_dot = exports.to_dot
     to_dagitty = exports.to_dagitty
     to_csv = exports.to_csv
+    identify = query.identify
+    is_adjustment_set = query.is_adjustment_set
+    d_separated = query.d_separated
     plot = figure.plot
     _repr_html_ = notebook.notebook_html
 

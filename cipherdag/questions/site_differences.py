@@ -31,8 +31,8 @@ from cipherdag.questions.pooled_data import check_categories, check_cells, check
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
-ROUNDING = 0.25
-"""Steps in which a site tells an angle, in standard errors."""
+BLUR = 1.0
+"""Most that a site adds to an angle before it tells it, in standard errors."""
 
 
 class SiteDifferences(
@@ -42,18 +42,21 @@ class SiteDifferences(
 
     Shares of a discrete variable are those of its categories (of two, of the first); of a
     continuous one, of the values up to each of `MARKS`. In every configuration, called a stratum,
-    the site's n rows that are complete in the set give w t, and w t**2, of every share; each angle
-    t is first rounded to a quarter of its standard error. Then come, of every stratum, a
-    comparison: whether a number has one value far from all others again and again, given nothing;
-    1; and w. Zero throughout where n is below 2 or the site's ``min_cell_size``. Where it misses
-    fewer numbers than that, it leaves out as many more as hide how few.
+    the site's n rows that are complete in the set give w t, and w t**2, of every share; to each
+    angle t is first added what nobody can foretell, up to its standard error either way. Then come,
+    of every stratum, a comparison: whether a number has one value far from all others again and
+    again, given nothing; 1; and w. Zero throughout where n is below 2 or the site's
+    ``min_cell_size``. Where it misses fewer numbers than that, it leaves out as many more as hide
+    how few.
 
     Leaks:
         The coordinator learns, of every stratum that enough sites have, how many rows all sites
         have there, about the mean of every share, and how widely the sites' shares scatter about
-        it: one number per share, not which site lies where; and whether any site has such a value,
-        but not which value. An angle is too coarse to tell a count above 16 exactly, but counts
-        below a site's ``min_cell_size`` take part in the sums. Given others, the rows of strata
+        it: one number per share; and whether any site has such a value, but not which value. Exact
+        angles would give every site's counts away: two sums have few solutions in whole numbers.
+        Blurred ones have no exact solution; who knows all sites' parts but one has about that
+        site's count c of a share, to about the root of c either way, be it below its
+        ``min_cell_size``. Given others, the rows of strata
         that were left out, all together, follow by subtraction.
 
     Attributes:

@@ -128,6 +128,7 @@ def _standing_out(
             question,
             sums,
             data.told_column,
+            data.blur,
             raw=data.raw_column,
             least=max(least, LEAST_STRATUM),
             columns=schema.variables,

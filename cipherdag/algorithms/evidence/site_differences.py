@@ -18,7 +18,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
-from cipherdag.questions.site_differences import MARKS, SiteDifferences, shares_of
+from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -39,12 +39,8 @@ MOST_SHARES = 4096
 """Shares of a variable in all strata together beyond which it is not compared."""
 LEAST_ROWS = 5.0
 """Rows on the rarer side of a share, over all sites, below which it tells nothing."""
-ROUNDED = (1.16, 1.05)
-"""Variance of a rounded angle at most, in squared standard errors, of few and of many rows: what is
-rounded off goes with the angle where a row more is about a step, as of 63 rows with a share of 0.4.
-"""
-MANY_ROWS = 40.0
-"""Rows on the rarer side of a share at a site, from which they are many."""
+SPREAD = 1.01 + BLUR**2 / 3.0
+"""Variance of a blurred angle at most, in squared standard errors; that of the blur is a third."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,5 +221,4 @@ def _scatter(
     share = np.sin(np.clip(first / safe, 0.0, np.pi / 2.0)) ** 2
     rows = (weight - 2.0 * sites) / 4.0
     rare = rows * np.minimum(share, 1.0 - share)
-    wider = np.where(rare < MANY_ROWS * sites, *ROUNDED)
-    return np.maximum(statistic, 0.0) / wider, np.maximum(np.rint(sites) - 1.0, 0.0), rare
+    return np.maximum(statistic, 0.0) / SPREAD, np.maximum(np.rint(sites) - 1.0, 0.0), rare

@@ -10,7 +10,6 @@ Leaks:
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from cipherdag.questions.local_beliefs import (
     edge_probability,
     off_diagonal,
 )
+from cipherdag.sites.table.rows_digest import rows_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,13 +72,10 @@ def site_generator(question: LocalBeliefs, table: SiteTable) -> torch.Generator:
     """The site's generator of one round, from the run's seed, the round and the site's rows."""
     import torch
 
-    state = hashlib.sha256(b"cipherdag local beliefs")
-    for number in (question.seed, question.round):
-        state.update(number.to_bytes(8, "big"))
-    for array in (table.codes, table.values, table.interventions):
-        content = b"" if array is None else np.ascontiguousarray(array).tobytes()
-        state.update(len(content).to_bytes(8, "big") + content)
-    seed = int.from_bytes(state.digest()[:8], "big") >> 1
+    purpose = b"cipherdag local beliefs"
+    purpose += question.seed.to_bytes(8, "big") + question.round.to_bytes(8, "big")
+    digest = rows_digest(purpose, table.codes, table.values, table.interventions)
+    seed = int.from_bytes(digest[:8], "big") >> 1
     return torch.Generator().manual_seed(seed)
 
 

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.sites.table.rows_digest import rows_digest
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -73,11 +75,8 @@ class Resamples:
             seed: Seed of the run.
         """
         if not self._digest:
-            state = hashlib.sha256(b"cipherdag resampled rows")
-            for array in (self._table.codes, self._table.values):
-                content = b"" if array is None else np.ascontiguousarray(array).tobytes()
-                state.update(len(content).to_bytes(8, "big") + content)
-            self._digest = state.digest()
+            purpose = b"cipherdag resampled rows"
+            self._digest = rows_digest(purpose, self._table.codes, self._table.values)
         number = seed.to_bytes(8, "big") + replicate.to_bytes(8, "big")
         entropy = hashlib.sha256(self._digest + number).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))

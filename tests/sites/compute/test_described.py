@@ -222,6 +222,7 @@ def test_a_site_s_own_note_counts_all_rows_of_its_file():
             question,
             pool.answer(question),
             pool.told_column,
+            pool.blur,
             raw=pool.raw_column,
             least=11,
             columns=columns,

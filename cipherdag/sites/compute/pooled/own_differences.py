@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.encodings import FloatVector
     from cipherdag.questions.site_differences import SiteDifferences
+    from cipherdag.sites.compute.pooled.blur import Blur
     from cipherdag.sites.table.column import Column
 
 FEWEST_OTHERS = 2
-OUTLYING = 20.0
+OUTLYING = 26.0
 """Squared standard errors from the others beyond which a share is no chance: p below 1e-5."""
 MOSTLY = 0.5
 """Share of the scatter over all sites that the site has to account for itself."""
@@ -62,6 +63,7 @@ def own_differences(
     question: SiteDifferences,
     sums: FloatVector,
     column: Callable[[int], FloatVector],
+    blur: Blur,
     *,
     raw: Callable[[int], FloatVector],
     least: int,
@@ -73,12 +75,13 @@ def own_differences(
         question: What was compared; variables given others are left out.
         sums: What was opened.
         column: Codes or values of a variable that the site told of, shape (n,), NaN where missing.
-        raw: The same of all its rows, for its own eyes.
+        blur: That of the site's rows.
+        raw: As `column`, of all its rows, for its own eyes.
         least: Rows below which the site added nothing.
         columns: The variables as the schema has them.
     """
     found = []
-    own = share_summands(question, column, least=least)
+    own = share_summands(question, column, blur, least=least)
     for (variable, *given), place in _places(question):
         if given:
             continue

@@ -21,6 +21,7 @@ from cipherdag.questions.stratified import StratifiedTables
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of
 from cipherdag.sites.compute.pooled.marks import marks_of
 
@@ -94,6 +95,7 @@ class PoolableData:
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
         self._described: DescribedColumns | None = None
+        self._blur: Blur | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -104,6 +106,13 @@ class PoolableData:
     def discrete(self) -> bool:
         """Whether all variables are discrete."""
         return self._values is None
+
+    @property
+    def blur(self) -> Blur:
+        """Numbers that follow from all rows."""
+        if self._blur is None:
+            self._blur = Blur(*self._all)
+        return self._blur
 
     def answer(self, question: PoolQuestion) -> FloatVector:
         """The site's answer, before it is protected.
@@ -287,7 +296,7 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        return share_summands(question, self.told_column, least=least)
+        return share_summands(question, self.told_column, self.blur, least=least)
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
         from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods

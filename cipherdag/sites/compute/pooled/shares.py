@@ -1,4 +1,4 @@
-"""A site's half of differences between sites: shares of its own rows, as rounded angles."""
+"""A site's half of differences between sites: shares of its own rows, as blurred angles."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.site_differences import ROUNDING
+from cipherdag.questions.site_differences import BLUR
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.site_differences import SiteDifferences
+    from cipherdag.sites.compute.pooled.blur import Blur
 
 FENCE = 5.0
 FEWEST_ALIKE = 3
@@ -21,20 +22,22 @@ FEWEST_DISTINCT = 10
 
 
 def share_summands(
-    question: SiteDifferences, column: Callable[[int], FloatVector], *, least: int
+    question: SiteDifferences, column: Callable[[int], FloatVector], blur: Blur, *, least: int
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
     Args:
         question: What is compared.
         column: Codes or values of a variable, shape (n,), NaN where missing.
+        blur: That of the site's rows.
         least: Rows below which a stratum adds nothing, at least 2.
     """
     parts: list[list[FloatVector]] = [[], [], [], [], []]
     for rows in question.sets():
         for own in rows.tolist():
             counts, n = share_counts(question, own, column)
-            first, second, told, weight = _summands(counts, n, least)
+            unforetold = _blur(blur, question, own, counts)
+            first, second, told, weight = _summands(counts, n, least, unforetold)
             alone = len(own) == 1 and question.categories[own[0]] == 0
             coded = told * float(alone and code_in(column(own[0])) is not None)
             for part, values in zip(parts, (first, second, coded, told, weight), strict=True):
@@ -99,13 +102,26 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     return None
 
 
+def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray) -> FloatVector:
+    """What is added to every angle, in standard errors, shape (strata, shares).
+
+    Marks between which no row lies have one number: several would average out.
+    """
+    marks = b"" if question.categories[own[0]] else question.marks(own[0]).tobytes()
+    drawn = BLUR * blur.uniform(np.array(own, dtype="<i8").tobytes() + marks, counts.shape)
+    if question.categories[own[0]]:
+        return drawn
+    alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
+    return np.take_along_axis(drawn, alike, axis=1)
+
+
 def _summands(
-    counts: IndexArray, n: IndexArray, least: int
+    counts: IndexArray, n: IndexArray, least: int, blur: FloatVector
 ) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector]:
     told: FloatVector = np.where(n >= least, 1.0, 0.0)
     weight = 4.0 * n + 2.0
     angle = np.arcsin(np.sqrt((counts + 0.375) / (n + 0.75)[:, None]))
-    scaled = np.rint(np.sqrt(weight)[:, None] * angle / ROUNDING) * ROUNDING
+    scaled = np.sqrt(weight)[:, None] * angle + blur
     first: FloatVector = np.sqrt(weight)[:, None] * scaled * told[:, None]
     second: FloatVector = scaled**2 * told[:, None]
     return first, second, told, weight * told
