@@ -20,7 +20,7 @@ from cipherdag.graphs.extension import acyclic_extension, extension_in_code_orde
 from cipherdag.graphs.graph import CausalGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from cipherdag.findings.panel import Panel
     from cipherdag.graphs.edges import BoolMatrix
@@ -156,6 +156,12 @@ class Note:
 
     title: str
     lines: tuple[str, ...] = ()
+
+    @classmethod
+    def of_columns(cls, title: str, found: Iterable[Sequence[str]]) -> Self:
+        """A line for every column and what is said of it; a question keeps its mark."""
+        lines = (f"{column}: {said}{'' if said.endswith('?') else '.'}" for column, said in found)
+        return cls(title, tuple(lines))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

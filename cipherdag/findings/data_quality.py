@@ -39,7 +39,15 @@ def remarks(found: Description) -> tuple[tuple[str, str], ...]:
 
 def _of_column(own: ColumnSummary, rows: int) -> Iterator[str]:
     if own.beyond:
-        yield "a site has a number so large that its column cannot be added; a typing error?"
+        yield (
+            "a site has a number so large that its column cannot be added: a typing error, or "
+            "another unit?"
+        )
+    if own.drawn:
+        yield (
+            "a few values of a site lie far from its others, and are drawn in to them: typing "
+            "errors, or another unit?"
+        )
     if own.told is None:
         yield "not told of: too few sites have enough values"
         return

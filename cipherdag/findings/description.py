@@ -30,6 +30,8 @@ class ColumnSummary:
             leave out to keep small counts to themselves.
         at_most: Whether some site does.
         beyond: Whether a site tells nothing, because it has a number far too large to be added.
+        drawn: Whether some site draws in numbers so far off that few of its rows, fewer than it may
+            tell of, would make up most of the spread.
         mean: Of the numbers; None of categories, or where not told.
         deviation: Standard deviation, with n - 1 in the denominator; likewise, or of one value.
         quantiles: At `QUANTILES`, between two marks on a straight line; None beyond the marks.
@@ -42,6 +44,7 @@ class ColumnSummary:
     missing: int | None = None
     at_most: bool = False
     beyond: bool = False
+    drawn: bool = False
     mean: float | None = None
     deviation: float | None = None
     quantiles: tuple[float | None, ...] = ()
@@ -50,9 +53,14 @@ class ColumnSummary:
 
     @property
     def shares(self) -> tuple[tuple[float, float], ...]:
-        """Of every category the least and the largest share that the counts allow."""
-        total = max(sum(self.counts) + self.merged, 1)
-        return tuple((own / total, (own + self.merged) / total) for own in self.counts)
+        """Of every category the least and the largest share that the counts allow.
+
+        Where values are left out, nobody knows of which category they are, nor how many they are
+        of the rows that seem to miss one.
+        """
+        hidden = self.missing or 0 if self.at_most else 0
+        total = max(sum(self.counts) + self.merged + hidden, 1)
+        return tuple((own / total, (own + self.merged + hidden) / total) for own in self.counts)
 
     @property
     def constant(self) -> bool:

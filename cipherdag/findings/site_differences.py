@@ -113,7 +113,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def own_note(found: Sequence[Sequence[str]]) -> Note:
     """What a site says on its own terminal of the variables by which it stands out."""
-    return Note(OWN_TITLE + ":", tuple(f"{variable}: {said}." for variable, said in found))
+    return Note.of_columns(OWN_TITLE + ":", found)
 
 
 def own_panel(found: Sequence[Sequence[str]]) -> Rows:

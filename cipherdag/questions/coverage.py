@@ -4,7 +4,8 @@ Where one site alone can do a test, the sum over all sites is that site's answer
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
 A test without degrees of freedom at a site says nothing there. Of stratified tables and
 `SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
-tables, all strata of a test together and every column of a description; strata of tables that too
+tables, all strata of a test together and every column of a description, and of `Columns` where it
+is asked for one; strata of tables that too
 few sites have are added to one that enough have. A site that left in between may have been one of
 those counted; sites leave out what may then be of too few (`Covered.without`).
 
@@ -23,6 +24,7 @@ import numpy as np
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
+from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
@@ -40,10 +42,11 @@ CountedQuestion = (
     | StratifiedTables
     | SiteDifferences
     | TableCells
+    | Columns
     | ColumnSums
     | ValueCounts
 )
-Describing = SiteDifferences | ColumnSums | ValueCounts
+Describing = SiteDifferences | Columns | ColumnSums | ValueCounts
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
@@ -131,6 +134,8 @@ def n_tests(question: CountedQuestion) -> int:
     """How many tests, or parts of tests, a question asks about."""
     if isinstance(question, StratifiedTables):
         return question.n_parts
+    if isinstance(question, Columns):
+        return question.n_variables
     return question.encodings[-1].length
 
 
@@ -138,6 +143,8 @@ def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:
     """1 for each test that the answer weighs, else 0."""
     if isinstance(question, StratifiedTables):
         return question.informative(answer).astype(np.float64)
+    if isinstance(question, Columns):
+        return question.marked(answer).astype(np.float64)
     *_, weight = segments(question.encodings, answer)
     if isinstance(question, CombinedEvidence):
         weight = question.weights(answer)
@@ -166,9 +173,12 @@ def covered(
 def opened_where(
     question: CountedQuestion, enough: BoolVector
 ) -> Generator[Covered, FloatVector, FloatVector]:
-    """The sums of a question of some tests, zero for the others; no round where there is none."""
+    """The sums of a question of some tests, zero for the others; no round where there is none.
+
+    `Columns` is asked all the same, for rows and categories.
+    """
     whole = np.zeros(sum(encoding.length for encoding in question.encodings))
-    if not enough.any():
+    if not enough.any() and not isinstance(question, Columns):
         return whole
     sums = yield Covered(question=question, enough=np.packbits(enough).tobytes())
     if not isinstance(question, StratifiedTables):

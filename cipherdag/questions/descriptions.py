@@ -28,19 +28,8 @@ from cipherdag.questions.pooled_data import (
 MOST_MARKS = 1024
 
 
-class ColumnSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="column-sums"):
-    """How many values has each column, and what are the sum and the squares of its numbers?
-
-    The answer has the rows that the site describes; of continuous columns the sums, then the sums
-    of squares, in common units from common origins; comparisons: whether the site leaves out rows
-    altogether, whether it leaves out values, and whether it has a number beyond
-    `LARGEST_DEVIATION` units (then it tells nothing of the column), the latter two of every column;
-    and how many values each column has.
-
-    Leaks:
-        The coordinator learns the rows of all sites, of every column that enough sites have how
-        many values, means and standard deviations over all sites, and whether any site leaves out
-        rows or values, or has such a number.
+class _Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Columns, and the scales on which a site's numbers may be too large to tell.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -48,8 +37,6 @@ class ColumnSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="c
         units: Packed binary exponents, one per continuous column.
         max_rows: Declared bound of a site's rows.
     """
-
-    leaves: ClassVar[str] = "values of every column, and sums and squares of numbers"
 
     categories: tuple[int, ...]
     origins: bytes
@@ -70,6 +57,24 @@ class ColumnSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="c
         """The power of two that each continuous column is then divided by, shape (c,)."""
         return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
 
+
+class ColumnSums(_Described, frozen=True, tag="column-sums"):
+    """How many values has each column, and what are the sum and the squares of its numbers?
+
+    The answer has the rows that the site describes; of continuous columns the sums, then the sums
+    of squares, in common units from common origins; comparisons: whether the site leaves out rows
+    altogether, and of every column whether it leaves out values, whether it has a number beyond
+    `LARGEST_DEVIATION` units (then it tells nothing of the column), and whether it draws in values
+    that fewer rows than it may tell of would dominate; and how many values each column has.
+
+    Leaks:
+        The coordinator learns the rows of all sites, of every column that enough sites have how
+        many values, means and standard deviations over all sites, and whether any site leaves out
+        rows or values, draws some in, or has a number too large.
+    """
+
+    leaves: ClassVar[str] = "values of every column, and sums and squares of numbers"
+
     @property
     def label(self) -> str:
         """What a progress line calls it."""
@@ -88,42 +93,39 @@ class ColumnSums(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="c
             Encoding(length=1, bound=float(self.max_rows)),
             sums,
             msgspec.structs.replace(sums, signed=False),
-            Encoding(length=1 + 2 * p, bound=1.0, comparison=True),
+            Encoding(length=1 + 3 * p, bound=1.0, comparison=True),
             Encoding(length=p, bound=float(self.max_rows)),
         )
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values of an answer are of some columns, or tell of no value, shape (values,)."""
         numbers = chosen[np.array(self.categories) == 0]
-        always = np.ones(1 + 2 * len(chosen), dtype=bool)
+        always = np.ones(1 + 3 * len(chosen), dtype=bool)
         return np.concatenate([always[:1], numbers, numbers, always, chosen])
 
 
-class ValueCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="value-counts"):
+class ValueCounts(_Described, frozen=True, kw_only=True, tag="value-counts"):
     """How often does each category occur, and how many numbers lie up to each mark?
 
     The answer has, variable by variable, the counts of its categories, or of its numbers up to each
-    mark; and how many values each column has. A site that restricts small counts tells a category
-    that few rows have only together with others, as what is left of the values; and moves values
-    past a mark, so that between any two marks it has either none or enough of them.
+    mark; and whether it tells of each column. It is of the rows of `ColumnSums` on the same scales.
+    A site that restricts small counts tells a category that few rows have only together with
+    others, as what is left of the values; and moves values past a mark, so that between any two
+    marks it has either none or enough of them.
 
     Leaks:
         The coordinator learns the counts summed over the sites, of columns that enough sites have.
 
     Attributes:
-        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
         marks: Packed 64-bit floats, ascending, equally many for every continuous column.
-        max_rows: Declared bound of a site's rows.
     """
 
     leaves: ClassVar[str] = "counts of categories, and of numbers up to public marks"
 
-    categories: tuple[int, ...]
     marks: bytes
-    max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
-        check_categories(self.categories, self.max_rows)
+        super().__post_init__()
         continuous = self.categories.count(0)
         if len(self.marks) % (8 * max(continuous, 1)) or (self.marks and not continuous):
             raise ValueError("continuous columns must have equally many marks")
@@ -152,11 +154,10 @@ class ValueCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Counts, and values of every column."""
-        bound = float(self.max_rows)
+        """Counts, and one comparison of every column."""
         return (
-            Encoding(length=int(self.widths().sum()), bound=bound),
-            Encoding(length=len(self.categories), bound=bound),
+            Encoding(length=int(self.widths().sum()), bound=float(self.max_rows)),
+            Encoding(length=len(self.categories), bound=1.0, comparison=True),
         )
 
     def where(self, chosen: BoolVector) -> BoolVector:

@@ -52,19 +52,22 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
 
     The answer has: 1, and the site's rows; the number of categories of every variable, 0 for a
     continuous one; of every continuous one a mark of its place, ``asinh(2**100 mean)``, the binary
-    logarithm of its standard deviation and 1 where that is not 0, and the same of its largest size;
-    and comparisons: whether a value of the variable is missing, for every variable, whether the
-    site restricts small counts, and if asked for, whether the variable has three or more categories
-    in an order, for every variable.
+    logarithm of its standard deviation and 1 where that is not 0, and elsewhere the same of its
+    size; and comparisons: whether a value of the variable is missing, for every variable, whether
+    the site restricts small counts, and if asked for, whether the variable has three or more
+    categories in an order, for every variable.
 
     The marks only choose a common unit and origin for `Moments`; means of marks over the sites are
-    rough, and need not be more.
+    rough, and need not be more. So logarithms are whole, and a mean is told to a quarter of the
+    power of two that is next to the deviation. A site that restricts small counts answers 0 for
+    fewer rows, or values of a column, than it may tell of, and coarser still of a spread that few
+    values make up; see `cipherdag.sites.compute.pooled.marks`.
 
     Leaks:
         The coordinator learns the number of rows of all sites together, the number of categories
         of each variable, which variables miss values at some site, whether some site restricts
-        small counts, of each continuous variable the marks averaged over the sites, and if asked
-        for, which variables have categories in an order.
+        small counts, of each continuous variable the marks averaged over the sites that have them
+        and how many have, and if asked for, which variables have categories in an order.
 
     Attributes:
         n_variables: Number of aligned variables, p.
@@ -102,6 +105,19 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
             Encoding(length=p + 1 + p * self.order, bound=1.0, comparison=True),
         )
 
+    def marked(self, answer: FloatVector) -> BoolVector:
+        """Of which variables an answer has marks, shape (p,)."""
+        _, _, _, _, spread, _, size, _ = segments(self.encodings, answer)
+        marked: BoolVector = spread + size > 0
+        return marked
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values of an answer are marks of some columns, or no marks, shape (values,)."""
+        lengths = [encoding.length for encoding in self.encodings]
+        marks = [chosen] * 5
+        first, last = (np.ones(own, dtype=bool) for own in (sum(lengths[:2]), lengths[-1]))
+        return np.concatenate([first, *marks, last])
+
     def read(self, sums: FloatVector) -> ColumnKinds:
         """What the sums over the sites say.
 
@@ -118,7 +134,7 @@ class Columns(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="colu
         kinds = ColumnKinds(
             rows=int(rows),
             categories=(categories / sites).astype(np.int64),
-            place=place / sites,
+            place=np.nan_to_num(mean_of(place, marks[1] + marks[3])),
             spread=mean_of(*marks[:2]),
             size=mean_of(*marks[2:]),
             incomplete=flags[:p] > 0,
@@ -150,7 +166,7 @@ class ColumnKinds:
         categories: Number of categories; 0 for a continuous variable.
         place: Mean mark of place.
         spread: Mean binary logarithm of the standard deviation; NaN where no site has any.
-        size: Mean binary logarithm of the largest value; NaN where all are 0.
+        size: That of the largest value, of sites without a spread; NaN where all are 0.
         incomplete: Whether some site misses a value.
         restricted: Whether some site restricts small counts.
         ordered: Whether there are three or more categories in an order; False where not asked.

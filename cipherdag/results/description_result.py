@@ -55,7 +55,7 @@ class DescriptionResult(Description, Run):
 
         Columns ``column``, ``kind`` (numbers or categories), ``values`` (rows that tell one; NaN
         where too few sites have enough), ``missing`` (the other rows), ``at_most`` (whether some of
-        these have a value that a site leaves out), ``mean``, ``sd``, and quantiles ``q05`` to
+        these may have a value that a site leaves out), ``mean``, ``sd``, and quantiles ``q05`` to
         ``q95``; NaN where there is none.
         """
         import pandas as pd
@@ -67,8 +67,9 @@ class DescriptionResult(Description, Run):
     def categories(self) -> pd.DataFrame:
         """One row per category: ``column``, ``category``, ``rows``, ``share``, ``share_at_most``.
 
-        ``rows`` and ``share`` count what sites tell of the category by itself; where
-        ``share_at_most`` is larger, some site tells of it together with others only.
+        ``rows`` are those that sites tell of the category by itself. Its share of the values, of
+        all rows described, lies between ``share`` and ``share_at_most``: these differ where some
+        site tells of categories together only, or leaves out values of the column.
         """
         import pandas as pd
 
@@ -154,13 +155,15 @@ def told(own: ColumnSummary) -> str:
     """A column in one line of a terminal."""
     if own.told is None:
         return "not told of"
-    missing = f"{'at most ' * own.at_most}{own.missing:,} missing"
+    missing = f"{own.missing:,} missing"
+    if own.at_most:
+        missing = f"at most {missing} or left out"
     if own.categories:
         return f"{own.categories} categories, {missing}"
     spread = "-" if own.deviation is None else shown(own.deviation)
     low, middle, high = ("-" if q is None else shown(q) for q in own.quantiles[1:4])
     mean = "-" if own.mean is None else shown(own.mean)
-    return f"mean {mean}, sd {spread}, quartiles {low} | {middle} | {high}, {missing}"
+    return f"mean {mean}, sd {spread}, quartiles about {low} | {middle} | {high}, {missing}"
 
 
 def _share(least: float, most: float) -> str:

@@ -129,6 +129,7 @@ def _standing_out(
             sums,
             data.told_column,
             data.blur,
+            raw=data.raw_column,
             least=max(least, LEAST_STRATUM),
             columns=schema.variables,
         )

@@ -24,7 +24,7 @@ SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
     ("StratifiedTables", ""): {0},
-    ("Covered", ""): {0, 1},
+    ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
     ("RegressionSteps", ""): {0},
@@ -40,7 +40,7 @@ SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16
 
 
 def federations():
-    """Sites of categories, of numbers, of both with an order, and with experiments."""
+    """Sites of categories, of numbers, almost constant or not, of both, and with experiments."""
     rng = np.random.default_rng(0)
     rows = asia().sample(600, rng)
     numbers = pd.DataFrame(rng.normal(size=(150, 4)) * 0.1, columns=list("abcd"))
@@ -51,7 +51,10 @@ def federations():
     )
     trial = pd.DataFrame(rng.integers(0, 3, (300, 3)), columns=list("abc"))
     trial["experiment"] = np.repeat(["", "a", "b", "c"], 75)
+    # a column that varies by less than rounding has a size and no spread
+    still = numbers.assign(d=0.1 + rng.integers(0, 2, 150) * 2.0**-56)
     return {
+        "still": Federation.split(still, 3, seed=0),
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
         "mixed": Federation.split(numbers.assign(grade=grade), 3, seed=0),
@@ -77,7 +80,7 @@ RUNS = [
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
-    *((Describe(), kind) for kind in ("discrete", "numbers", "mixed")),
+    *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

@@ -33,7 +33,7 @@ def result():
 
 def test_it_is_one_short_line_and_two_tables(result):
     assert repr(result) == (
-        "DescriptionResult(describe over 3 sites, masking: 3 variables, 1500 rows, 5 rounds)"
+        "DescriptionResult(describe over 3 sites, masking: 3 variables, 1500 rows, 6 rounds)"
     )
     assert list(result.table["column"]) == ["age", "crp", "stage"]
     assert list(result.categories["category"]) == ["I", "II", "III", "IV"]

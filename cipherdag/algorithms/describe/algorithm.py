@@ -61,7 +61,8 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
-        The coordinator learns what `Columns` opens; of every column that enough sites have, the
+        The coordinator learns what `Columns` opens, its marks of columns that enough sites have; of
+        every column that enough sites have, the
         values, the mean and the standard deviation over all sites (`ColumnSums`), the counts of
         categories, and of numbers up to marks (`ValueCounts`); and what `SiteDifferences` opens,
         given nothing. No sum is of two columns.
@@ -77,7 +78,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.
 
         Returns:
-            The outcome, after five rounds, or three where one site alone may answer.
+            The outcome, after six rounds, or three where one site alone may answer.
 
         Raises:
             SiteUnreachableError: A site left.
@@ -87,7 +88,7 @@ class Describe(Algorithm[DescribeOutcome, Description]):
 
     def _described(self, facts: Facts) -> Describing:
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
-        kinds = question.read((yield question))
+        kinds = question.read((yield from covered(question, facts.fewest)))
         sums = self._sums(kinds)
         opened, differences = yield from beside(
             covered(sums, facts.fewest), marginal_differences(kinds, self._settings(facts))
@@ -95,6 +96,8 @@ class Describe(Algorithm[DescribeOutcome, Description]):
         spreads = Spreads.of(sums, opened)
         counts = ValueCounts(
             categories=sums.categories,
+            origins=sums.origins,
+            units=sums.units,
             marks=np.ascontiguousarray(spreads.marks(), dtype="<f8").tobytes(),
             max_rows=self.max_rows,
         )

@@ -28,8 +28,14 @@ CUT = (
 )
 LIMITS = (
     (
-        "Quantiles lie between public marks on a straight line; a site that restricts small counts "
-        "moves fewer than min_cell_size values past a mark, so they are near the true ones."
+        "Quantiles lie between public marks on a straight line, and are known no better than to "
+        "the distance of two marks, a quarter of a standard deviation near the mean; a site that "
+        "restricts small counts moves fewer than min_cell_size values past a mark."
+    ),
+    (
+        "Where a few values of a site, fewer than its min_cell_size, lie so far from the others "
+        "that they would make up most of the spread, it draws them in: mean, standard deviation "
+        "and quantiles are then not those of the values in its file."
     ),
     "Two columns are never looked at together, so nothing here says how they depend on each other.",
 )
@@ -38,17 +44,24 @@ LIMITS = (
 def disclosed() -> tuple[str, ...]:
     """What the opened sums tell."""
     return (
-        "How many rows all sites hold; of each column its kind, and about where its numbers lie.",
         (
-            "Of each column that enough sites have: how many rows miss it, and over all sites' "
-            "rows together the mean, the standard deviation, the counts of categories and of "
-            "numbers up to public marks. Counts of a site below its min_cell_size are told only "
-            "with others."
+            "How many rows all sites hold, and how many of these miss no value where columns are "
+            "categories; of each column its kind, and how many sites have values of it. Of each "
+            "column of numbers that enough sites have, about where they lie and how far they "
+            "spread: a mean to a quarter of a deviation, and a deviation to a power of two."
+        ),
+        (
+            "Of each column that enough sites have: how many rows miss it or are left out, and "
+            "over all sites' rows together the mean, the standard deviation, the counts of "
+            "categories and of numbers up to public marks. Counts of a site below its "
+            "min_cell_size are told only with others, and a few values far from the others only "
+            "drawn in. Sums over other sites than before, where a site leaves in between, tell "
+            "how many values it has."
         ),
         (
             "Of each column, how widely its shares scatter between the sites, not which site lies "
             "where; and whether any site has one value far from all others again and again, rows "
-            "that it leaves out, or a number too large to add."
+            "that it leaves out, a few values that it draws in, or a number too large to add."
         ),
     )
 
@@ -56,7 +69,7 @@ def disclosed() -> tuple[str, ...]:
 def reported(found: Description) -> Report:
     """What is odd in a column, and at a site what is odd in its own."""
     said = remarks(found)
-    lines = [f"{variable}: {own}." for variable, own in said] or ["nothing odd"]
+    lines = Note.of_columns(TITLE, said).lines or ("nothing odd",)
     cut = (CUT,) if found.details[CUT_DETAIL] else ()
     shown = Rows(
         title=TITLE, note=WHY, columns=("Column", "Found"), rows=said or (("", "nothing odd"),)

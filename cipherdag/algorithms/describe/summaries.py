@@ -6,6 +6,7 @@ All of it is addition, division and square roots, which every machine rounds ali
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 NEAR, FAR = np.arange(-12, 13) / 4.0, np.array([4.0, 5.0, 6.0, 8.0, 16.0])
 TICKS = np.concatenate([-FAR[::-1], NEAR, FAR])
-"""Where numbers are counted: standard deviations from the mean of all sites."""
+"""Where numbers are counted: standard deviations from the mean of all sites, both rounded."""
+HALF = 0.5
+QUARTERS = 4
+"""Between a power of two and the next, and in a deviation: the grid of deviations and means."""
 LEAST_DEVIATION = 2.0**-20  # of the common unit: a column that varies less is constant
 ROUNDED = 2.0**-40  # of the sum of squares: less is rounding
 
@@ -36,6 +40,7 @@ class Spreads:
         values: Values of every column; 0 where it is not told of.
         left_out: Whether some site leaves out values of it.
         beyond: Whether some site has a number that is too large.
+        drawn: Whether some site draws in numbers that few of its rows would dominate.
         mean: Of continuous columns; 0 without values.
         deviation: Their standard deviation; NaN of fewer than two values.
     """
@@ -45,6 +50,7 @@ class Spreads:
     values: IndexArray
     left_out: BoolVector
     beyond: BoolVector
+    drawn: BoolVector
     mean: FloatVector
     deviation: FloatVector
 
@@ -72,15 +78,31 @@ class Spreads:
             cut=bool(flags[0]),
             values=used.astype(np.int64),
             left_out=flags[1 : 1 + p] > 0,
-            beyond=flags[1 + p :] > 0,
+            beyond=flags[1 + p : 1 + 2 * p] > 0,
+            drawn=flags[1 + 2 * p :] > 0,
             mean=question.origin_array() + np.ldexp(first / n, units),
             deviation=np.where(n > 1.0, np.ldexp(deviation, units), np.nan),
         )
 
     def marks(self) -> FloatVector:
         """Where the numbers of every continuous column are counted, shape (c, M)."""
-        own: FloatVector = self.mean[:, None] + np.nan_to_num(self.deviation)[:, None] * TICKS
-        return np.nan_to_num(own)
+        return np.nan_to_num(marks_about(self.mean, np.nan_to_num(self.deviation)))
+
+
+def marks_about(mean: FloatVector, deviation: FloatVector) -> FloatVector:
+    """Marks of columns, shape (c, M): a quarter of the deviation apart, which is rounded itself.
+
+    Zero, and whole numbers beside whole deviations, lie in the middle between two marks.
+    A few rows more or less do not move marks, but where a mean or a deviation is about to round
+    otherwise. So counts of two runs cannot be subtracted at marks that lie close to one another.
+    """
+    fraction, exponent = np.frexp(deviation)
+    rounded = np.ldexp(np.rint(fraction * 2 * QUARTERS) / (2 * QUARTERS), exponent)
+    step = rounded / QUARTERS
+    with np.errstate(divide="ignore", invalid="ignore"):
+        place = np.where(step > 0.0, (np.floor(mean / step) + HALF) * step, mean)
+    own: FloatVector = place[:, None] + rounded[:, None] * TICKS
+    return own
 
 
 def summaries_of(
@@ -91,14 +113,14 @@ def summaries_of(
     Raises:
         AggregateRangeError: The counts of a column contradict each other.
     """
-    counts, totals = segments(question.encodings, sums)
+    counts, _ = segments(question.encodings, sums)
     parts = np.split(counts, np.cumsum(question.widths())[:-1])
     numbers = iter(zip(question.mark_array(), spreads.mean, spreads.deviation, strict=True))
     found = []
-    for v, (own, total) in enumerate(zip(parts, totals.tolist(), strict=True)):
+    for v, (own, total) in enumerate(zip(parts, spreads.values.tolist(), strict=True)):
         known = _known(spreads, v, question.categories[v])
         if known.categories:
-            require_possible(question.label, "too many", holds=own.sum() <= total <= spreads.rows)
+            require_possible(question.label, "too many", holds=own.sum() <= total)
             counted, left = tuple(own.astype(int).tolist()), int(total - own.sum())
             found.append(replace(known, counts=counted, merged=left))
             continue
@@ -112,6 +134,8 @@ def summaries_of(
                 deviation=None if np.isnan(deviation) else float(deviation),
                 quantiles=quantiles_of(marks, own, total),
             )
+        if known.constant:
+            known = replace(known, quantiles=(known.mean,) * len(QUANTILES))
         found.append(known)
     return tuple(found)
 
@@ -124,6 +148,7 @@ def _known(spreads: Spreads, variable: int, categories: int) -> ColumnSummary:
         missing=spreads.rows - values if values else None,
         at_most=bool(spreads.left_out[variable]),
         beyond=bool(spreads.beyond[variable]),
+        drawn=bool(spreads.drawn[variable]),
     )
 
 
@@ -131,6 +156,8 @@ def quantiles_of(
     marks: FloatVector, up_to: FloatVector, total: float, at: Sequence[float] = QUANTILES
 ) -> tuple[float | None, ...]:
     """Quantiles from counts up to marks, on straight lines between them; None beyond the marks.
+
+    They are rounded to the power of ten below how far the two marks lie apart.
 
     Args:
         marks: Ascending, shape (M,).
@@ -149,5 +176,14 @@ def quantiles_of(
             found.append(float(marks[0]))
         else:
             part = (share * total - up_to[above - 1]) / (up_to[above] - up_to[above - 1])
-            found.append(float(marks[above - 1] + part * (marks[above] - marks[above - 1])))
+            low, high = float(marks[above - 1]), float(marks[above])
+            found.append(_rounded(low + float(part) * (high - low), low, high))
     return tuple(found)
+
+
+def _rounded(value: float, low: float, high: float) -> float:
+    """A value between two marks, to as many decimal places as their distance allows."""
+    if not high > low:
+        return value
+    # a decimal's exponent is the same on every machine, a logarithm is not
+    return min(max(round(value, -Decimal(high - low).adjusted()), low), high)

@@ -11,6 +11,7 @@ from cipherdag.errors import PolicyRefusedError
 from cipherdag.protocol.messages import content_digest
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered
 from cipherdag.questions.lockstep import parts_of, split_parts
+from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Resampled
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
@@ -115,6 +116,8 @@ def _tells_of_one(question: object) -> bool:
     """Whether a test that one site alone can do would show that site's answer."""
     if isinstance(question, EdgeVotes):
         return question.abstain
+    if isinstance(question, Columns):
+        return False  # marks of a column that one site alone has are coarse
     return isinstance(question, CountedQuestion) and not (
         isinstance(question, CandidateScores) and question.score == "vote"
     )

@@ -11,12 +11,20 @@ from driving import drive, plain_sum
 
 from cipherdag import Describe, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.describe.summaries import TICKS, Spreads, quantiles_of, summaries_of
+from cipherdag.algorithms.describe.summaries import (
+    TICKS,
+    Spreads,
+    marks_about,
+    quantiles_of,
+    summaries_of,
+)
 from cipherdag.errors import AggregateRangeError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.findings.data_quality import remarks
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
+from cipherdag.questions.coverage import Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
-from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.encodings import pack_integers, segments
+from cipherdag.questions.pooled_data import Columns
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
@@ -80,13 +88,13 @@ def test_quantiles_lie_within_the_marks_about_the_true_ones(least):
     found, whole = described(CLINICS, least=least), pd.concat(CLINICS.values())
     for name in ("age", "crp"):
         own = found.columns[name]
-        marks = own.mean + own.deviation * TICKS
+        (marks,) = marks_about(np.array([own.mean]), np.array([own.deviation]))
         values = np.sort(whole[name].dropna())
         slack = 3 * (least or 1) / len(values)  # a site moves fewer than 11 values past a mark
         for share, quantile in zip(QUANTILES, own.quantiles, strict=True):
             ends = np.clip([share - slack, share + slack], 0.0, 1.0)
             low, high = np.quantile(values, ends)
-            below = marks[marks <= low].max(initial=-np.inf)
+            below = marks[marks < low].max(initial=-np.inf)
             assert below <= quantile <= marks[marks >= high].min(initial=np.inf)
 
 
@@ -104,6 +112,11 @@ def test_small_counts_stay_at_the_sites_and_everything_else_is_near():
         assert least - 0.02 <= truth[stage] / truth.sum() <= most + 0.02
 
 
+def third_of(question, answers):
+    """What two sites know of the third when they subtract theirs."""
+    return plain_sum(question, answers) - sum(own.answer(question) for own in answers[:2])
+
+
 def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     """One patient of stage IV and one without a measurement, by every subtraction there is."""
     data = {name: own.assign(stage=own["stage"].fillna("I")) for name, own in CLINICS.items()}
@@ -118,12 +131,15 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     answers = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
     asked = drive(Describe().ask(Facts(5, 3)), answers)[1]
     (counts,) = (own for own in asked if isinstance(own, ValueCounts))
-    rest = plain_sum(counts, answers) - sum(own.answer(counts) for own in answers[:2])
+    rest = third_of(counts, answers)
+    scales = {"origins": counts.origins, "units": counts.units}
+    sums = ColumnSums(categories=counts.categories, **scales)
+    totals = segments(sums.encodings, third_of(sums, answers))[-1]
     rows = whole.rows - sum(len(data[name]) for name in ("north", "south"))
     assert rows == 259  # the patient without a measurement is in no sum
     parts = np.split(rest[:-5], np.cumsum(counts.widths())[:-1])
     assert parts[schema.names.index("stage")].tolist() == [0, 160, 0, 0]
-    for v, (own, total) in enumerate(zip(parts, rest[-5:], strict=True)):
+    for v, (own, total) in enumerate(zip(parts, totals, strict=True)):
         numbers = counts.categories[v] == 0
         cells = np.diff(np.concatenate([[0.0], own, [total]])) if numbers else own
         left = total - cells.sum()
@@ -133,6 +149,134 @@ def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
     # of all that the run opened nothing says 1
     assert whole.columns["crp"].missing >= 11
     assert whole.columns["stage"].merged >= 11
+
+
+def opened(data, schema):
+    """Kinds and marks that the coordinator opens, and the columns by name."""
+    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
+    answers = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    facts = Facts(len(schema.names), len(answers), fewest=3)
+    outcome, asked = drive(Describe().ask(facts), answers)
+    (columns,) = (
+        own for own in asked if isinstance(own, Covered) and isinstance(own.question, Columns)
+    )
+    sums = segments(columns.encodings, plain_sum(columns, answers))
+    return dict(zip(schema.names, outcome.columns, strict=True)), sums, answers
+
+
+def test_no_mark_is_of_a_column_that_one_site_alone_has():
+    data = {name: own.assign(lab=np.nan, dose=0.0) for name, own in CLINICS.items()}
+    rng = np.random.default_rng(1)
+    schema = loose(
+        Schema.infer([own.assign(lab=own["age"], dose=own["age"]) for own in [*data.values()]])
+    )
+    data["west"]["lab"] = rng.normal(1234.5, 3.0, 260)
+    data["west"].loc[5:40, "dose"] = rng.lognormal(1.0, 1.0, 36)
+    columns, (_, _, place, *marks, _), _ = opened(data, schema)
+    for name in ("lab", "dose"):
+        v = schema.names.index(name)
+        assert place[v] == 0.0
+        assert [own[v] for own in marks] == [0.0] * 4
+    assert columns["lab"].told is None
+    assert place[schema.names.index("age")] > 0.0
+
+
+def test_one_complete_row_of_a_site_is_in_no_mark():
+    data = {name: own.assign(lab=own["age"] / 10.0) for name, own in CLINICS.items()}
+    data["west"]["lab"] = np.nan
+    data["west"].loc[100, ["lab", "crp", "stage"]] = [7.77, 3.3, "I"]
+    schema = loose(Schema.infer([own.assign(lab=own["age"]) for own in data.values()]))
+    _, _, answers = opened(data, schema)
+    columns = Columns(n_variables=len(schema.names))
+    header, _, place, *_ = segments(columns.encodings, third_of(columns, answers))
+    assert header.tolist() == [1, 0]
+    assert place[schema.names.index("lab")] == 0.0
+
+
+def told_of(values, schema=None):
+    """The column as sites of these values tell of it."""
+    rng = np.random.default_rng(3)
+    data = {
+        f"s{k}": pd.DataFrame({"x": own, "other": rng.normal(size=len(own))})
+        for k, own in enumerate(values)
+    }
+    schema = loose(Schema.infer([own.assign(x=own["other"]) for own in data.values()]))
+    found = described(data, schema=schema, least=11)
+    return found.columns["x"], [said for name, said in remarks(found) if name == "x"]
+
+
+def test_a_patient_who_differs_from_all_others_moves_no_sum():
+    zeros = [np.zeros(n) for n in (400, 900, 260)]
+    column, _ = told_of(zeros)
+    zeros[2][17] = 37.25
+    found, said = told_of(zeros)
+    assert (found.mean, found.deviation, found.drawn) == (0.0, 0.0, True)
+    assert replace(found, drawn=False) == column
+    assert any("drawn in" in own for own in said)
+
+
+@pytest.mark.parametrize("largest", [9e5, 9_876_543.0, 1e15])
+def test_a_patient_s_cost_does_not_follow_from_mean_and_deviation(largest):
+    rng = np.random.default_rng(3)
+    costs = [rng.lognormal(8.0, 0.5, n) for n in (400, 900, 260)]
+    whole = np.concatenate(costs)
+    costs[2][3] = largest
+    found, _ = told_of(costs)
+    n = found.told
+    assert found.mean + found.deviation * (n - 1) / np.sqrt(n) < 0.5 * largest
+    assert found.deviation == pytest.approx(whole.std(), rel=0.05)
+    assert found.drawn
+    assert not found.beyond
+
+
+def test_a_column_that_few_rows_do_not_dominate_stays_as_it_is():
+    rng = np.random.default_rng(3)
+    values = [rng.lognormal(1.0, 0.8, n) for n in (400, 900, 260)]
+    found, _ = told_of(values)
+    assert not found.drawn
+    assert found.deviation == pytest.approx(np.concatenate(values).std(ddof=1), rel=1e-12)
+
+
+def test_a_site_too_large_to_add_is_in_no_count():
+    rng = np.random.default_rng(3)
+    values = [rng.normal(100.0, 5.0, n) for n in (400, 900, 260, 317)]
+    values[3][:20] = 1e15
+    found, said = told_of(values)
+    assert found.beyond
+    assert found.told == 1560
+    expected = np.quantile(np.concatenate(values[:3]), QUANTILES)
+    np.testing.assert_allclose(found.quantiles, expected, atol=1.75)
+    assert any("typing error, or another unit?" in own for own in said)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_true_share_lies_between_the_two(seed):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "age": rng.normal(61.0, 11.0, 1500).round(),
+            "crp": np.where(rng.random(1500) < 0.1, np.nan, rng.lognormal(1.0, 0.8, 1500)),
+            "stage": rng.choice(STAGES, 1500, p=[0.6, 0.3, 0.09, 0.01]),
+        }
+    )
+    found = described({f"s{k}": table[k::3] for k in range(3)}, least=11)
+    truth = table["stage"].value_counts(normalize=True)
+    assert len(found.categories) == 4
+    for own in found.categories.itertuples():
+        assert own.share - 1e-12 <= truth[own.category] <= own.share_at_most + 1e-12
+
+
+def test_marks_do_not_move_with_a_few_rows():
+    rng = np.random.default_rng(0)
+    mean, deviation = rng.normal(60.0, 9.0, 500), rng.uniform(1.0, 30.0, 500)
+    before = marks_about(mean, deviation)
+    after = marks_about(mean + 1e-4 * deviation, deviation * (1.0 + 1e-4))
+    apart = np.abs(after - before)
+    # they stay where they are, or move by a part of a deviation that holds many rows
+    moved = apart > 1e-9
+    assert moved.any(axis=1).mean() < 0.02
+    assert (np.abs(before[:, 17] - mean) <= deviation / 6.0).all()
+    assert (np.diff(before, axis=1) > 0.0).all()
 
 
 def test_a_column_that_too_few_sites_have_is_not_told_of():
@@ -242,14 +386,28 @@ def test_a_site_that_differs_is_noticed_but_not_named():
     assert not any(name in said["age"] for name in CLINICS)
 
 
+def test_what_is_said_ends_in_one_mark_and_missing_may_be_left_out():
+    coded = CLINICS["west"].assign(
+        age=np.where(np.arange(260) < 20, -999.0, CLINICS["west"]["age"])
+    )
+    data = CLINICS | {"west": coded, "south": CLINICS["south"].assign(crp=1.0 + np.arange(900.0))}
+    data["south"].loc[:3, "crp"] = np.nan
+    lines = described(data, least=11).lines()
+    text = "\n".join(lines)
+    assert "a missing value?" in text
+    assert "?." not in text
+    assert "missing or left out" in text
+
+
 # the arithmetic
 
 
 def test_quantiles_between_marks_are_those_of_a_piecewise_uniform_distribution():
-    marks, up_to = np.array([0.0, 1.0, 3.0]), np.array([10.0, 60.0, 100.0])
+    marks, up_to = np.array([0.0, 8.0, 16.0]), np.array([10.0, 60.0, 100.0])
     assert quantiles_of(marks, up_to, 100.0, (0.1, 0.35, 0.6, 0.8, 1.0)) == (
-        None, 0.5, 1.0, 2.0, 3.0,
+        None, 4.0, 8.0, 12.0, 16.0,
     )  # fmt: skip
+    assert quantiles_of(marks, up_to, 100.0, (0.36,)) == (4.0,)  # 4.16, but not known so well
     assert quantiles_of(marks, np.array([0.0, 0.0, 40.0]), 100.0, (0.5,)) == (None,)
     assert quantiles_of(np.full(3, 7.0), np.full(3, 9.0), 9.0, (0.5,)) == (7.0,)
     assert quantiles_of(marks, np.zeros(3), 0.0, (0.5,)) == (None,)
@@ -260,7 +418,8 @@ def questions(categories):
     units = pack_integers(np.zeros(numbers, dtype=np.int64))
     sums = ColumnSums(categories=categories, origins=bytes(8 * numbers), units=units)
     marks = np.tile(TICKS, (numbers, 1)).astype("<f8").tobytes()
-    return sums, ValueCounts(categories=categories, marks=marks)
+    scales = {"origins": sums.origins, "units": sums.units}
+    return sums, ValueCounts(categories=categories, marks=marks, **scales)
 
 
 @pytest.mark.parametrize(
@@ -270,12 +429,12 @@ def questions(categories):
 def test_sums_that_no_rows_have_are_refused(first, second, used, message):
     sums, _ = questions((0,))
     with pytest.raises(AggregateRangeError, match=message):
-        Spreads.of(sums, np.array([100.0, first, second, 0.0, 0.0, 0.0, used]))
+        Spreads.of(sums, np.array([100.0, first, second, *[0.0] * 4, used]))
 
 
 def test_counts_that_no_rows_have_are_refused():
     sums, counts = questions((2, 0))
-    spreads = Spreads.of(sums, np.array([100.0, 0.0, 90.0, *[0.0] * 5, 100.0, 100.0]))
+    spreads = Spreads.of(sums, np.array([100.0, 0.0, 90.0, *[0.0] * 7, 100.0, 100.0]))
     even = np.linspace(0.0, 100.0, len(TICKS))
     fine = np.concatenate([[40.0, 60.0], even, [100.0, 100.0]])
     assert summaries_of(spreads, counts, fine)[0].counts == (40, 60)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from cipherdag.questions.encodings import pack_integers, segments
 from cipherdag.questions.pooled_data import Columns, SmallCells, Tables
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.sites.compute.pooled.described import DescribedColumns, merged, moved
+from cipherdag.sites.compute.pooled.own_differences import own_differences
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=12)
@@ -24,18 +27,22 @@ def apart(count, least):
     return 0 < count < least
 
 
-def sums_of(categories):
+def scales_of(categories):
     numbers = categories.count(0)
-    return ColumnSums(
-        categories=categories,
-        origins=np.zeros(numbers).tobytes(),
-        units=pack_integers(np.zeros(numbers, dtype=np.int64)),
-    )
+    return {
+        "categories": categories,
+        "origins": np.zeros(numbers).tobytes(),
+        "units": pack_integers(np.zeros(numbers, dtype=np.int64)),
+    }
+
+
+def sums_of(categories):
+    return ColumnSums(**scales_of(categories))
 
 
 def counts_of(categories, marks=MARKS):
     packed = np.tile(marks, (categories.count(0), 1)).astype("<f8").tobytes()
-    return ValueCounts(categories=categories, marks=packed)
+    return ValueCounts(**scales_of(categories), marks=packed)
 
 
 @given(COUNTS, LEAST)
@@ -96,8 +103,9 @@ def told(site):
     except PolicyRefusedError:
         return None
     question = counts_of(categories)
-    counts, totals = segments(question.encodings, pool.answer(question))
-    assert (totals == first[-1]).all()
+    counts, tells = segments(question.encodings, pool.answer(question))
+    totals = first[-1]
+    assert (tells == (totals > 0)).all()
     parts = np.split(counts, np.cumsum(question.widths())[:-1])
     return pool, int(first[0][0]), totals.astype(int), [own.astype(int) for own in parts]
 
@@ -112,6 +120,7 @@ def test_nothing_that_follows_from_all_that_is_told_is_of_few_rows(site):
         return
     pool, rows, totals, parts = answered
     elsewhere = int(pool.answer(Columns(n_variables=len(categories)))[1])
+    assert not apart(elsewhere, least)
     assert not apart(rows, least)
     assert not apart(abs(rows - elsewhere), least)
     for v, (total, own) in enumerate(zip(totals.tolist(), parts, strict=True)):
@@ -199,6 +208,29 @@ def test_the_comparison_of_sites_tells_as_many_values_of_numbers():
     assert segments(question.encodings, pool.answer(question))[-1].tolist() == [4 * 397 + 2]
 
 
+def test_a_site_s_own_note_counts_all_rows_of_its_file():
+    """Of a code some rows are left out beside one missing value; the site's screen has them all."""
+    values = np.r_[np.full(3, -999.0), np.random.default_rng(0).normal(75.0, 10.0, 90), np.nan]
+    question = SiteDifferences(
+        categories=(0,), origins=bytes(8), units=bytes(8), counts=(1,), members=bytes(2)
+    )
+    columns = (SimpleNamespace(name="weight"),)
+    for _ in range(40):
+        values = np.delete(values, 10)
+        pool = PoolableData(None, values[:, None], (0,), min_cell_size=11)
+        ((name, said),) = own_differences(
+            question,
+            pool.answer(question),
+            pool.told_column,
+            pool.blur,
+            raw=pool.raw_column,
+            least=11,
+            columns=columns,
+        )
+        assert name == "weight"
+        assert said.startswith("3 values are -999, and all others lie between")
+
+
 def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little():
     values, own = numbers(400, 1, 11)
     present, kept = values[~np.isnan(values)], own.column(0)
@@ -211,12 +243,15 @@ def test_what_is_left_out_beside_few_missing_values_moves_mean_and_spread_little
 def test_a_number_far_too_large_leaves_its_column_out_and_says_so():
     values = np.random.default_rng(0).normal(size=(50, 2))
     values[7, 1] = 1e9
-    own = DescribedColumns(None, values, np.array([0, 0]), least=5)
+    own = DescribedColumns(None, values, np.array([0, 0]), least=0)
     question = sums_of((0, 0))
     _, first, _, flags, used = segments(question.encodings, own.answer(question))
     assert used.tolist() == [50, 0]
-    assert flags.tolist() == [0, 0, 1, 0, 1]
+    assert flags.tolist() == [0, 0, 0, 0, 1, 0, 0]
     assert first[1] == 0.0
+    counts, tells = segments(counts_of((0, 0)).encodings, own.answer(counts_of((0, 0))))
+    assert tells.tolist() == [1, 0]
+    assert not counts[len(MARKS) :].any()
     values[7, 1] = np.finfo(float).max  # the difference to the origin is infinite in small units
     fine = ColumnSums(
         categories=(0, 0), origins=bytes(16), units=pack_integers(np.array([0, -900]))
@@ -230,8 +265,8 @@ def test_a_column_without_complete_rows_is_told_all_the_same():
     codes = rng.integers(0, 2, (200, 2)).astype(np.int16)
     codes[:100, 0] = codes[100:, 1] = -1
     own = DescribedColumns(codes, None, np.array([2, 2]), least=11)
-    counts, used = segments(counts_of((2, 2)).encodings, own.answer(counts_of((2, 2))))
-    assert used.tolist() == [100, 100]
+    counts, tells = segments(counts_of((2, 2)).encodings, own.answer(counts_of((2, 2))))
+    assert tells.tolist() == [1, 1]
     assert counts.sum() == 200
 
 
@@ -253,12 +288,13 @@ def test_a_site_of_few_rows_refuses_and_other_columns_are_malformed():
             {"categories": (0,), "origins": np.array([np.inf]).tobytes(), "units": bytes(8)},
             "finite",
         ),
-        (ValueCounts, {"categories": (2,), "marks": bytes(8)}, "equally many"),
-        (ValueCounts, {"categories": (0, 0), "marks": bytes(8)}, "equally many"),
-        (ValueCounts, {"categories": (0,), "marks": b""}, "1 to"),
-        (ValueCounts, {"categories": (0,), "marks": np.array([2.0, 1.0]).tobytes()}, "ascend"),
-        (ValueCounts, {"categories": (0,), "marks": np.array([np.nan]).tobytes()}, "finite"),
-        (ValueCounts, {"categories": (-1,), "marks": b""}, "categories"),
+        (ValueCounts, scales_of((2,)) | {"marks": bytes(8)}, "equally many"),
+        (ValueCounts, scales_of((0, 0)) | {"marks": bytes(8)}, "equally many"),
+        (ValueCounts, scales_of((0,)) | {"marks": b""}, "1 to"),
+        (ValueCounts, scales_of((0,)) | {"marks": np.array([2.0, 1.0]).tobytes()}, "ascend"),
+        (ValueCounts, scales_of((0,)) | {"marks": np.array([np.nan]).tobytes()}, "finite"),
+        (ValueCounts, scales_of((-1,)) | {"marks": b""}, "categories"),
+        (ValueCounts, scales_of((0,)) | {"units": b"", "marks": bytes(8)}, "as many"),
     ],
 )
 def test_questions_that_make_no_sense_are_refused(kind, wrong, message):

@@ -3,6 +3,8 @@
 A number of rows that is not 0 and below ``least`` must not follow from what is told, nor by
 subtraction: of the rows that a column is told of from all that are described, of these from the
 rows without any missing value, which contingency tables are of, or of two counts from one another.
+Of two columns it may follow: each is told of by itself. Numbers that fewer than ``least`` rows
+would dominate, by squared distances from the median, are drawn in before they are added or counted.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -10,6 +12,7 @@ Leaks:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,11 +20,29 @@ import numpy as np
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION
+from cipherdag.sites.compute.pooled.marks import drawn_in
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """What a site tells of a column of numbers.
+
+    Attributes:
+        values: Those told of, shape (n,); none where one of them is too large.
+        scaled: The same in common units from the common origin, shape (n,).
+        beyond: Whether one is too large.
+        drawn: Whether fewer rows than may be told apart were drawn in to the others.
+    """
+
+    values: FloatVector
+    scaled: FloatVector
+    beyond: bool
+    drawn: bool
 
 
 class DescribedColumns:
@@ -91,31 +112,47 @@ class DescribedColumns:
         told = [self._told(v) for v in range(len(self._categories))]
         used = np.array([own.sum() for own in told], dtype=np.float64)
         present = np.array([(~np.isnan(self._column(v))).sum() for v in range(len(told))])
-        continuous = np.flatnonzero(self._categories == 0)
-        sums, beyond = np.zeros((2, len(continuous))), np.zeros(len(told), dtype=bool)
-        scales = zip(question.origin_array(), question.unit_array(), strict=True)
-        for place, (v, (origin, unit)) in enumerate(zip(continuous.tolist(), scales, strict=True)):
-            with np.errstate(over="ignore"):
-                scaled = np.ldexp(self._column(v)[told[v]] - origin, -unit)
-            beyond[v] = (np.abs(scaled) > LARGEST_DEVIATION).any()
-            sums[:, place] = (0.0, 0.0) if beyond[v] else (scaled.sum(), (scaled**2).sum())
-        used[beyond] = 0.0
+        numbers = self._numbers(question)
+        sums = [(own.scaled.sum(), (own.scaled**2).sum()) for own in numbers.values()]
+        beyond, drawn = np.zeros((2, len(told)), dtype=bool)
+        for v, own in numbers.items():
+            beyond[v], drawn[v] = own.beyond, own.drawn
         head, cut = np.array([self.rows]), np.array([not self._whole])
-        return np.concatenate([head, *sums, cut, used < present, beyond, used], dtype=np.float64)
+        flags = cut, used < present, beyond, drawn
+        used[beyond] = 0.0
+        return np.concatenate([head, *np.reshape(sums, (-1, 2)).T, *flags, used], dtype=np.float64)
 
     def _counts(self, question: ValueCounts) -> FloatVector:
         parts: list[IndexArray] = []
-        used, marks = np.zeros(len(self._categories)), iter(question.mark_array())
+        tells, marks = np.zeros(len(self._categories)), iter(question.mark_array())
+        numbers = self._numbers(question)
         for v, categories in enumerate(self._categories.tolist()):
-            values = self._column(v)[self._told(v)]
-            used[v] = len(values)
             if categories:
-                counts = np.bincount(values.astype(np.int64), minlength=categories)
-                parts.append(merged(counts, self._least))
+                codes = self._column(v)[self._told(v)].astype(np.int64)
+                parts.append(merged(np.bincount(codes, minlength=categories), self._least))
+                tells[v] = len(codes) > 0
             else:
+                values = numbers[v].values
                 up_to = np.searchsorted(np.sort(values), next(marks), side="right")
                 parts.append(moved(up_to, len(values), self._least))
-        return np.concatenate([*parts, used], dtype=np.float64)
+                tells[v] = len(values) > 0
+        return np.concatenate([*parts, tells], dtype=np.float64)
+
+    def _numbers(self, question: ColumnSums | ValueCounts) -> dict[int, _Numbers]:
+        """What may be told of every column of numbers, by its position."""
+        found = {}
+        scales = zip(question.origin_array(), question.unit_array(), strict=True)
+        for v, (origin, unit) in zip(np.flatnonzero(self._categories == 0), scales, strict=True):
+            values = self._column(int(v))[self._told(int(v))]
+            near = drawn_in(values, self._least) if len(values) else values
+            drawn = near is not values
+            with np.errstate(over="ignore"):
+                scaled = np.ldexp(near - origin, -unit)
+            beyond = bool((np.abs(scaled) > LARGEST_DEVIATION).any())
+            if beyond:
+                near = scaled = np.zeros(0)
+            found[int(v)] = _Numbers(near, scaled, beyond=beyond, drawn=drawn)
+        return found
 
     def _told(self, variable: int) -> BoolVector:
         """The rows that a column is told of, shape (rows,)."""

@@ -65,6 +65,7 @@ def own_differences(
     column: Callable[[int], FloatVector],
     blur: Blur,
     *,
+    raw: Callable[[int], FloatVector],
     least: int,
     columns: Sequence[Column],
 ) -> list[tuple[str, str]]:
@@ -73,8 +74,9 @@ def own_differences(
     Args:
         question: What was compared; variables given others are left out.
         sums: What was opened.
-        column: Codes or values of a variable, shape (n,), NaN where missing.
+        column: Codes or values of a variable that the site told of, shape (n,), NaN where missing.
         blur: That of the site's rows.
+        raw: As `column`, of all its rows, for its own eyes.
         least: Rows below which the site added nothing.
         columns: The variables as the schema has them.
     """
@@ -83,7 +85,7 @@ def own_differences(
     for (variable, *given), place in _places(question):
         if given:
             continue
-        standing, values = _standing(question, sums, own, place), column(variable)
+        standing, values = _standing(question, sums, own, place), raw(variable)
         said = [] if question.categories[variable] else _code(values)
         if standing is not None and (share := standing.outlying) is not None:
             if question.categories[variable]:

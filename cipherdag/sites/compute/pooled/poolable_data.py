@@ -7,7 +7,6 @@ Leaks:
 from __future__ import annotations
 
 import logging
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.likelihoods import LogLikelihoods
-from cipherdag.questions.pooled_data import PLACE_EXPONENT, Columns, Moments, SmallCells, Tables
+from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
@@ -24,6 +23,7 @@ from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of
+from cipherdag.sites.compute.pooled.marks import marks_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("cipherdag.site")
 
-LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
-LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
 ROW_BLOCK = 8192
 LEAST_STRATUM = 2  # rows: fewer lie where they lie by chance
 
@@ -145,20 +143,28 @@ class PoolableData:
         return answer
 
     def _kinds(self, *, order: bool) -> FloatVector:
-        p, rows = len(self._categories), self.rows
+        p, rows, least = len(self._categories), self.rows, self._min_cell_size
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
         for variable in range(p):
             own = self.column(variable)
-            present = own[~np.isnan(own)]
-            missing[variable] = len(present) < rows
-            if self._categories[variable] == 0 and len(present):
-                place[variable], spread[:, variable], size[:, variable] = _marks(present)
-        parts = [[1, rows], self._categories, place, *spread, *size, missing]
-        parts.append([self._min_cell_size > 1])
+            missing[variable] = np.isnan(own).any()
+            if self._categories[variable] == 0:
+                marks = marks_of(self._to_mark(variable, own), least)
+                place[variable], spread[:, variable], size[:, variable] = marks
+        told = rows if rows >= least else 0
+        parts = [[1, told], self._categories, place, *spread, *size, missing, [least > 1]]
         if order:
             parts.append(np.isin(np.arange(p), self._ordered))
         return np.concatenate(parts, dtype=np.float64)
+
+    def _to_mark(self, variable: int, own: FloatVector) -> FloatVector:
+        """Numbers of a column; those of descriptions where few rows have all values."""
+        present = own[~np.isnan(own)]
+        if len(present) >= self._min_cell_size or self._within is not None:
+            return present
+        told = self.described.column(variable)
+        return told[~np.isnan(told)]
 
     @property
     def rows(self) -> int:
@@ -233,6 +239,10 @@ class PoolableData:
     def column(self, variable: int) -> FloatVector:
         """Codes or values of all rows, NaN where missing."""
         return column_of(self._codes, self._values, variable, self._categories[variable] > 0)
+
+    def raw_column(self, variable: int) -> FloatVector:
+        """As `column`, of the rows with missing values, too."""
+        return column_of(*self._all, variable, self._categories[variable] > 0)
 
     @property
     def described(self) -> DescribedColumns:
@@ -337,18 +347,3 @@ def _complete(
     if not missing.any():
         return codes, values
     return codes[~missing], None if values is None else values[~missing]
-
-
-def _marks(present: FloatVector) -> tuple[float, tuple[float, float], tuple[float, float]]:
-    """Marks of place, of spread and of size; the latter two with 1, or 0 and 0 for none."""
-    largest = float(np.abs(present).max())
-    if largest == 0.0:
-        return 0.0, (0.0, 0.0), (0.0, 0.0)
-    shrunk = present / largest
-    mean, deviation = float(shrunk.mean()), float(shrunk.std())
-    within = max(-LARGEST_PLACE, min(mean * largest, LARGEST_PLACE))
-    place = math.asinh(math.ldexp(within, PLACE_EXPONENT))
-    size = (math.log2(largest), 1.0)
-    if deviation <= LEAST_SPREAD:
-        return place, (0.0, 0.0), size
-    return place, (math.log2(deviation) + math.log2(largest), 1.0), size

@@ -1,0 +1,79 @@
+"""Marks of place and spread tell of no few rows, and are near enough to choose a unit by."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from cipherdag.sites.compute.pooled.marks import NO_MARKS, drawn_in, marks_of
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+COLUMNS = st.integers(1, 40).flatmap(lambda n: arrays(np.float64, n, elements=NUMBERS))
+LEAST = st.integers(0, 12)
+
+
+@given(COLUMNS, LEAST)
+def test_marks_are_whole_and_finite(values, least):
+    place, spread, size = marks_of(values, least)
+    assert math.isfinite(place)
+    assert float(spread[0]).is_integer()
+    assert float(size[0]).is_integer()
+    assert spread[1] + size[1] <= 1.0
+    if len(values) < least or not values.any():
+        assert (place, spread, size) == NO_MARKS
+    else:
+        assert spread[1] + size[1] == 1.0
+
+
+@given(COLUMNS, LEAST)
+def test_fewer_than_the_least_are_drawn_in_and_only_towards_the_others(values, least):
+    assume(len(values) >= least)
+    near = drawn_in(values, least)
+    moved = near != values
+    assert moved.sum() < max(least, 1)
+    slack = np.abs(values).max() * 1e-300  # numbers beside it that have no leading digit
+    assert (near >= values.min() - slack).all()
+    assert (near <= values.max() + slack).all()
+
+
+def test_few_values_do_not_hold_most_of_what_is_told():
+    rng = np.random.default_rng(0)
+    values = rng.lognormal(0.0, 2.5, 300)
+    near = drawn_in(values, 11)
+    apart = np.sort((near - np.median(near)) ** 2)
+    assert near.max() < values.max()
+    assert apart[-1] == pytest.approx(apart[-11])
+    assert not np.any(drawn_in(np.where(np.arange(300) < 10, values, 0.0), 11))
+
+
+@pytest.mark.parametrize("n", [30, 100, 1000])
+def test_a_bell_curve_stays_as_it_is(n):
+    values = np.random.default_rng(n).normal(size=n)
+    assert drawn_in(values, 11 if n > 30 else 5) is values
+
+
+@pytest.mark.parametrize("value", [1e3, 1e6, 1e9])
+def test_one_far_value_shows_in_a_spread_as_a_multiple_of_eight_at_most(value):
+    values = np.random.default_rng(0).normal(size=300)
+    values[5] = value
+    _, spread, _ = marks_of(values, 11)
+    assert spread[0] in (8.0, round(math.log2(drawn_in(values, 11).std())) + 8.0)
+    zeros = np.where(np.arange(300) == 5, value, 0.0)
+    assert marks_of(zeros, 11)[1][0] % 8.0 == 0.0
+
+
+def test_a_place_is_told_to_an_eighth_of_about_a_deviation():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        centre, deviation = rng.normal(0.0, 50.0), rng.uniform(0.5, 20.0)
+        values = rng.normal(centre, deviation, 500)
+        place, spread, _ = marks_of(values, 11)
+        told, unit = math.ldexp(math.sinh(place), -100), 2.0 ** spread[0]
+        assert told / (unit / 4.0) == pytest.approx(round(told / (unit / 4.0)), abs=1e-6)
+        assert abs(told - values.mean()) <= unit / 8.0 * 1.000001
+        assert 0.7 < unit / values.std() < 1.42
