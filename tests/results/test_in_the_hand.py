@@ -97,7 +97,7 @@ def test_an_algorithm_may_be_named(name):
 
 @pytest.mark.parametrize(
     ("given", "remedy"),
-    [("fedpx", "'fedpc'"), ("nothing", "Known are fedpc"), (FedPC, "Write FedPC()")],
+    [("fedpx", "'fedpc'"), ("nothing", "Known are describe, fedpc"), (FedPC, "Write FedPC()")],
 )
 def test_a_name_or_class_that_is_no_algorithm_is_named(given, remedy):
     with pytest.raises(ParameterError) as caught:
