@@ -41,7 +41,9 @@ def marks_of(present: FloatVector, least: int) -> Marks:
     spread, size = _exponent(present, near), round(math.log2(largest))
     mean = float((near / largest).mean()) * largest
     within = max(-LARGEST_PLACE, min(mean, LARGEST_PLACE))
-    step = (size if spread is None else spread) - PLACE_STEP
+    drawn = _log_deviation(near)
+    width = round(drawn) if drawn is not None else size if spread is None else spread
+    step = width - PLACE_STEP
     rounded = math.ldexp(round(math.ldexp(within, -step)), step)
     place = math.asinh(math.ldexp(rounded, PLACE_EXPONENT))
     if spread is None:
