@@ -281,18 +281,21 @@ def site_releases(own: SiteFolder, *, as_json: bool) -> None:
 @in_site
 @click.option("--out", type=FOLDER, help="Folder for the report, and the result in all formats.")
 @as_json_option
+@click.option("--force", is_flag=True, help="Overwrite a result that is in --out.")
 @outside_a_run("no result was written")
-def site_result(session: str, own: SiteFolder, out: Path | None, *, as_json: bool) -> None:
+def site_result(
+    session: str, own: SiteFolder, out: Path | None, *, as_json: bool, force: bool
+) -> None:
     """Say what run SESSION came to, or the last one, by this site's own names.
 
     It is computed here, from the sums that this site checked during the run.
     """
     from cipherdag.cli.options import show
-    from cipherdag.results.folder import writable_folder
+    from cipherdag.results.folder import new_result_folder
     from cipherdag.results.site_result import site_result as computed
 
     if out is not None:
-        writable_folder(out)
+        new_result_folder(out, force=force)
     result = computed(own, session)
     if out is not None:
         result.save(out)

@@ -101,6 +101,10 @@ def test_every_site_reads_the_result_by_name(hospitals, tmp_path, call):
             if chosen:
                 assert f"{label}: {', '.join(own.feature for own in chosen)}" in text
         assert (out / "features.csv").read_text("utf-8").startswith("label,rank,feature,")
+    again = ("site", "result", "--dir", folder.path, "--out", out)
+    code, _, error = call(*again)
+    assert (code, "holds the result of another run" in error) == (1, True), error
+    assert call(*again, "--force")[0] == 0
 
 
 def test_a_run_goes_on_after_a_crash_and_still_knows_the_labels(hospitals, tmp_path):
