@@ -63,7 +63,8 @@ const saveFile = (name, content, type) => {
   const MOST = 10;
   const cards = (table) => {
     const heads = all("thead th", table).map((head) => head.textContent.trim());
-    if (heads.length < FEWEST || heads.length > MOST) return;
+    const many = heads.length > MOST && !table.classList.contains("records");
+    if (heads.length < FEWEST || many) return;
     table.classList.add("cards");
     table.setAttribute("role", "table");
     all("thead, tbody", table).forEach((part) => part.setAttribute("role", "rowgroup"));
