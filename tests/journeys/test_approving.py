@@ -189,7 +189,8 @@ def logged(deployment):
     handler = logger.handlers[-1]
     logger.removeHandler(handler)
     handler.close()
-    logger.level, logger.propagate = before
+    logger.setLevel(before[0])  # not `level`: what children have cached must go, too
+    logger.propagate = before[1]
 
 
 def test_a_plan_that_waits_stands_in_the_log_once_and_then_that_it_begins(deployment, logged):
