@@ -145,10 +145,9 @@ def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:
         return question.informative(answer).astype(np.float64)
     if isinstance(question, Columns):
         return question.marked(answer).astype(np.float64)
-    *_, weight = segments(question.encodings, answer)
     if isinstance(question, CombinedEvidence):
-        weight = question.weights(answer)
-    return (weight > 0).astype(np.float64)
+        return (question.weights(answer) > 0).astype(np.float64)
+    return (segments(question.encodings, answer)[-1] > 0).astype(np.float64)
 
 
 def covered(

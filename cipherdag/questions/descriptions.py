@@ -20,15 +20,15 @@ from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, Ind
 from cipherdag.questions.pooled_data import (
     LARGEST_DEVIATION,
     MOMENT_BITS,
+    OnScales,
     check_categories,
     check_cells,
-    check_scales,
 )
 
 MOST_MARKS = 1024
 
 
-class _Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Described(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Columns, and the scales on which a site's numbers may be too large to tell.
 
     Attributes:
@@ -47,15 +47,7 @@ class _Described(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         check_categories(self.categories, self.max_rows)
         if not len(self.origins) == len(self.units) == 8 * self.categories.count(0):
             raise ValueError("origins and units must be as many as continuous columns")
-        check_scales(self.origin_array(), self.unit_array())
-
-    def origin_array(self) -> FloatVector:
-        """What is taken off each continuous column, shape (c,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
-
-    def unit_array(self) -> IndexArray:
-        """The power of two that each continuous column is then divided by, shape (c,)."""
-        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+        self.check_scales()
 
 
 class ColumnSums(_Described, frozen=True, tag="column-sums"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import chain, combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -134,6 +134,11 @@ def rows_of(families: Sequence[tuple[int, int, Sequence[IndexArray]]]) -> list[I
         given = np.concatenate([own[2][size] for own in having])
         blocks.append(np.column_stack([np.repeat(pairs, lengths, axis=0), given]))
     return blocks
+
+
+def by_block(blocks: Sequence[IndexArray], values: NDArray[Any]) -> list[NDArray[Any]]:
+    """Values of the rows of all blocks, one block after the other, cut as the blocks are."""
+    return np.split(values, np.cumsum([len(own) for own in blocks])[:-1])
 
 
 def by_owner(

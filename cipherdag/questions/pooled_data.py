@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import numpy as np
@@ -264,7 +264,31 @@ class Tables(_VariableSets, frozen=True, tag="tables"):
         return (Encoding(length=int(self.cells().sum()), bound=float(self.max_rows)),)
 
 
-class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="moments"):
+class OnScales:
+    """What a question has that moves columns to common origins and divides them by common units."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        origins: bytes
+        units: bytes
+
+    def origin_array(self) -> FloatVector:
+        """What is taken off each column, shape (c,)."""
+        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
+
+    def unit_array(self) -> IndexArray:
+        """The power of two that each column is then divided by, shape (c,)."""
+        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
+
+    def check_scales(self) -> None:
+        """Raise ValueError unless columns can be moved and divided so."""
+        origins, units = self.origin_array(), self.unit_array()
+        if not np.isfinite(origins).all() or (abs(units) > LARGEST_UNIT).any():
+            raise ValueError("origins and units must be finite")
+
+
+class Moments(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="moments"):
     """Sums of the columns, in common units from common origins, and of their products.
 
     The answer has the site's rows, the sums, and the products of columns i <= j row by row.
@@ -304,19 +328,11 @@ class Moments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="mome
             and (positions[1:] > positions[:-1]).all()
         ):
             raise ValueError("columns must be ascending positions")
-        check_scales(self.origin_array(), self.unit_array())
+        self.check_scales()
 
     def positions(self) -> IndexArray:
         """Positions of the columns, shape (c,)."""
         return np.frombuffer(self.variables, dtype="<i8").astype(np.int64)
-
-    def origin_array(self) -> FloatVector:
-        """What is taken off each column, shape (c,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
-
-    def unit_array(self) -> IndexArray:
-        """The power of two that each column is then divided by, shape (c,)."""
-        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
 
     @property
     def label(self) -> str:
@@ -362,9 +378,3 @@ def check_cells(cells: FloatVector) -> None:
     """Raise ValueError unless every table has cells, and not too many, shape (B,)."""
     if cells.size and not (cells.min() >= 1 and cells.max() <= MAX_CELLS):
         raise ValueError(f"a table must have 1 to {MAX_CELLS} cells")
-
-
-def check_scales(origins: FloatVector, units: IndexArray) -> None:
-    """Raise ValueError unless columns can be moved to these origins and divided by these units."""
-    if not np.isfinite(origins).all() or (abs(units) > LARGEST_UNIT).any():
-        raise ValueError("origins and units must be finite")

@@ -21,8 +21,8 @@ from cipherdag.questions.pooled_data import (
     FEWEST_ORDERED,
     LARGEST_DEVIATION,
     MOMENT_BITS,
+    OnScales,
     check_categories,
-    check_scales,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Regression:
 
 
 class RegressionSteps(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="regression-steps"
+    OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="regression-steps"
 ):
     """How good are these coefficients, and which way are better ones?
 
@@ -107,7 +107,7 @@ class RegressionSteps(
         check_categories(self.categories, self.max_rows)
         if len(self.origins) != 8 * p or len(self.units) != 8 * p or len(self.lengths) % 6:
             raise ValueError("origins, units or lengths do not have the length of the study")
-        check_scales(self.origin_array(), self.unit_array())
+        self.check_scales()
         check_ordered(self.ordered, self.categories)
         self._check_members()
         models = self.models()
@@ -166,14 +166,6 @@ class RegressionSteps(
     def coefficient_counts(self, models: list[Regression]) -> list[int]:
         """Number of coefficients of every model."""
         return [coefficient_count(model, self.categories) for model in models]
-
-    def origin_array(self) -> FloatVector:
-        """What is taken off each column, shape (p,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
-
-    def unit_array(self) -> IndexArray:
-        """The power of two that each column is then divided by, shape (p,)."""
-        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
 
     def coefficient_array(self) -> FloatVector:
         """The coefficients of all models, one model after the other."""

@@ -27,7 +27,7 @@ from cipherdag.questions.encodings import (
     finest_grid,
     unpack_blocks,
 )
-from cipherdag.questions.pooled_data import check_categories, check_cells, check_scales
+from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
 
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
@@ -36,7 +36,7 @@ BLUR = 1.0
 
 
 class SiteDifferences(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="site-differences"
+    OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="site-differences"
 ):
     """How large are the shares of every variable's values, in every configuration of others?
 
@@ -83,7 +83,7 @@ class SiteDifferences(
         check_categories(self.categories, self.max_rows)
         if len(self.origins) != 8 * p or len(self.units) != 8 * p:
             raise ValueError("origins or units do not have the length of the study")
-        check_scales(self.origin_array(), self.exponents())
+        self.check_scales()
         check_blocks(self.counts, self.members, 1, most=p, n_variables=p)
         for rows in self.sets():
             self._check_sets(rows)
@@ -119,17 +119,9 @@ class SiteDifferences(
     def marks(self, variable: int) -> FloatVector:
         """Where the distribution of a continuous variable is looked at, ascending, shape (13,)."""
         with np.errstate(over="ignore"):
-            steps = np.ldexp(np.array(MARKS), int(self.exponents()[variable]))
+            steps = np.ldexp(np.array(MARKS), int(self.unit_array()[variable]))
             found: FloatVector = self.origin_array()[variable] + steps
         return found
-
-    def origin_array(self) -> FloatVector:
-        """About where each continuous column lies, shape (p,)."""
-        return np.frombuffer(self.origins, dtype="<f8").astype(np.float64)
-
-    def exponents(self) -> IndexArray:
-        """The power of two about as large as its spread, shape (p,)."""
-        return np.frombuffer(self.units, dtype="<i8").astype(np.int64)
 
     @property
     def label(self) -> str:

@@ -18,6 +18,7 @@ from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.evidence.pooled_tables import PooledTables
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
+from cipherdag.questions.encodings import by_block
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import FloatVector, pack_integers
@@ -101,8 +102,7 @@ class RegressionTests(RememberedTests):
         done = ~np.array([too_large(large, self._categories) for _, large in pairs], dtype=bool)
         pairs = [pair for pair, ok in zip(pairs, done, strict=True) if ok]
         models = sorted({own for pair in pairs for own in pair} - set(self._known), key=IN_ORDER)
-        ends = np.cumsum([len(block) for block in tests])[:-1]
-        kept = np.split(given, ends)
+        kept = by_block(tests, given)
         left = [block[~own] for block, own in zip(tests, kept, strict=True)]
         _, others = yield from lockstep([self._fit(models), self._fallback.p_values(left)])
         over_one = [
@@ -123,7 +123,7 @@ class RegressionTests(RememberedTests):
             for row, (small, large), whole in zip(fitted, pairs, over_one, strict=True)
         ]
         found[~given] = np.concatenate([np.zeros(0), *others])
-        return np.split(found, ends)
+        return by_block(tests, found)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """A partial correlation of numbers, an odds ratio where two categories respond."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, in_slices
 from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
-from cipherdag.questions.encodings import pack_blocks, require_possible
+from cipherdag.questions.encodings import by_block, pack_blocks, require_possible
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CELLS, SmallCells, Tables
 from cipherdag.statistics.effects import mantel_haenszel
@@ -140,8 +140,7 @@ class PooledTables:
         new = [self._new(own, self._settled) for own in sets]
         for piece in in_slices(new, [np.ones(len(own)) for own in new]):
             withheld = yield self._about(SmallCells, piece)
-            ends = np.cumsum([len(own) for own in piece])[:-1]
-            for own, refused in zip(piece, np.split(withheld > 0, ends), strict=True):
+            for own, refused in zip(piece, by_block(piece, withheld > 0), strict=True):
                 self._settled.update(_keys(own))
                 self._withheld.update(_keys(own[refused]))
 

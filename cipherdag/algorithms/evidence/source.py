@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from cipherdag.algorithms.evidence.remembering import Memory, triplet_keys
+from cipherdag.questions.encodings import by_block
 from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def in_slices(
     if not any(len(own) for own in blocks):
         return
     before = np.cumsum(np.concatenate(values)) - np.concatenate(values)
-    numbers = np.split(before // ROUND_VALUES, np.cumsum([len(own) for own in blocks])[:-1])
+    numbers = by_block(blocks, before // ROUND_VALUES)
     for turn in np.unique(np.concatenate(numbers)).tolist():
         yield [own[number == turn] for own, number in zip(blocks, numbers, strict=True)]
 
@@ -182,8 +183,7 @@ def by_slices(tests: Tests, values: Sequence[FloatVector], ask: AskPiece) -> PVa
     parts: list[list[FloatVector]] = [[] for _ in tests]
     for piece in in_slices(tests, values):
         found = yield from ask(piece)
-        ends = np.cumsum([len(rows) for rows in piece])[:-1]
-        for own, p_value in zip(parts, np.split(found, ends), strict=True):
+        for own, p_value in zip(parts, by_block(piece, found), strict=True):
             own.append(p_value)
     return [np.concatenate([np.zeros(0), *own]) for own in parts]
 

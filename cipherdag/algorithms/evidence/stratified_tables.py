@@ -10,7 +10,7 @@ from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.algorithms.evidence.stratified_forms import omnibus_p, stratified_forms
 from cipherdag.questions.coverage import Contributors, opened_where
-from cipherdag.questions.encodings import pack_blocks
+from cipherdag.questions.encodings import by_block, pack_blocks
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.stratified import StratifiedTables, stratum_values
 from cipherdag.statistics.effects import one_step
@@ -144,8 +144,7 @@ class StratifiedTests(RememberedTests):
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
         log_odds = np.where(np.isnan(p_value)[:, None], np.nan, forms.log_odds)
-        ends = np.cumsum([len(rows) for rows in tests])[:-1]
-        for rows, estimates in zip(tests, np.split(log_odds, ends), strict=True):
+        for rows, estimates in zip(tests, by_block(tests, log_odds), strict=True):
             self.keep_estimates(rows, estimates)
         strata = question.strata
         told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
@@ -167,8 +166,7 @@ class StratifiedTests(RememberedTests):
             told: Above 0 where rows at some site say something of the test, shape (B,).
         """
         undone = np.isnan(p_value) & (told > 0)
-        ends = np.cumsum([len(rows) for rows in tests])[:-1]
-        for rows, own in zip(tests, np.split(undone, ends), strict=True):
+        for rows, own in zip(tests, by_block(tests, undone), strict=True):
             self.leave_undone(rows[own])
         marginal = np.arange(len(p_value)) < len(tests[0])
         constant = marginal & (able < max(self._settings.fewest, 1))

@@ -126,8 +126,8 @@ class StableSkeleton:
         """Set and p-value of every pair that tests separated; none of too many to be read."""
         if len(self.skeleton) > MOST_TOLD:
             return {}
-        found = self.weakest.of(~self.skeleton)
-        return {pair: (frozenset(given), p_value) for pair, (p_value, given) in found.items()}
+        found = self.separations
+        return {pair: (given, found.p_values[pair]) for pair, given in found.sets.items()}
 
     def tested(self, source: EvidenceSource) -> dict[Pair, WeakestTest]:
         """The weakest test of every edge that was tested, with what the source says of it."""

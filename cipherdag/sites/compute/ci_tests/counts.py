@@ -154,8 +154,8 @@ class DiscreteColumns:
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """How many tests to treat at a time that need this many elements each."""
-        swift = CHUNK_ELEMENTS[self.device.type] // max(elements, 1)
-        return max(min(swift, self._memory // (bytes_per_element * max(elements, 1))), 1)
+        most = min(CHUNK_ELEMENTS[self.device.type], self._memory // bytes_per_element)
+        return max(most // max(elements, 1), 1)
 
     def pair_counts(self, variables: IndexArray) -> PairCounts:
         """Counts of all pairs of levels from one product of one-hot codes.

@@ -83,9 +83,7 @@ class DescribedColumns:
     @property
     def rows(self) -> int:
         """The rows that are described."""
-        array = self._values if self._codes is None else self._codes
-        assert array is not None, "a table has codes or values"
-        return len(array)
+        return rows_of(self._codes, self._values)
 
     def _column(self, variable: int) -> FloatVector:
         """Codes or numbers of all rows described, NaN where missing."""
@@ -234,6 +232,13 @@ def _spread(values: FloatVector, spare: BoolVector, count: int) -> BoolVector:
 
 def _few(count: int, least: int) -> bool:
     return 0 < count < least
+
+
+def rows_of(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> int:
+    """Rows of a table of codes, of values, or of both."""
+    array = values if codes is None else codes
+    assert array is not None, "a table has codes or values"
+    return len(array)
 
 
 def column_of(

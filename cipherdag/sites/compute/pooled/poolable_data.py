@@ -7,6 +7,7 @@ Leaks:
 from __future__ import annotations
 
 import logging
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +23,7 @@ from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.pooled.blur import Blur
-from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of
+from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of, rows_of
 from cipherdag.sites.compute.pooled.marks import marks_of
 
 if TYPE_CHECKING:
@@ -95,8 +96,6 @@ class PoolableData:
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
         self._cells: tuple[StratifiedTables, FloatVector] | None = None
-        self._described: DescribedColumns | None = None
-        self._blur: Blur | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -108,12 +107,10 @@ class PoolableData:
         """Whether all variables are discrete."""
         return self._values is None
 
-    @property
+    @cached_property
     def blur(self) -> Blur:
         """Numbers that follow from all rows."""
-        if self._blur is None:
-            self._blur = Blur(*self._all)
-        return self._blur
+        return Blur(*self._all)
 
     def answer(self, question: PoolQuestion) -> FloatVector:
         """The site's answer, before it is protected.
@@ -169,9 +166,7 @@ class PoolableData:
     @property
     def rows(self) -> int:
         """Rows of the site."""
-        array = self._values if self._codes is None else self._codes
-        assert array is not None, "a table has codes or values"
-        return len(array)
+        return rows_of(self._codes, self._values)
 
     def _moments(self, question: Moments) -> FloatVector:
         positions = question.positions()
@@ -244,13 +239,10 @@ class PoolableData:
         """As `column`, of the rows with missing values, too."""
         return column_of(*self._all, variable, self._categories[variable] > 0)
 
-    @property
+    @cached_property
     def described(self) -> DescribedColumns:
         """All rows of the site, column by column, as far as they are told of."""
-        if self._described is None:
-            least = self._min_cell_size
-            self._described = DescribedColumns(*self._all, self._categories, least=least)
-        return self._described
+        return DescribedColumns(*self._all, self._categories, least=self._min_cell_size)
 
     def told_column(self, variable: int) -> FloatVector:
         """As `column`; of numbers of which few are missing, as descriptions tell them."""

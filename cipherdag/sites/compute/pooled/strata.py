@@ -151,10 +151,8 @@ def _summands(counts: FloatVector, kept: BoolVector) -> FloatMatrix:
         counts: Shape (rows, columns, U).
         kept: Which strata add anything, shape (U,).
     """
-    x, y = counts.sum(axis=1), counts.sum(axis=0)
-    n = np.maximum(x.sum(axis=0), 2.0)
-    # products of counts first: exactly 0 where x or y does not vary
-    difference = counts[:-1, :-1] - x[:-1, None] * y[:-1] / n
+    x, y, n = _margins(counts)
+    difference = _differences(counts, x, y, n)[:-1, :-1]
     of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))
     covariance = of_x[:, None] * of_y
     values = [own.reshape(-1, counts.shape[-1]) for own in (difference, covariance)]
@@ -167,14 +165,26 @@ def _moments(counts: FloatVector) -> FloatVector:
     Args:
         counts: Shape (rows, columns, U).
     """
-    x, y = counts.sum(axis=1), counts.sum(axis=0)
-    n = np.maximum(x.sum(axis=0), 2.0)
+    x, y, n = _margins(counts)
     rows, categories = (cell_sides(np.array(len(margin))) for margin in (x, y))
-    # products of counts first: exactly 0 where x or y does not vary
-    difference = counts - x[:, None] * y / n
+    difference = _differences(counts, x, y, n)
     variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0))
     found = np.stack([difference, variance])[:, :rows, :categories]
     return found.reshape(2, -1, counts.shape[-1])
+
+
+def _margins(counts: FloatVector) -> tuple[FloatMatrix, FloatMatrix, FloatVector]:
+    """Of tables of shape (rows, columns, U): rows, columns, and all of it, 2 at least."""
+    x, y = counts.sum(axis=1), counts.sum(axis=0)
+    return x, y, np.maximum(x.sum(axis=0), 2.0)
+
+
+def _differences(
+    counts: FloatVector, x: FloatMatrix, y: FloatMatrix, n: FloatVector
+) -> FloatVector:
+    """How far cells lie from independence; products first: exactly 0 where x or y is constant."""
+    difference: FloatVector = counts - x[:, None] * y / n
+    return difference
 
 
 def _spread(margin: FloatMatrix, n: FloatVector) -> FloatMatrix:
