@@ -68,7 +68,7 @@ def _option(parameter: Parameter) -> click.Option:
         flag += f"/--no-{flag[2:]}" if parameter.default else ""
     elif parameter.choices:
         settings["type"] = click.Choice(parameter.choices)
-    elif parameter.kind in (int, float):
+    elif parameter.kind in (int, float, str):
         settings["type"] = parameter.kind
     else:
         settings |= {"type": FILE, "callback": lambda _context, _option, path: _text(path)}

@@ -26,6 +26,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
@@ -51,6 +52,7 @@ __all__ = [
     "Candidates",
     "ColumnSums",
     "CombinedEvidence",
+    "EffectSums",
     "Encoding",
     "FamilyRegretExceeds",
     "FamilyRegrets",
@@ -91,6 +93,7 @@ PoolQuestion = (
     | LogLikelihoods
     | ColumnSums
     | ValueCounts
+    | EffectSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -152,6 +155,7 @@ SingleQuestion = (
     | SiteDifferences
     | ColumnSums
     | ValueCounts
+    | EffectSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

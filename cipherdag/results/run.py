@@ -4,6 +4,7 @@ Run                 fields of every result; saves and loads the folder
 Result              a `LearntGraph`
 FeatureResult       `SelectedFeatures`
 DescriptionResult   a `Description`
+EffectResult        an `EstimatedEffect`
 """
 
 from __future__ import annotations
@@ -200,7 +201,8 @@ class Run(ABC):
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
             ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
             ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
-            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``.
+            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``, of
+            an effect ``effects.csv``.
 
         Raises:
             OutputError: The folder cannot be written.

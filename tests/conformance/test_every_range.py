@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -31,6 +31,7 @@ SIGNED = {
     ("FamilyRegrets", ""): {0},
     ("LogLikelihoods", ""): {0},
     ("ColumnSums", ""): {1},
+    ("EffectSums", ""): {0},
     ("LocalBeliefs", "code"): {0},
 }
 ONLY_COVERED = {"TableCells"}
@@ -81,6 +82,10 @@ RUNS = [
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
+    *(
+        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        for own in ("regression", "ipw", "aipw", "linear")
+    ),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

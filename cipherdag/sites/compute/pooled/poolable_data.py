@@ -14,6 +14,7 @@ import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
@@ -126,6 +127,8 @@ class PoolableData:
                 answer = self._moments(question)
             case RegressionSteps():
                 answer = self._regressions(question)
+            case EffectSums():
+                answer = self._effect(question)
             case StratifiedTables() | TableCells():
                 answer = self._strata(question)
             case SiteDifferences():
@@ -204,6 +207,14 @@ class PoolableData:
         if self._min_cell_size > 1:
             self._check_models(models)
         return regression_steps(question, self.column)
+
+    def _effect(self, question: EffectSums) -> FloatVector:
+        from cipherdag.sites.compute.pooled.effect_rows import effect_answer
+
+        if question.categories != tuple(self._categories.tolist()) or self._within is not None:
+            raise MalformedMessageError("an effect on other columns than the site's schema has")
+        self._spend(1)
+        return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
     def _check_models(self, models: list[Regression]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
