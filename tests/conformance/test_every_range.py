@@ -86,6 +86,7 @@ RUNS = [
         (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
         for own in ("regression", "ipw", "aipw", "linear")
     ),
+    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

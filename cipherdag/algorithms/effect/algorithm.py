@@ -6,6 +6,7 @@ and its standard error follow from two more sums: those of the same estimator on
 
 from __future__ import annotations
 
+import math
 from dataclasses import InitVar, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -21,7 +22,12 @@ from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
 from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
-from cipherdag.questions.estimation.effect_sums import LEAST_TRUNCATED, EffectSums, Estimator
+from cipherdag.questions.estimation.effect_sums import (
+    LEAST_TRUNCATED,
+    MOST_CELLS,
+    EffectSums,
+    Estimator,
+)
 from cipherdag.questions.lockstep import lockstep
 from cipherdag.questions.pooled_data import MAX_CATEGORIES, Columns
 from cipherdag.questions.question import pack_integers
@@ -65,10 +71,11 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     Attributes:
         treatment: The cause, by name.
         outcome: The variable that it acts on: numbers, or two categories.
-        adjust: What to adjust for: names with commas between them, or a list in JSON.
+        adjust: Names of what to adjust for, with commas between them; or a list in JSON.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
             if either is; ``linear``: the coefficient of the treatment in one linear model;
+            ``standardise``: means stratum by stratum of the categories adjusted for;
             ``auto``: aipw of a treatment with categories, linear of a number.
         reference: The treatment's category that others are compared with, 1 for the first.
         truncate: Least propensity, below which a row weighs no more.
@@ -91,7 +98,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     treatment: str = ""
     outcome: str = ""
     adjust: str = ""
-    estimator: Literal["auto", "regression", "ipw", "aipw", "linear"] = "auto"
+    estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
     truncate: float = within(0.01, LEAST_TRUNCATED, 0.5, below=True)
     withheld: Literal["refuse", "leave-out"] = "refuse"
@@ -140,6 +147,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = question.read((yield question))
         estimator = self._chosen(kinds, treatment, outcome)
+        self._check_strata(kinds, estimator, facts, treatment, adjust)
         scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
         estimations = {
             number: Estimation(scope, facts, self.reference - 1, self.withheld == "leave-out")
@@ -181,6 +189,24 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             "categories; choose linear, or cut the numbers into bins in the schema",
         )
         return self.estimator
+
+    def _check_strata(
+        self,
+        kinds: ColumnKinds,
+        estimator: Estimator,
+        facts: Facts,
+        treatment: int,
+        adjust: list[tuple[int, ...]],
+    ) -> None:
+        """Refuse strata of numbers, and too many of them."""
+        for own in adjust if estimator == "standardise" else ():
+            numbers = [facts.names[v] for v in own if not kinds.categories[v]]
+            require(
+                not numbers,
+                f"standardise takes categories, and '{numbers[0] if numbers else ''}' has numbers",
+            )
+            cells = math.prod(kinds.categories[[treatment, *own]].tolist())
+            require(cells <= MOST_CELLS, f"there are more than {MOST_CELLS} strata and arms")
 
     def _scopes(
         self,

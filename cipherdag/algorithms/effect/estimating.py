@@ -19,6 +19,7 @@ from cipherdag.statistics.effect_estimates import (
     arm_means,
     coefficient_estimates,
     linear_covariance,
+    standardised,
 )
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cipherdag.algorithms.algorithm import Facts
-    from cipherdag.questions.encodings import FloatVector
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.estimation.effect_sums import EffectSums
     from cipherdag.questions.question import Question
     from cipherdag.statistics.effect_estimates import Arms, Estimates
@@ -60,6 +61,7 @@ class Estimation:
     leave_out: bool
     fits: dict[int, Fit] = field(default_factory=dict)
     _sites: int = 0
+    _cells: IndexArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def run(self) -> Estimating:
         """The effect, or why there is none."""
@@ -70,13 +72,16 @@ class Estimation:
         why = self._unfit()
         if why:
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
-        return (yield from (self._coefficients() if self.question.linear else self._means()))
+        if self.question.linear:
+            return (yield from self._coefficients())
+        return (yield from (self._strata() if self.question.stratified else self._means()))
 
     def _count(self) -> Generator[Question, FloatVector, str]:
         """How many sites add rows; in words why they are too few."""
         scope = self.question.scope
         asked = scope if self.facts.fewest <= 1 else Contributors(question=scope)
-        tell, *arms = np.rint((yield asked)).astype(int).tolist()
+        counts = np.rint((yield asked)).astype(np.int64)
+        (tell, *arms), self._cells = counts[: 1 + scope.arms].tolist(), counts[1 + scope.arms :]
         self._sites, cohort, fewest = tell, self.facts.present.n_sites, self.facts.fewest
         if tell < cohort and not self.leave_out:
             return (
@@ -95,11 +100,12 @@ class Estimation:
     def _stage(self, **stage: Any) -> EffectSums:
         return msgspec.structs.replace(self.question, **stage)
 
-    def _asked(self, question: EffectSums) -> Opening:
-        """The sums of a question."""
+    def _asked(self, question: EffectSums, cells: BoolVector | None = None) -> Opening:
+        """The sums of a question; of strata those of some cells."""
         if self.facts.fewest <= 1:
             return (yield question)
         enough = np.ones(1 + question.arms, dtype=bool)
+        enough = enough if cells is None else np.concatenate([enough, cells])
         return (yield from opened_where(question, enough))
 
     def _fit(self) -> Generator[Question, FloatVector, None]:
@@ -142,28 +148,55 @@ class Estimation:
         arms = arm_means(asked, (yield from self._asked(asked)), self.fits)
         known = arms.estimates
         covariance = yield from self._covariance(known)
+        return self._of_arms(
+            known.values,
+            covariance,
+            arms.rows,
+            arms.effective,
+            overlap=_whole(arms.overlap),
+            doubts=tuple(self._doubts(arms)),
+        )
+
+    def _strata(self) -> Estimating:
+        arms, fewest = self.question.arms, max(self.facts.fewest, 1)
+        sites = self._cells.reshape(-1, arms)
+        told = (sites >= fewest).all(axis=1)
+        if not told.any():
+            why = f"in no stratum has every arm rows at {fewest} sites"
+            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+        asked = self._stage(stage="strata")
+        sums = yield from self._asked(asked, np.repeat(told, arms))
+        parts = np.split(sums[: 3 * asked.cells], 3)
+        own = standardised(*(part.reshape(-1, arms)[told] for part in parts))
+        filled: BoolVector = np.asarray((sites > 0).any(axis=1))
+        left, all_filled = int((filled & ~told).sum()), int(filled.sum())
+        doubt = (
+            f"{left} of {all_filled} strata with rows are left out: not every arm has rows there "
+            f"at {fewest} sites. The effect is that over the rows of the others."
+        )
+        return self._of_arms(*own, np.zeros(arms), doubts=(doubt,) if left else ())
+
+    def _of_arms(
+        self,
+        values: FloatVector,
+        covariance: FloatVector,
+        rows: FloatVector,
+        effective: FloatVector,
+        **more: Any,
+    ) -> AdjustedEffect:
+        """Means and contrasts, on the outcome's own scale."""
         unit, origin = self._outcome_scale()
-        covariance = covariance * unit * unit
-        values = origin + known.values * unit
+        values, covariance = origin + values * unit, covariance * unit * unit
         errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
         contrasts = [*differences(values, covariance, self.reference)]
         if self.question.categories[self.question.outcome]:
             contrasts += ratios(values, covariance, self.reference)
-        return self._found(
-            contrasts,
-            rows=int(arms.rows.sum()),
-            means=tuple(
-                ArmMean(
-                    arm=a, rows=int(rows), mean=float(mean), error=float(error),
-                    effective=float(effective) if effective else None,
-                )
-                for a, (rows, mean, error, effective) in enumerate(
-                    zip(arms.rows, values, errors, arms.effective, strict=True)
-                )
-            ),
-            overlap=_whole(arms.overlap),
-            doubts=tuple(self._doubts(arms)),
-        )  # fmt: skip
+        columns = (own.tolist() for own in (rows, values, errors, effective))
+        means = tuple(
+            ArmMean(arm=a, rows=int(n), mean=mean, error=error, effective=weights or None)
+            for a, (n, mean, error, weights) in enumerate(zip(*columns, strict=True))
+        )
+        return self._found(contrasts, rows=int(rows.sum()), means=means, **more)
 
     def _coefficients(self) -> Estimating:
         (fit,) = self.fits.values()

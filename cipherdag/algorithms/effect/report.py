@@ -28,6 +28,7 @@ _OF = {
     "in each arm.",
     "ipw": "The treatment's model takes its form for right.",
     "aipw": "The models of treatment and outcome take their form for right; one of them suffices.",
+    "standardise": "Effects are those over the strata in which every arm has rows at enough sites.",
     "linear": "The outcome is taken to be linear in the treatment and in what is adjusted for.",
 }
 _MODELS = {
@@ -38,6 +39,21 @@ _MODELS = {
     "auto": "models of the treatment, and of the outcome in every arm, or of a number a linear "
     "model of the outcome",
 }
+
+_STEPS = (
+    "Over all these sites' rows together, {}: sums of likelihoods, gradients and Hessians, and so "
+    "coefficients, step by step. Of categories these add up to the table of treatment, outcome and "
+    "what is adjusted for."
+)
+_MEANS = (
+    "The rows and the mean of every arm, how single rows spread about it together, and how many "
+    "rows have a propensity in each of ten ranges; no row's weight or propensity."
+)
+_STRATA = (
+    "At how many sites every arm has rows in every stratum of what is adjusted for; of those "
+    "strata where enough sites have rows of every arm, rows, mean and squares of the outcome by "
+    "arm."
+)
 
 
 def disclosed(estimator: str) -> tuple[str, ...]:
@@ -51,14 +67,10 @@ def disclosed(estimator: str) -> tuple[str, ...]:
             "How many sites may tell of the rows of treatment, outcome and what is adjusted for, "
             "and have rows of each arm."
         ),
-        (
-            f"Over all these sites' rows together, {_MODELS[estimator]}: sums of likelihoods, "
-            "gradients and Hessians, and so coefficients, step by step. Of categories these add up "
-            "to the table of treatment, outcome and what is adjusted for."
-        ),
-        (
-            "The rows and the mean of every arm, how single rows spread about it together, and how "
-            "many rows have a propensity in each of ten ranges; no row's weight or propensity."
+        *(
+            (_STRATA,)
+            if estimator == "standardise"
+            else (_STEPS.format(_MODELS[estimator]), _MEANS)
         ),
     )
 

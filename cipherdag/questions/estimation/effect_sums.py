@@ -27,12 +27,13 @@ from cipherdag.questions.pooled_data import (
 )
 from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
 
-Estimator = Literal["regression", "ipw", "aipw", "linear"]
-Stage = Literal["rows", "models", "means", "spread"]
+Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
+Stage = Literal["rows", "models", "means", "spread", "strata"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Where the bins of propensities begin; the last one ends at 1."""
 LEAST_TRUNCATED = 1e-4
+MOST_CELLS = 1 << 16
 TREATMENT = -1
 """The model of the treatment; those of the outcome have the number of their arm."""
 PER_ARM = 5
@@ -60,7 +61,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     - ``spread``: of every row what it moves the estimates by, summed, and the sums of squares and
       products, the upper triangle by rows;
 
-    and in every stage, whether the site tells anything, and whether it has rows of each arm. A
+    - ``strata``, of ``standardise`` alone: for every combination of the categories adjusted for,
+      the last variable's fastest, and every arm the sum and the squares of the outcome; and rows;
+
+    and in every stage, whether the site tells anything, and whether it has rows of each arm, for
+    ``standardise`` also in each stratum: strata that too few sites have in an arm are not told. A
     row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w, where
     w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the fitted
     outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
@@ -71,8 +76,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
-        the arms, and counts of propensities. With discrete variables, the steps add up to the table
-        of them all. No row's weight or propensity.
+        the arms, and counts of propensities; of strata, rows, means and squares by arm. With
+        discrete variables, the steps add up to the table of them all. Counts of propensities given
+        two sets may differ by single rows. No row's weight or propensity.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -128,6 +134,12 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("an outcome must be a number or have two categories")
         if not LEAST_TRUNCATED <= self.truncate < 0.5:  # noqa: PLR2004
             raise ValueError("the least propensity must lie between 0.0001 and a half")
+        if self.stratified and not all(self.categories[v] for v in self.adjust):
+            raise ValueError("strata are of categories")
+        if self.stratified and self.cells > MOST_CELLS:
+            raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
+        if self.stage != "rows" and (self.stage == "strata") != self.stratified:
+            raise ValueError("strata are asked of what is standardised, and of nothing else")
         self._check_numbers()
 
     def _check_numbers(self) -> None:
@@ -150,6 +162,16 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         return self.estimator == "linear"
 
     @property
+    def stratified(self) -> bool:
+        """Whether means are taken stratum by stratum."""
+        return self.estimator == "standardise"
+
+    @property
+    def cells(self) -> int:
+        """Strata times arms."""
+        return math.prod((*(self.categories[v] for v in self.adjust), self.arms))
+
+    @property
     def arms(self) -> int:
         """Categories of the treatment; 1 of a number."""
         return max(self.categories[self.treatment], 1)
@@ -165,7 +187,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         outcomes = (0,) if self.linear else tuple(range(self.arms))
         return {
             "regression": outcomes, "linear": outcomes, "ipw": (TREATMENT,),
-            "aipw": (TREATMENT, *outcomes),
+            "aipw": (TREATMENT, *outcomes), "standardise": (),
         }[self.estimator]  # fmt: skip
 
     @property
@@ -247,6 +269,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             "models": f"a step of {len(self.models)} models",
             "means": "means of the arms",
             "spread": "spread of the estimates",
+            "strata": "strata",
         }[self.stage]
         return f"{said} for an effect"
 
@@ -257,6 +280,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             return sum(step_length(self.size(model)) for model in self.models), 0
         if self.stage == "means":
             return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
+        if self.stage == "strata":
+            return 2 * self.cells, self.cells
         k = self.estimates if self.stage == "spread" else 0
         return k + k * (k + 1) // 2, 0
 
@@ -269,10 +294,14 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         return (
             Encoding(length=sums, bound=bound, resolution_bits=bits, signed=True),
             Encoding(length=counts, bound=float(self.max_rows)),
-            Encoding(length=1 + self.arms, bound=1.0),
+            Encoding(length=1 + self.arms + self.cells * self.stratified, bound=1.0),
         )
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values are told: all, if enough sites tell something and have rows of every arm."""
         length = sum(encoding.length for encoding in self.encodings)
-        return np.full(length, bool(chosen.all()))
+        if not self.stratified or self.stage == "rows":
+            return np.full(length, bool(chosen.all()))
+        head, cells = np.split(chosen, [1 + self.arms])
+        told = np.repeat(cells.reshape(-1, self.arms).all(axis=1) & head.all(), self.arms)
+        return np.concatenate([told, told, told, np.ones(len(chosen), dtype=bool)])

@@ -9,11 +9,14 @@ import pandas as pd
 import plain_effects
 import pytest
 import statsmodels.api as sm
+from driving import drive, plain_sum
 from statsmodels.treatment.treatment_effects import TreatmentEffect
 
 from cipherdag import CausalGraph, Effect, Federation, Policy
+from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
 from cipherdag.questions.estimation.effect_sums import OVERLAP
+from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
 
 ARMS = ("ipw", "regression", "aipw")
@@ -119,6 +122,50 @@ def test_linear_is_ordinary_least_squares_with_robust_errors(treatment, outcome)
     contrasts = found.sets[0].contrasts
     assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
     assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+def test_standardising_is_a_saturated_regression(outcome, arms):
+    rows = patients(arms=arms)
+    found = estimated(
+        rows, treatment="drug", outcome=outcome, adjust="stage,sex", estimator="standardise"
+    )
+    both = (rows["sex"] + rows["stage"]).to_numpy()
+    y = codes(rows["well"]).astype(float) if outcome == "well" else rows["cost"].to_numpy()
+    means, covariance = plain_effects.arm_means(
+        y, codes(rows["drug"]), plain_effects.design(both), "regression"
+    )
+    (own,) = found.sets
+    assert (own.rows, own.doubts) == (len(rows), ())
+    assert [one.mean for one in own.means] == pytest.approx(means, rel=1e-9)
+    errors = np.sqrt(covariance.diagonal())
+    assert [one.error for one in own.means] == pytest.approx(errors, rel=1e-6)
+    weights = np.eye(arms)[1] - np.eye(arms)[0]
+    expected = np.sqrt(weights @ covariance @ weights)
+    assert own.contrasts[0].error == pytest.approx(expected, rel=1e-6)
+
+
+def test_strata_that_too_few_sites_have_in_an_arm_are_neither_opened_nor_filled():
+    data = hospitals(patients(n=6000))
+    data["site-0"] = data["site-0"][data["site-0"]["stage"] != "c"]
+    west = data["site-1"]
+    data["site-1"] = west[(west["stage"] != "b") | (west["drug"] == "none")]
+    own = Effect(treatment="drug", outcome="cost", adjust="stage", estimator="standardise")
+    federation = federated(data)
+    found = federation.run(own)
+    (warned,) = found.report.warnings
+    assert warned.startswith("2 of 3 strata with rows are left out: not every arm has rows")
+    left = pd.concat(data.values())
+    left = left[left["stage"] == "a"]
+    by_arm = left.groupby("drug")["cost"].mean()
+    assert found.sets[0].rows == len(left)
+    assert found.estimate == pytest.approx(by_arm["one"] - by_arm["none"], rel=1e-9)
+    sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    asked = drive(own.ask(Facts(6, 3, names=federation.sites[0].table.names, fewest=3)), sites)[1]
+    cells = plain_sum(asked[-1], sites)[:18].reshape(3, 3, 2)
+    assert cells[:, 0].all()
+    assert not cells[:, 1:].any()
 
 
 def test_ratios_and_their_intervals_follow_by_the_delta_method():
@@ -270,6 +317,7 @@ def test_what_is_not_identified_by_adjustment_is_refused_and_says_why():
         ({"outcome": "stage"}, "'stage' has 3 categories"),
         ({"treatment": "age", "adjust": "sex", "estimator": "aipw"}, "choose linear"),
         ({"reference": 3}, "reference 3 is no category"),
+        ({"estimator": "standardise"}, "standardise takes categories, and 'age' has numbers"),
         ({"truncate": 0.5}, "truncate must be"),
     ],
 )
@@ -379,17 +427,12 @@ def test_an_arm_that_two_sites_have_is_not_told():
         federated(data).run(Effect(treatment="drug", outcome="cost", adjust="age"))
 
 
-def test_between_the_count_and_the_models_no_site_may_leave(monkeypatch):
+def test_between_the_count_and_the_models_no_site_may_leave():
     with pytest.raises(SiteUnreachableError, match="a site left"):
         _leaving(Effect(treatment="drug", outcome="cost", adjust="age"))
 
 
 def _leaving(effect):
-    from driving import plain_sum
-
-    from cipherdag.algorithms.algorithm import Facts
-    from cipherdag.sites.answers.table_respondent import table_respondent
-
     federation = federated(hospitals(patients(n=3000), 4))
     sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
     facts = Facts(6, 4, names=federation.sites[0].table.names, fewest=3)

@@ -98,13 +98,35 @@ class _Rows:
         if not question.categories[question.treatment]:
             self._arm = np.zeros(len(self._outcome))
         self._coefficients = question.by_model()
+        self._column = column
+        missing = [np.isnan(column(v)) for v in named]
+        self._complete = ~np.logical_or.reduce(missing)
 
     def answer(self) -> FloatVector:
-        stages = {"models": self._steps, "means": self._means, "spread": self._spread}
+        stages = {
+            "models": self._steps, "means": self._means, "spread": self._spread,
+            "strata": self._strata,
+        }  # fmt: skip
         stage = self._question.stage
         sums = stages[stage]() if stage in stages else np.zeros(0)
         rows = [float((self._arm == a).any()) for a in range(self._question.arms)]
-        return np.concatenate([sums, [1.0], rows])
+        within = self._cells() > 0.0 if self._question.stratified else np.zeros(0)
+        return np.concatenate([sums, [1.0], rows, within])
+
+    def _strata(self) -> FloatVector:
+        """Sums and squares of the outcome, then rows, by stratum and arm."""
+        own = self._outcome
+        return np.concatenate([self._cells(own), self._cells(own * own), self._cells()])
+
+    def _cells(self, weights: FloatVector | None = None) -> FloatVector:
+        """Sums of weights, or counts, by stratum and arm, shape (cells,)."""
+        codes = [self._column(v)[self._complete] for v in self._question.adjust]
+        place = np.zeros(len(self._arm))
+        sides = [self._question.categories[v] for v in self._question.adjust]
+        for own, side in zip((*codes, self._arm), (*sides, self._question.arms), strict=True):
+            place = place * side + own
+        found = np.bincount(place.astype(np.int64), weights, self._question.cells)
+        return found.astype(np.float64)
 
     def _steps(self) -> FloatVector:
         """Value, gradient and Hessian of every model that is stepped."""
