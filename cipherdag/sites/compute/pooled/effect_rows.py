@@ -19,6 +19,8 @@ from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
 from cipherdag.sites.compute.pooled.described import column_of, rows_of
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
+from cipherdag.sites.compute.pooled.own_effects import own_effect
+from cipherdag.sites.compute.pooled.site_effects import centred
 from cipherdag.sites.compute.pooled.site_regressions import Expansion, model_step
 
 if TYPE_CHECKING:
@@ -82,7 +84,10 @@ def effect_answer(
     def column(variable: int) -> FloatVector:
         return column_of(codes, values, variable, discrete=bool(discrete[variable]))
 
-    return _Rows(question, column, least).answer()
+    def answer(own: EffectSums) -> FloatVector:
+        return _Rows(own, column, least).answer()
+
+    return own_effect(question, answer) if question.stage == "apart" else answer(question)
 
 
 class _Rows:
@@ -97,6 +102,8 @@ class _Rows:
         _, self._outcome = expand.rows(Regression(question.outcome, (), named))
         if not question.categories[question.treatment]:
             self._arm = np.zeros(len(self._outcome))
+        if question.site_effect:
+            self._design, self._outcome = centred(self._design, self._outcome)
         self._coefficients = question.by_model()
         self._column = column
         missing = [np.isnan(column(v)) for v in named]
