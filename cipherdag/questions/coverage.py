@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.pooled_data import Columns
@@ -42,6 +42,7 @@ CountedQuestion = (
     | StratifiedTables
     | SiteDifferences
     | TableCells
+    | ScoreWeights
     | Columns
     | ColumnSums
     | ValueCounts

@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
@@ -105,6 +105,7 @@ ResampledQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | ScoreWeights
     | Contributors
     | Covered
     | VerdictQuestion
@@ -211,5 +212,5 @@ def opens_dependence(question: Question) -> bool:
     inner = question.question if isinstance(question, Resampled) else question
     inner = inner.question if isinstance(inner, Covered) else inner
     beside = isinstance(inner, Columns | Contributors)
-    beside |= isinstance(inner, TableCells) and not inner.differences
+    beside |= isinstance(inner, TableCells | ScoreWeights) and not inner.differences
     return not beside and opens_sums(question)

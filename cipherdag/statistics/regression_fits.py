@@ -204,16 +204,18 @@ def nested_models(
     return small, Regression(response, (*given, other), (), in_order, crossed)
 
 
-def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple[float, float]:
+def likelihood_ratio(
+    small: Fit, large: Fit, categories: Sequence[int], *, fewest: float = FEWEST_PER_COEFFICIENT
+) -> tuple[float, float]:
     """Twice the gain in log likelihood, and its degrees of freedom; NaN where not done.
 
-    A test is not done with fewer than 5 rows (of a discrete response: outside its most frequent
-    category) per coefficient of an output, if the other variable adds nothing that S does not have,
-    or if S leaves nothing of a continuous response.
+    A test is not done with fewer than ``fewest`` rows (of a discrete response: outside its most
+    frequent category) per coefficient of an output, if the other variable adds nothing that S does
+    not have, or if S leaves nothing of a continuous response.
     """
     dof = large.rank - small.rank
     columns = column_count(large.model, categories)
-    enough = large.scarce >= FEWEST_PER_COEFFICIENT * columns
+    enough = large.scarce >= fewest * columns
     if dof <= 0 or not enough or small.undone:
         return np.nan, np.nan
     return max(2.0 * (large.value - small.value), 0.0), float(dof)

@@ -50,6 +50,18 @@ def wards(columns):
 
 
 @cache
+def beds():
+    """The same with two columns of numbers, one of which depends on a category."""
+    rng = np.random.default_rng(7)
+    return {
+        name: own.assign(
+            score=rng.normal(own.iloc[:, 1] == "yes", 1.0), other=rng.normal(40.0, 3.0, len(own))
+        )
+        for name, own in wards(3).items()
+    }
+
+
+@cache
 def treated():
     rng = np.random.default_rng(4)
     whole = pd.concat(clinics(4).values(), ignore_index=True)
@@ -85,7 +97,8 @@ def trial(name):
 
 
 CLOSED = [
-    f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")
+    *(f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")),
+    "fedpc stratified of any columns verdicts",
 ]
 
 
@@ -155,7 +168,7 @@ def replayed(name):
         return trial(name)
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
-        return Trial(algorithm=own, data=wards(6))
+        return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
     return Trial(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
 
 

@@ -33,7 +33,7 @@ SIGNED = {
     ("ColumnSums", ""): {1},
     ("LocalBeliefs", "code"): {0},
 }
-ONLY_COVERED = {"TableCells"}
+ONLY_COVERED = {"TableCells", "ScoreWeights"}
 """Of which nothing is asked but through `Covered`."""
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
          "hidden": 4}  # fmt: skip
@@ -76,7 +76,7 @@ RUNS = [
         (FedPC(evidence=kind, reveal="verdicts", alpha=0.3), data)
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
-    (FedPC(reveal="verdicts", alpha=0.3), "discrete"),
+    *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
