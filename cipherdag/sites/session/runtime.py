@@ -46,7 +46,7 @@ from cipherdag.sites.record.release_kinds import REFUSAL, REPAIRED, REPEAT
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.admission import Admission, HeldSession
 from cipherdag.sites.session.coverage import Coverage
-from cipherdag.sites.session.handshake import Handshake
+from cipherdag.sites.session.handshake import Handshake, Relayed, read_relayed
 from cipherdag.sites.session.incoming import Incoming, open_message
 from cipherdag.sites.session.program import Program, Programs, installed_program
 from cipherdag.sites.session.recording import description, recorded, refusal
@@ -96,6 +96,7 @@ class SiteRuntime:
         sums: Records which sums were opened; in memory only where None.
         folder: The limits that its folder adds; none for a site in memory.
         programs: Makes the program of a plan; what the site has installed by default.
+        read: Reads what sites tell each other; `read_relayed` by default.
 
     ``refused`` is why it refused last, for whoever runs the site.
     """
@@ -110,6 +111,7 @@ class SiteRuntime:
         sums: OpenedSums | None = None,
         folder: FolderLimits | None = None,
         programs: Programs = installed_program,
+        read: Relayed = read_relayed,
     ) -> None:
         self._profile = profile
         self._respondent = respondent
@@ -118,6 +120,7 @@ class SiteRuntime:
         self._sums = OpenedSums(profile.schema) if sums is None else sums
         self._folder = folder
         self._programs = programs
+        self._read = read
         self._seen = {
             bytes.fromhex(own.session)
             for own in read_releases(ledger.lines)
@@ -217,7 +220,7 @@ class SiteRuntime:
         return reply
 
     def _begin(self, session: bytes, plan: Plan) -> Offer:
-        handshake = Handshake(self._profile, plan)
+        handshake = Handshake(self._profile, plan, self._read)
         self._seen.add(session)
         if self._folder is not None:
             self._folder.budget.start_run()
