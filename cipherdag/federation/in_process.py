@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from cipherdag.errors import RefusedError, SiteUnreachableError
 from cipherdag.federation.kept_run import taken_up
 from cipherdag.federation.one_run import FinishedRun, carry_out
+from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
@@ -23,8 +23,6 @@ from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import Ledger
-from cipherdag.sites.session.handshake import read_relayed
-from cipherdag.sites.session.incoming import open_message
 from cipherdag.sites.session.program import Program, asking, computed_with
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
@@ -35,12 +33,9 @@ if TYPE_CHECKING:
     from cipherdag.federation.kept_run import KeptRun
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
-    from cipherdag.protocol.engines.local import Handler
     from cipherdag.protocol.journal import Summed
     from cipherdag.protocol.progress import RoundReport
     from cipherdag.questions.question import FloatVector, Question
-    from cipherdag.sites.session.handshake import Relayed
-    from cipherdag.sites.session.incoming import Incoming
     from cipherdag.sites.session.program import Programs
 
 Outcome = TypeVar("Outcome")
@@ -179,9 +174,7 @@ class _Started(Generic[Outcome]):
         pinned = {site: identity.public for site, identity in identities.items()}
         earlier = kept.summed if kept is not None else ()
         program = SharedProgram(ask, federation.sites[0].table.schema.names, earlier)
-        # sites of one process are sent the same bytes, which one of them opens for all
-        opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator.public))
-        read = lru_cache(maxsize=1)(read_relayed)
+        shared = SharedReading(coordinator.public)
         runtimes = {
             site.name: _runtime(
                 site,
@@ -191,7 +184,7 @@ class _Started(Generic[Outcome]):
                 ledgers[site.name],
                 federation.device,
                 program.of_plan,
-                read,
+                shared,
             )
             for site in federation.sites
         }
@@ -209,7 +202,7 @@ class _Started(Generic[Outcome]):
             purpose="a simulation in one process",
         )
         session = Session(
-            federation.wire({site: _door(runtime, opened) for site, runtime in runtimes.items()}),
+            federation.wire({site: shared.door(runtime) for site, runtime in runtimes.items()}),
             coordinator,
             plan,
             progress=progress if kept is None else kept.following(progress),
@@ -236,7 +229,7 @@ def _runtime(
     ledger: Ledger,
     device: str,
     programs: Programs,
-    read: Relayed,
+    shared: SharedReading,
 ) -> SiteRuntime:
     schema = site.table.schema
     profile = SiteProfile(
@@ -251,9 +244,6 @@ def _runtime(
     respondent = table_respondent(
         site.table, min_cell_size=site.policy.min_cell_size, device=device
     )
-    return SiteRuntime(profile, respondent, site.policy, ledger, programs=programs, read=read)
-
-
-def _door(runtime: SiteRuntime, opened: Callable[[str, bytes], Incoming]) -> Handler:
-    """What `SiteRuntime.handle` does, of messages that may have been opened for another site."""
-    return lambda operation, message: runtime.answer(opened(operation, message))
+    return SiteRuntime(
+        profile, respondent, site.policy, ledger, programs=programs, reading=shared.reading
+    )

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -40,18 +39,17 @@ from cipherdag.protocol.messages import (
     Seals,
     SharedContent,
     SharedSecrets,
-    open_envelope,
-    read_envelope,
 )
-from cipherdag.protocol.plan import Member
 from cipherdag.protocol.verdict_rounds import beacon_of, commitment, new_chance
-from cipherdag.protocol.wire import decode, digest, encode
+from cipherdag.protocol.wire import decode, encode
+from cipherdag.sites.session.reading import read_relayed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.plan import Plan
+    from cipherdag.sites.session.reading import Relayed
     from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
@@ -60,14 +58,7 @@ CONTENT_PURPOSE = b"shared content"
 
 log = logging.getLogger("cipherdag.site")
 
-PURPOSES: Final = {Offer: ("offer", b"offers"), Seals: ("seals", b"sealed")}
-"""What these messages are about, and what the digest of all of them is for."""
-
 Kind = TypeVar("Kind", Offer, Seals)
-Relayed = Callable[
-    [tuple[bytes, ...], type[Offer | Seals], tuple[Member, ...], bytes, bytes],
-    tuple[Sequence[Offer | Seals], bytes],
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,40 +70,6 @@ class Keyring:
     dealing: DealingKeys = field(repr=False)
     transcript: bytes
     beacon: bytes
-
-
-def read_relayed(
-    envelopes: tuple[bytes, ...],
-    kind: type[Offer | Seals],
-    cohort: tuple[Member, ...],
-    session: bytes,
-    before: bytes,
-) -> tuple[Sequence[Offer | Seals], bytes]:
-    """What all sites told each other, in the order of the cohort, and the digest of it.
-
-    Args:
-        envelopes: A signed message of every site.
-        kind: What they say.
-        cohort: Who signed them.
-        session: The session that they belong to.
-        before: The digest that the new one goes on from.
-
-    Raises:
-        MalformedMessageError: One has no form.
-        SignatureError: One is not signed by its site for this session.
-    """
-    topic, purpose = PURPOSES[kind]
-    bodies = [
-        open_envelope(
-            read_envelope(envelope),
-            identity=member.identity,
-            session=session,
-            sender=member.name,
-            topic=topic,
-        )
-        for envelope, member in zip(envelopes, cohort, strict=True)
-    ]
-    return [decode(body, kind) for body in bodies], digest(purpose, before, *envelopes)
 
 
 class Handshake:
