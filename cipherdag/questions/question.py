@@ -41,6 +41,7 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -68,6 +69,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "SurvivalCounts",
     "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
@@ -91,6 +93,7 @@ PoolQuestion = (
     | LogLikelihoods
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -152,6 +155,7 @@ SingleQuestion = (
     | SiteDifferences
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

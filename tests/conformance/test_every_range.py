@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -31,6 +31,7 @@ SIGNED = {
     ("FamilyRegrets", ""): {0},
     ("LogLikelihoods", ""): {0},
     ("ColumnSums", ""): {1},
+    ("SurvivalCounts", ""): {5},
     ("LocalBeliefs", "code"): {0},
 }
 ONLY_COVERED = {"TableCells"}
@@ -53,7 +54,10 @@ def federations():
     trial["experiment"] = np.repeat(["", "a", "b", "c"], 75)
     # a column that varies by less than rounding has a size and no spread
     still = numbers.assign(d=0.1 + rng.integers(0, 2, 150) * 2.0**-56)
+    followed = pd.DataFrame({"a": rng.exponential(3.0, 300), "b": rng.integers(0, 2, 300)})
+    followed["c"], followed["d"] = rng.integers(0, 3, (2, 300))
     return {
+        "followed": Federation.split(followed, 3, seed=0),
         "still": Federation.split(still, 3, seed=0),
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
@@ -81,6 +85,7 @@ RUNS = [
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
+    (Survival(time="a", event="b", by="c"), "followed"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

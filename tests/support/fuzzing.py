@@ -13,7 +13,7 @@ from adversary import Ward, silence, verdicts, votes
 from cohort import masking_sites, opened_sum
 from driving import drive
 
-from cipherdag import Describe, FedBOSS, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
@@ -184,6 +184,8 @@ def asked_questions():
     continuous = Federation.split(numbers, 3, seed=0)
     grade = pd.Categorical.from_codes(rng.permutation(np.arange(90) % 3), list("xyz"), ordered=True)
     ordered = Federation.split(numbers.assign(grade=grade), 3, seed=0)
+    lost = rng.choice(["lost", "seen"], 90)
+    followed = Federation.split(pd.DataFrame({"t": rng.exponential(3.0, 90), "u": lost}), 3, seed=0)
     runs = [
         *(
             (FedPC(evidence=kind), discrete)
@@ -199,6 +201,7 @@ def asked_questions():
         (FedPC(evidence="pooled"), continuous),
         (FedBOSS(scores="sites", restarts=0), discrete),
         (Describe(), ordered),
+        (Survival(time="t", event="u"), followed),
         (FedCMFS(), discrete),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
     ]

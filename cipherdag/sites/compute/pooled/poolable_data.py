@@ -19,6 +19,7 @@ from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -135,6 +136,8 @@ class PoolableData:
             case ColumnSums() | ValueCounts():
                 self._spend(len(self._categories))
                 answer = self.described.answer(question)
+            case SurvivalCounts():
+                answer = self._followed(question)
             case SmallCells() | Tables():
                 answer = self._tables(question)
         return answer
@@ -311,6 +314,16 @@ class PoolableData:
                 self._codes, self._values, self._categories, self._device
             )
         return self._complete.answer(question.sets(), question.discount)
+
+    def _followed(self, question: SurvivalCounts) -> FloatVector:
+        from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
+
+        if question.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("times of other columns than the site's schema has")
+        self._spend(question.n_groups)
+        if Followed.of(question, self.column).impossible:
+            log.warning("a time lies below 0, so that this site tells nothing of times")
+        return survival_counts(question, self.column, least=self._min_cell_size)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""
