@@ -69,6 +69,66 @@ class GroupTest:
     sites: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardRatio:
+    """How many times the hazard is, with one category beside the first, or with one unit more.
+
+    Attributes:
+        column: The column.
+        category: The category by its place, from 1, beside category 0; None of numbers.
+        log_ratio: Logarithm of the ratio, others alike; None where there is a fault.
+        deviation: Its standard deviation, likewise.
+        ratio: The ratio of hazards, likewise.
+        low: Lower end of its 95 % interval, likewise.
+        high: Upper end, likewise.
+        p_value: Wald's, likewise.
+        fault: Why nothing is told: "not told of" by enough sites, "not determined" beside the other
+            columns, or the likelihood rises "endless up" or "endless down"; empty where all is.
+    """
+
+    column: str
+    category: int | None = None
+    log_ratio: float | None = None
+    deviation: float | None = None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HazardModel:
+    """A Cox model.
+
+    Attributes:
+        sites: How many sites tell of it, 0 where they are too few.
+        own_hazards: Whether each site has a hazard of its own, or all have one.
+        efron: Whether ties are taken as Efron does, or as Breslow.
+        ratios: Of every column, in the order of the model.
+        value: Logarithm of the partial likelihood at its maximum; None without sites.
+        null: The same with no predictor at all.
+        statistic: Twice the difference, chi-square; None where that is not known.
+        dof: Its degrees of freedom.
+        p_value: Chance of a larger one if no predictor matters.
+    """
+
+    sites: int
+    own_hazards: bool
+    efron: bool = True
+    ratios: tuple[HazardRatio, ...] = ()
+    value: float | None = None
+    null: float | None = None
+    statistic: float | None = None
+    dof: int = 0
+    p_value: float | None = None
+
+    @property
+    def decisions(self) -> tuple[object, ...]:
+        """What was fitted, without what a library's functions make of it."""
+        return self.sites, self.dof, [(own.log_ratio, own.fault) for own in self.ratios]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SurvivalAnalysis:
     """Curves, and what makes the event come faster.
@@ -84,6 +144,7 @@ class SurvivalAnalysis:
             sites tell of it.
         together: The same of all rows as if of one site, in bins of time; None where some site
             restricts small counts, which this test does not bear.
+        model: The Cox model; None where none was asked for.
         details: What else was found.
     """
 
@@ -95,6 +156,7 @@ class SurvivalAnalysis:
     n_sites: int
     test: GroupTest | None = None
     together: GroupTest | None = None
+    model: HazardModel | None = None
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
@@ -109,6 +171,23 @@ class SurvivalAnalysis:
         named = zip(self.group_names, self.curves, strict=True)
         return tuple(name for name, own in named if not own.told)
 
+    def category_name(self, column: str, category: int) -> str:
+        """What a category is called by its place: a number from 1, without the schema."""
+        del column
+        return str(category + 1)
+
+    @property
+    def ratio_names(self) -> tuple[str, ...]:
+        """What the ratios of hazards are of, in the order of the model."""
+        ratios = () if self.model is None else self.model.ratios
+        return tuple(
+            own.column
+            if own.category is None
+            else f"{own.column} {self.category_name(own.column, own.category)} rather than "
+            f"{self.category_name(own.column, 0)}"
+            for own in ratios
+        )
+
     @property
     def decisions(self) -> bytes:
         """All that was counted, in one order: equal counts, equal bytes."""
@@ -116,4 +195,5 @@ class SurvivalAnalysis:
         tests = [
             None if own is None else (own.statistic, own.dof) for own in (self.test, self.together)
         ]
-        return msgspec.json.encode([self.edges, counted, tests])
+        model = None if self.model is None else self.model.decisions
+        return msgspec.json.encode([self.edges, counted, tests, model])

@@ -42,6 +42,7 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -57,6 +58,8 @@ __all__ = [
     "FamilyRegrets",
     "FloatVector",
     "GraphRegretExceeds",
+    "HazardSteps",
+    "HazardSums",
     "IndexArray",
     "LocalBeliefs",
     "LogLikelihoods",
@@ -94,6 +97,8 @@ PoolQuestion = (
     | ColumnSums
     | ValueCounts
     | SurvivalCounts
+    | HazardSteps
+    | HazardSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -156,6 +161,8 @@ SingleQuestion = (
     | ColumnSums
     | ValueCounts
     | SurvivalCounts
+    | HazardSteps
+    | HazardSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

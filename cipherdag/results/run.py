@@ -203,7 +203,7 @@ class Run(ABC):
             ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
             ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
             ``features.csv``, of a description ``columns.csv`` and ``categories.csv``,
-            of survival ``curves.csv``.
+            of survival ``curves.csv`` and ``hazard_ratios.csv``.
 
         Raises:
             OutputError: The folder cannot be written.

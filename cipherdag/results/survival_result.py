@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.survival import GroupCurve, GroupTest, SurvivalAnalysis
+from cipherdag.findings.survival import GroupCurve, GroupTest, HazardModel, SurvivalAnalysis
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import probability, shown
 from cipherdag.results.run import Run, category_names, shortened
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
 
 COLUMNS = ("group", "time", "at_risk", "events", "survival", "low", "high")
+
+RATIOS = ("of", "ratio", "low", "high", "p_value", "log_ratio", "deviation", "fault")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -38,8 +40,10 @@ class SurvivalResult(SurvivalAnalysis, Run):
     __repr__ = Run.__repr__
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
-        return f"<p>{escape(self._headline)}</p>{self.table.to_html(index=False)}"
+        """The tables in a notebook."""
+        shown_tables = [self.table, *([self.hazard_ratios] if self.model else [])]
+        tables = "".join(own.to_html(index=False) for own in shown_tables)
+        return f"<p>{escape(self._headline)}</p>{tables}"
 
     @property
     def _counted(self) -> str:
@@ -51,6 +55,33 @@ class SurvivalResult(SurvivalAnalysis, Run):
         if not (self.by and self.schema):
             return super().group_names
         return category_names(self.schema, self.by, len(self.curves))
+
+    def category_name(self, column: str, category: int) -> str:
+        """What a category is called, by its place."""
+        if not self.schema:
+            return super().category_name(column, category)
+        return category_names(self.schema, column, category + 1)[category]
+
+    @property
+    def hazard_ratios(self) -> pd.DataFrame:
+        """One row per column of the Cox model.
+
+        Columns ``of`` (the column, and the two categories that are compared), ``ratio`` (how many
+        times the hazard is, with others alike), its 95 % interval ``low`` and ``high``,
+        ``p_value``, ``log_ratio`` and ``deviation``, and ``fault``: why there is no number.
+        """
+        import pandas as pd
+
+        numbers = dict.fromkeys(RATIOS[1:-1], "float64")
+        return pd.DataFrame(self.ratio_rows(), columns=list(RATIOS)).astype(numbers)
+
+    def ratio_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `hazard_ratios`; None where there is no number."""
+        ratios = () if self.model is None else self.model.ratios
+        return [
+            (name, *(getattr(own, column) for column in RATIOS[1:]))
+            for name, own in zip(self.ratio_names, ratios, strict=True)
+        ]
 
     @property
     def table(self) -> pd.DataFrame:
@@ -104,6 +135,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
                 "curves": self.curves,
                 "test": self.test,
                 "together": self.together,
+                "model": self.model,
                 "details": self.details,
             }
         )
@@ -119,6 +151,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
                 name: msgspec.convert(report[name], GroupTest | None)
                 for name in ("test", "together")
             },
+            "model": msgspec.convert(report["model"], HazardModel | None),
         }
 
     def _summary(self) -> list[str]:
@@ -129,7 +162,13 @@ class SurvivalResult(SurvivalAnalysis, Run):
         ]
         wide = max(map(len, self.group_names))
         lines += shortened([f"{row[0]:{wide}}  {_line(*row[1:])}" for row in self.group_rows()])
-        return [*lines, *(["", *self.tested_lines()] if self.test or self.together else [])]
+        lines += ["", *self.tested_lines()] if self.test or self.together else []
+        told = [row for row in self.ratio_rows() if row[1] is not None]
+        wide = max((len(row[0]) for row in told), default=0)
+        if told:
+            lines += ["", "Ratios of hazards, all else alike:"]
+            lines += shortened([f"{row[0]:{wide}}  {_ratio(*row[1:5])}" for row in told])
+        return lines
 
     def tested_lines(self) -> list[str]:
         """Each log-rank test in one line."""
@@ -148,7 +187,11 @@ class SurvivalResult(SurvivalAnalysis, Run):
         }
 
     def _tables(self) -> dict[str, str]:
-        return {"curves.csv": csv_text([COLUMNS, *self.curve_rows()])}
+        ratios = {"hazard_ratios.csv": csv_text([RATIOS, *self.ratio_rows()])}
+        return {
+            "curves.csv": csv_text([COLUMNS, *self.curve_rows()]),
+            **(ratios if self.model else {}),
+        }
 
 
 def _tested(what: str, test: GroupTest) -> str:
@@ -176,6 +219,10 @@ def _line(
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
     half = "no median yet" if median is None else f"median {shown(median)} ({ends})"
     return f"{rows:,} rows at {sites} sites, {events:,} events{below}, {half}"
+
+
+def _ratio(ratio: float, low: float, high: float, p_value: float) -> str:
+    return f"{shown(ratio)} ({shown(low)} to {shown(high)}), p = {probability(p_value)}"
 
 
 def _no_truth(truth: CausalGraph | None) -> None:

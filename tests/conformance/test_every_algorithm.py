@@ -37,6 +37,9 @@ from cipherdag.testing import LAWS, Trial, check_algorithm
 SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
 
 
+FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
+
+
 @cache
 def clinics(columns):
     rows = asia().sample(1500, np.random.default_rng(3))[list(asia().graph.nodes[:columns])]
@@ -84,7 +87,7 @@ def trial(name):
     labels = tuple(clinics(8)["north"].columns[1:3])
     return {
         "describe": Trial(algorithm=Describe(), data=measured()),
-        "survival": Trial(algorithm=Survival(time="1", event="2", by="3"), data=followed()),
+        "survival": Trial(algorithm=FOLLOWED, data=followed()),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),

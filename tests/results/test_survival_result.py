@@ -22,14 +22,16 @@ HOSTILE = "<script>alert(1)</script>"
 @pytest.fixture(scope="module")
 def result():
     federation = Federation.simulate(wards(), schema=Schema.infer([*wards().values()]))
-    return federation.run(Survival(time="months", event="died", by="arm", edges=EDGES))
+    own = Survival(time="months", event="died", by="arm", edges=EDGES, adjust=("arm", "age"))
+    return federation.run(own)
 
 
 def test_it_is_one_short_line_and_a_table(result):
     assert repr(result).startswith("SurvivalResult(survival over 3 sites, masking: 4 variables,")
     assert result.group_names == ("new", "old")
     assert list(result.table["time"]) == [*EDGES] * 2
-    assert result._repr_html_().count("<table") == 1
+    assert list(result.hazard_ratios["of"]) == ["arm old rather than new", "age"]
+    assert result._repr_html_().count("<table") == 2
 
 
 def test_every_number_of_the_page_is_the_result_s(result):
@@ -38,6 +40,10 @@ def test_every_number_of_the_page_is_the_result_s(result):
     events = [int(own) for own in result.test.observed]
     shown = page.column("group-table", "Events", values=True)
     assert shown == [[str(own)] for own in events]
+    assert page.column("ratio-table", "Of") == ["arm old rather than new", "age"]
+    for heading, name in (("Ratio", "ratio"), ("from", "low"), ("p", "p_value")):
+        shown = page.column("ratio-table", heading, values=True)
+        assert shown == [[str(own)] for own in result.hazard_ratios[name]]
     for sentence in (*result.disclosures, *result.report.limits):
         assert sentence in page.texts["main"]
     assert "truth" not in page.texts["main"].lower()
@@ -66,6 +72,8 @@ def test_the_terminal_has_every_group_and_the_test(result):
         assert name in text
         assert f"{own:,.0f} events" in text
     assert "Log-rank test within sites, 3 of them: chi-square" in text
+    ratio = result.hazard_ratios["ratio"][0]
+    assert f"arm old rather than new  {ratio:.4g} (" in text
     assert f"chi-square {result.test.statistic:.2f} with 1 degree of freedom" in text
 
 
@@ -77,6 +85,8 @@ def test_a_saved_analysis_is_the_same_and_says_its_kind(result, tmp_path):
     assert loaded.curves == result.curves
     assert loaded.decisions == result.decisions
     assert loaded.table.equals(result.table)
+    ratios = pd.read_csv(folder / "hazard_ratios.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(ratios, result.hazard_ratios, check_dtype=False)
     table = pd.read_csv(folder / "curves.csv")
     pd.testing.assert_frame_equal(table, result.table, check_dtype=False)
     assert json.loads((folder / "result.json").read_text("utf-8"))["kind"] == "survival"
@@ -86,6 +96,7 @@ def test_a_saved_analysis_is_the_same_and_says_its_kind(result, tmp_path):
 
 def test_where_only_sites_know_the_names_groups_have_numbers(result):
     assert replace(result, schema="").group_names == ("1", "2")
+    assert replace(result, schema="").ratio_names == ("arm 2 rather than 1", "age")
 
 
 def test_it_is_compared_with_no_true_graph(result):

@@ -1,11 +1,11 @@
-"""Survival: Kaplan-Meier curves and the log-rank test, from counts in public bins of time."""
+"""Survival: curves and log-rank tests from counts in public bins of time, and Cox models."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.algorithms.survival.bins import round_edges
+from cipherdag.algorithms.survival.hazard_ratios import first_step, fitted, model_of
 from cipherdag.algorithms.survival.outcome import (
     SurvivalOutcome,
     counted_of,
@@ -27,6 +28,7 @@ from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.survival.counts import MOST_BINS, MOST_GROUPS, SurvivalCounts
+from cipherdag.questions.survival.hazards import MOST_COLUMNS, column_count
 
 if TYPE_CHECKING:
     from cipherdag.findings.conclusion import Report
@@ -49,6 +51,11 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         event_category: Which of these is the event: 1 for the first or 2 for the second, as the
             schema lists them ("0" and "1", "no" and "yes").
         by: Column whose categories are the groups to compare; empty for one group of all rows.
+        adjust: Columns of a Cox model, numbers or categories; none without any. The groups' column
+            may be one of them, which gives their ratio of hazards with the others alike.
+        ties: How the Cox model takes rows that have the event at the same time.
+        site_effect: Whether each site has a hazard of its own in the Cox model, at exact times. If
+            not, all have one, times are those of bins, and no site may restrict small counts.
         bins: Most bins of time, where no edges are given.
         edges: Upper edges of the bins of time, ascending from above 0. Without any, round numbers
             up to about two standard deviations beyond the mean.
@@ -59,7 +66,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         and of every group that enough sites tell of the events, and the rows at risk, in each bin
         of time over all sites (`SurvivalCounts`), hence how many rows end there without the event;
         and of the log-rank test within the sites the sums of events, expected events and their
-        covariances.
+        covariances; of a Cox model what `HazardSteps` opens, or without ``site_effect`` what
+        `HazardSums` does, at each step towards its maximum.
     """
 
     name: ClassVar[str] = "survival"
@@ -70,6 +78,9 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     event: str = "event"
     event_category: int = within(2, 1, 2)
     by: str = ""
+    adjust: tuple[str, ...] = ()
+    ties: Literal["efron", "breslow"] = "efron"
+    site_effect: bool = True
     bins: int = within(20, 1, 200)
     edges: tuple[float, ...] = ()
     max_rows: int = row_bound()
@@ -82,12 +93,18 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         require(len(self.edges) <= MOST_BINS, f"edges must be at most {MOST_BINS}")
         named = [own for own in (self.time, self.event, self.by) if own]
         require(len(set(named)) == len(named), "time, event and by must be different columns")
+        adjusted = [self.time, self.event, *self.adjust]
+        require(
+            len(set(adjusted)) == len(adjusted) and "" not in adjusted,
+            "adjust must name different columns, and neither time nor event",
+        )
 
     def ask(self, facts: Facts) -> Surviving:
         """The run as a generator: yields questions, receives sums, returns a `SurvivalOutcome`.
 
         Returns:
-            The outcome, after four rounds, or two where one site alone may answer.
+            The outcome, after four rounds, or two where one site alone may answer; two more, or
+            one, for every step of a Cox model.
 
         Raises:
             ParameterError: A column is not there, or not of its kind.
@@ -99,19 +116,21 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
 
     def _followed(self, facts: Facts) -> Surviving:
         time, event, by = (self._place(own, facts) for own in (self.time, self.event, self.by))
+        adjust = tuple(self._place(own, facts) for own in self.adjust)
         columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = columns.read((yield from covered(columns, facts.fewest)))
         self._check_kinds(kinds, time, event, by)
-        question = SurvivalCounts(
-            categories=tuple(kinds.categories.tolist()),
-            time=time,
-            event=event,
-            code=self.event_category - 1,
-            complete_in=() if by == -1 else (by,),
-            edges=np.array(self._edges(kinds, time), dtype="<f8").tobytes(),
-            by=by,
-            max_rows=self.max_rows,
-        )
+        rows: dict[str, Any] = {
+            "categories": tuple(kinds.categories.tolist()),
+            "time": time,
+            "event": event,
+            "code": self.event_category - 1,
+            "complete_in": tuple(sorted({by, *adjust} - {-1})),
+            "max_rows": self.max_rows,
+        }
+        edges = np.array(self._edges(kinds, time), dtype="<f8").tobytes()
+        self._check_model(kinds, adjust)
+        question = SurvivalCounts(**rows, edges=edges, by=by)
         sums = yield from covered(question, facts.fewest)
         found = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
         if not found.told.any():
@@ -120,11 +139,15 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
                 "event, and as many without, in one group, and no time below 0",
                 remedy="Look at each site's times and events, or compare fewer groups.",
             )
-        return found
+        if not adjust:
+            return found
+        model = first_step(kinds, adjust, rows, efron=self.ties == "efron")
+        bins = None if self.site_effect else edges
+        return replace(found, fitted=(yield from fitted(model, bins, facts.fewest)))
 
     def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
-        """Curves and the test, by name."""
-        del facts
+        """Curves, tests and ratios, by name."""
+        model = outcome.fitted
         groups = range(len(outcome.sites))
         return SurvivalAnalysis(
             time=self.time,
@@ -135,11 +158,13 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             n_sites=outcome.n_sites,
             test=tested(outcome),
             together=None if outcome.restricted else tested_together(outcome),
+            model=None if model is None else model_of(model, facts.names),
         )
 
     def disclosures(self) -> tuple[str, ...]:
-        """Counts in bins of time."""
-        return disclosed()
+        """Counts in bins of time, and steps of a Cox model."""
+        model = bool(self.adjust)
+        return disclosed(steps=model and self.site_effect, sums=model and not self.site_effect)
 
     def report(self, found: Any) -> Report:
         """Curves, and what makes them doubtful."""
@@ -169,6 +194,18 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
                 f"too few sites have enough times in '{self.time}' to choose bins of time",
                 remedy="Give the edges of the bins.",
             )
+
+    def _check_model(self, kinds: ColumnKinds, adjust: tuple[int, ...]) -> None:
+        columns = column_count(adjust, kinds.categories.tolist())
+        require(
+            not adjust or 1 <= columns <= MOST_COLUMNS,
+            f"adjust makes {columns} columns of a model, which has 1 to {MOST_COLUMNS}",
+        )
+        require(
+            not adjust or self.site_effect or not kinds.restricted,
+            "site_effect cannot be left out, as some site's policy restricts small counts, and "
+            "one hazard of all sites needs the sums of each bin of time",
+        )
 
     def _edges(self, kinds: ColumnKinds, time: int) -> tuple[float, ...]:
         if self.edges:

@@ -19,6 +19,7 @@ from cipherdag.statistics.survival import (
 )
 
 if TYPE_CHECKING:
+    from cipherdag.algorithms.survival.hazard_ratios import Fitted
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.survival.counts import SurvivalCounts
     from cipherdag.statistics.survival import LogRank
@@ -39,6 +40,7 @@ class SurvivalOutcome:
         comparing: How many sites tell of that.
         n_sites: How many were asked.
         restricted: Whether some site restricts small counts.
+        fitted: The Cox model; None where none was asked for.
     """
 
     edges: FloatVector
@@ -49,6 +51,7 @@ class SurvivalOutcome:
     comparing: int
     n_sites: int
     restricted: bool
+    fitted: Fitted | None = None
 
     @property
     def told(self) -> BoolVector:

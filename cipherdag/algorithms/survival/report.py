@@ -32,8 +32,30 @@ LIMITS = (
 )
 
 
-def disclosed() -> tuple[str, ...]:
-    """What the opened sums tell."""
+PROPORTIONAL = (
+    "A Cox model takes ratios of hazards to be the same at all times, and the logarithm of a "
+    "hazard to be linear in numbers; neither is looked at here."
+)
+NO_MODEL = (
+    "Too few sites tell of the Cox model: each needs events, a min_cell_size of them, and no "
+    "smaller count in a table of two among the event and the model's columns of categories."
+)
+STEPS = (
+    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
+    "the sums of their partial likelihoods, each with a hazard of its own, of the gradients and "
+    "Hessians, and so its coefficients over all sites."
+)
+SUMS = (
+    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
+    "sums over all sites of weights, of weighted columns and of products of these: of the rows at "
+    "risk in each public bin of time, and of those with the event there. By subtraction they tell "
+    "of the rows that end in a bin how many have each category, and about how numbers are "
+    "distributed; of few rows, each one's values."
+)
+
+
+def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
+    """What the opened sums tell, with the steps of a Cox model or sums for one."""
     return (
         (
             "How many rows all sites hold; of each column its kind, and about where it lies and "
@@ -47,6 +69,13 @@ def disclosed() -> tuple[str, ...]:
             "min_cell_size are told at another edge only, together with others. Whether some site "
             "has a time below 0."
         ),
+        (
+            "Where there are groups, and enough sites tell of all of theirs: over all sites the "
+            "events of each group at any time, how many are expected within the sites if groups do "
+            "not differ, and their covariances."
+        ),
+        *((STEPS,) if steps else ()),
+        *((SUMS,) if sums else ()),
     )
 
 
@@ -62,7 +91,8 @@ def reported(found: SurvivalAnalysis) -> Report:
         series=tuple(_series(name, own, found.edges) for name, own in told[:MOST_SERIES]),
         steps=True,
     )
-    return Report(panels=(panel,), limits=LIMITS, warnings=tuple(_warnings(found)))
+    limits = LIMITS if found.model is None else (*LIMITS, PROPORTIONAL)
+    return Report(panels=(panel,), limits=limits, warnings=tuple(_warnings(found)))
 
 
 def _note(groups: int) -> str:
@@ -92,4 +122,31 @@ def _warnings(found: SurvivalAnalysis) -> list[str]:
         )
     if not any(sum(own.events) for own in found.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
+    return [*said, *_model_warnings(found)]
+
+
+def _model_warnings(found: SurvivalAnalysis) -> list[str]:
+    model = found.model
+    if model is None:
+        return []
+    if not model.sites:
+        return [NO_MODEL]
+    said = []
+    for name, own in zip(found.ratio_names, model.ratios, strict=True):
+        if own.fault == "not determined":
+            said.append(
+                f"{name} follows from the other columns of the Cox model, or nobody with an event "
+                "differs in it: no ratio of hazards can be told."
+            )
+        elif own.fault:
+            ends = "all" if own.fault.endswith("up") else "none"
+            said.append(
+                f"The likelihood of {name} rises without end, as where {ends} of those with the "
+                "event have it: no ratio of hazards can be told, and no test of the model."
+            )
+    if 0 < model.sites < found.n_sites:
+        said.append(
+            f"{found.n_sites - model.sites} of {found.n_sites} sites tell nothing of the Cox "
+            "model, as some of their counts are too small."
+        )
     return said

@@ -87,11 +87,7 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.edges) % 8 or not 1 <= len(self.edges) // 8 <= MOST_BINS:
-            raise ValueError(f"times are counted in 1 to {MOST_BINS} bins")
-        edges = self.edge_array()
-        if not np.isfinite(edges).all() or not (np.diff(edges, prepend=0.0) > 0.0).all():
-            raise ValueError("the edges of bins must be finite, above 0, and ascend")
+        check_edges(self.edges)
         if self.by != -1 and self.by not in self.complete_in:
             raise ValueError("the groups' variable must leave rows out, too")
         if not 1 <= self.n_groups <= MOST_GROUPS:
@@ -147,3 +143,12 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
         cells = np.repeat(chosen[:-1], self.n_bins)
         compared = np.repeat(chosen[-1:], 2 * groups + groups * (groups + 1) // 2)
         return np.concatenate([cells, cells, [True], compared, chosen])
+
+
+def check_edges(packed: bytes) -> None:
+    """Raise ValueError unless these are the packed upper edges of bins of time."""
+    if len(packed) % 8 or not 1 <= len(packed) // 8 <= MOST_BINS:
+        raise ValueError(f"times are counted in 1 to {MOST_BINS} bins")
+    edges = np.frombuffer(packed, dtype="<f8")
+    if not np.isfinite(edges).all() or not (np.diff(edges, prepend=0.0) > 0.0).all():
+        raise ValueError("the edges of bins must be finite, above 0, and ascend")
