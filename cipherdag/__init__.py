@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.rfcd.algorithm import RFcd
+    from cipherdag.algorithms.survival.algorithm import Survival
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
+    from cipherdag.results.survival_result import SurvivalResult
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.table.schema import Schema
 
@@ -39,6 +41,8 @@ __all__ = [
     "Result",
     "Schema",
     "Site",
+    "Survival",
+    "SurvivalResult",
 ]
 
 _HOMES = {
@@ -58,6 +62,8 @@ _HOMES = {
     "Result": "cipherdag.results.result",
     "Schema": "cipherdag.sites.table.schema",
     "Site": "cipherdag.federation.site",
+    "Survival": "cipherdag.algorithms.survival.algorithm",
+    "SurvivalResult": "cipherdag.results.survival_result",
 }
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from cipherdag.findings.description import Description
+from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
@@ -147,7 +148,7 @@ class SelectedFeatures:
         return msgspec.json.encode(chosen, order="deterministic")
 
 
-Finding = LearntGraph | SelectedFeatures | Description
+Finding = LearntGraph | SelectedFeatures | Description | SurvivalAnalysis
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ say, test by test, whether they contribute; what is opened then covers enough of
 A test without degrees of freedom at a site says nothing there. Of stratified tables and
 `SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
 tables, all strata of a test together and every column of a description, and of `Columns` where it
-is asked for one; strata of tables that too
+is asked for one, every group of `SurvivalCounts`, and a Cox model; strata of tables that too
 few sites have are added to one that enough have. A site that left in between may have been one of
 those counted; sites leave out what may then be of too few (`Covered.without`).
 
@@ -29,6 +29,8 @@ from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 if TYPE_CHECKING:
@@ -46,8 +48,12 @@ CountedQuestion = (
     | Columns
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
 )
-Describing = SiteDifferences | Columns | ColumnSums | ValueCounts
+Following = SurvivalCounts | HazardSteps | HazardSums
+Describing = SiteDifferences | Columns | ColumnSums | ValueCounts | Following
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):

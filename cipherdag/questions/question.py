@@ -41,6 +41,8 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -56,6 +58,8 @@ __all__ = [
     "FamilyRegrets",
     "FloatVector",
     "GraphRegretExceeds",
+    "HazardSteps",
+    "HazardSums",
     "IndexArray",
     "LocalBeliefs",
     "LogLikelihoods",
@@ -68,6 +72,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "SurvivalCounts",
     "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
@@ -91,6 +96,9 @@ PoolQuestion = (
     | LogLikelihoods
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -153,6 +161,9 @@ SingleQuestion = (
     | SiteDifferences
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

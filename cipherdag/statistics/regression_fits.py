@@ -121,7 +121,7 @@ class Fit:
             gradient = product(free, gradient[:, None])[:, 0]
             hessian = product(product(free, hessian), self._free)
         self.coefficients, self.value = self.proposed, value
-        move, rank = _step(hessian, gradient)
+        move, rank = newton_step(hessian, gradient)
         self.rank = max(self.rank, rank)
         self._gain, self._left = dot(gradient, move) / 2.0, self._left - 1
         self._share = 1.0
@@ -155,7 +155,7 @@ class Fit:
             self._free = np.delete(np.eye(len(gradient)), constants, axis=1)
 
     def _solve(self, squares: float, products: FloatVector, gram: FloatMatrix) -> None:
-        self.coefficients, self.rank = _step(gram, products)
+        self.coefficients, self.rank = newton_step(gram, products)
         rows = float(gram[0, 0])
         about_mean = squares - products[0] ** 2 / max(rows, 1.0)
         residual = squares - dot(products, self.coefficients)
@@ -261,6 +261,15 @@ def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> Floa
     return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
 
 
+def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
+    """Newton's step within what the data determine, and the rank of that."""
+    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = hessian / (scale[:, None] * scale)
+    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
+    return move / scale, rank
+
+
 def _upper(count: int) -> NDArray[np.bool_]:
     return ~np.tri(count, k=-1, dtype=bool)
 
@@ -269,13 +278,4 @@ def _last_variance(hessian: FloatMatrix) -> float:
     """The last diagonal entry of the Hessian's inverse."""
     last = np.zeros(len(hessian))
     last[-1:] = 1.0
-    return float(_step(hessian, last)[0][-1:].sum())
-
-
-def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
-    """Newton's step within what the data determine, and the rank of that."""
-    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    scaled = hessian / (scale[:, None] * scale)
-    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
-    return move / scale, rank
+    return float(newton_step(hessian, last)[0][-1:].sum())
