@@ -26,6 +26,7 @@ ALGORITHMS = {
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
     "fedboss": "cipherdag.algorithms.fedboss.algorithm:FedBOSS",
     "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
+    "effect": "cipherdag.algorithms.effect.algorithm:Effect",
 }
 PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")
 """The folders of this package that decide what is asked next."""

@@ -26,6 +26,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
@@ -53,6 +54,7 @@ __all__ = [
     "Candidates",
     "ColumnSums",
     "CombinedEvidence",
+    "EffectSums",
     "Encoding",
     "FamilyRegretExceeds",
     "FamilyRegrets",
@@ -99,6 +101,7 @@ PoolQuestion = (
     | SurvivalCounts
     | HazardSteps
     | HazardSums
+    | EffectSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -164,6 +167,7 @@ SingleQuestion = (
     | SurvivalCounts
     | HazardSteps
     | HazardSums
+    | EffectSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

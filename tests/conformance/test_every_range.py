@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -34,6 +34,7 @@ SIGNED = {
     ("SurvivalCounts", ""): {5},
     ("HazardSteps", ""): {0},
     ("HazardSums", ""): {1},
+    ("EffectSums", ""): {0},
     ("LocalBeliefs", "code"): {0},
 }
 LEAST = {"followed": 0}
@@ -93,6 +94,11 @@ RUNS = [
         (Survival(time="a", event="b", by="c", adjust=("c", "d"), site_effect=own), "followed")
         for own in (False, True)
     ),
+    *(
+        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        for own in ("regression", "ipw", "aipw", "linear")
+    ),
+    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

@@ -46,7 +46,7 @@ def regression_steps(
     """
     models = question.models()
     coefficients = question.coefficient_array()
-    expand = _Expansion(question.categories, question.origin_array(), question.unit_array(), column)
+    expand = Expansion(question.categories, question.origin_array(), question.unit_array(), column)
     answers, start = [], 0
     for model, count in zip(models, question.coefficient_counts(models), strict=True):
         own = coefficients[start : start + count]
@@ -58,11 +58,11 @@ def regression_steps(
             answers.append(step(design, response, own, categories))
         else:
             rows = centred(design, response) if question.site_effect else (design, response)
-            answers.append(_step(*rows, own, categories, ordered=model.ordered))
+            answers.append(model_step(*rows, own, categories, ordered=model.ordered))
     return np.concatenate([np.zeros(0), *answers])
 
 
-class _Expansion:
+class Expansion:
     """Columns of predictors as a model has them; each is made once."""
 
     def __init__(
@@ -159,7 +159,7 @@ class RegressionTest(CachedTest):
                 origins[variable] = present[0]
                 largest = float(np.abs(present - present[0]).max())
                 units[variable] = np.frexp(largest)[1]
-        self._expand = _Expansion(categories, origins, units, column)
+        self._expand = Expansion(categories, origins, units, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
@@ -191,13 +191,13 @@ class RegressionTest(CachedTest):
             count = coefficient_count(model, self._categories)
             fit = first_fit(model, self._categories)
             while not fit.finished:
-                step = _step(design, response, fit.proposed, categories, ordered=model.ordered)
+                step = model_step(design, response, fit.proposed, categories, ordered=model.ordered)
                 fit.hear(*step_parts(step, count), outputs(categories))
             self._fits[model] = fit, len(response)
         return self._fits[model]
 
 
-def _step(
+def model_step(
     design: FloatMatrix,
     response: FloatVector,
     coefficients: FloatVector,
