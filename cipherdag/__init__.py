@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.rfcd.algorithm import RFcd
+    from cipherdag.algorithms.survival.algorithm import Survival
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
+    from cipherdag.results.survival_result import SurvivalResult
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.table.schema import Schema
 
@@ -43,6 +45,8 @@ __all__ = [
     "Result",
     "Schema",
     "Site",
+    "Survival",
+    "SurvivalResult",
 ]
 
 _HOMES = {
@@ -64,6 +68,8 @@ _HOMES = {
     "Result": "cipherdag.results.result",
     "Schema": "cipherdag.sites.table.schema",
     "Site": "cipherdag.federation.site",
+    "Survival": "cipherdag.algorithms.survival.algorithm",
+    "SurvivalResult": "cipherdag.results.survival_result",
 }
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # names without their classes, so that nothing heavy is imported before one is used
 ALGORITHMS = {
     "describe": "cipherdag.algorithms.describe.algorithm:Describe",
+    "survival": "cipherdag.algorithms.survival.algorithm:Survival",
     "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
     "fedcmfs": "cipherdag.algorithms.fedcmfs.algorithm:FedCMFS",
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",

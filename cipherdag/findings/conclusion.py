@@ -16,6 +16,7 @@ import msgspec
 
 from cipherdag.findings.description import Description
 from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
@@ -148,7 +149,7 @@ class SelectedFeatures:
         return msgspec.json.encode(chosen, order="deterministic")
 
 
-Finding = LearntGraph | SelectedFeatures | Description | EstimatedEffect
+Finding = LearntGraph | SelectedFeatures | Description | SurvivalAnalysis | EstimatedEffect
 
 
 @dataclass(frozen=True, slots=True)

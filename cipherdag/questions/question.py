@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
@@ -42,6 +42,8 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -58,6 +60,8 @@ __all__ = [
     "FamilyRegrets",
     "FloatVector",
     "GraphRegretExceeds",
+    "HazardSteps",
+    "HazardSums",
     "IndexArray",
     "LocalBeliefs",
     "LogLikelihoods",
@@ -70,6 +74,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "SurvivalCounts",
     "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
@@ -93,6 +98,9 @@ PoolQuestion = (
     | LogLikelihoods
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
     | EffectSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
@@ -108,6 +116,7 @@ ResampledQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | ScoreWeights
     | Contributors
     | Covered
     | VerdictQuestion
@@ -155,6 +164,9 @@ SingleQuestion = (
     | SiteDifferences
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
     | EffectSums
     | WeightedEvidence
     | GraphRegretExceeds
@@ -215,5 +227,5 @@ def opens_dependence(question: Question) -> bool:
     inner = question.question if isinstance(question, Resampled) else question
     inner = inner.question if isinstance(inner, Covered) else inner
     beside = isinstance(inner, Columns | Contributors)
-    beside |= isinstance(inner, TableCells) and not inner.differences
+    beside |= isinstance(inner, TableCells | ScoreWeights) and not inner.differences
     return not beside and opens_sums(question)

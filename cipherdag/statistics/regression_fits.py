@@ -220,16 +220,18 @@ def nested_models(
     return small, Regression(response, (*given, other), (), in_order, crossed)
 
 
-def likelihood_ratio(small: Fit, large: Fit, categories: Sequence[int]) -> tuple[float, float]:
+def likelihood_ratio(
+    small: Fit, large: Fit, categories: Sequence[int], *, fewest: float = FEWEST_PER_COEFFICIENT
+) -> tuple[float, float]:
     """Twice the gain in log likelihood, and its degrees of freedom; NaN where not done.
 
-    A test is not done with fewer than 5 rows (of a discrete response: outside its most frequent
-    category) per coefficient of an output, if the other variable adds nothing that S does not have,
-    or if S leaves nothing of a continuous response.
+    A test is not done with fewer than ``fewest`` rows (of a discrete response: outside its most
+    frequent category) per coefficient of an output, if the other variable adds nothing that S does
+    not have, or if S leaves nothing of a continuous response.
     """
     dof = large.rank - small.rank
     columns = column_count(large.model, categories)
-    enough = large.scarce >= FEWEST_PER_COEFFICIENT * columns
+    enough = large.scarce >= fewest * columns
     if dof <= 0 or not enough or small.undone:
         return np.nan, np.nan
     return max(2.0 * (large.value - small.value), 0.0), float(dof)
@@ -275,6 +277,15 @@ def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> Floa
     return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
 
 
+def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
+    """Newton's step within what the data determine, and the rank of that."""
+    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = hessian / (scale[:, None] * scale)
+    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
+    return move / scale, rank
+
+
 def _upper(count: int) -> NDArray[np.bool_]:
     return ~np.tri(count, k=-1, dtype=bool)
 
@@ -284,12 +295,3 @@ def _last_variance(hessian: FloatMatrix) -> float:
     last = np.zeros(len(hessian))
     last[-1:] = 1.0
     return float(newton_step(hessian, last)[0][-1:].sum())
-
-
-def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
-    """Newton's step within what the data determine, and the rank of that."""
-    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    scaled = hessian / (scale[:, None] * scale)
-    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
-    return move / scale, rank

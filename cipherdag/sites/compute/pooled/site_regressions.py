@@ -14,6 +14,7 @@ from cipherdag.sites.compute.pooled.multinomial import bounded_logits, informati
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
+    FEWEST_PER_COEFFICIENT,
     first_fit,
     likelihood_ratio,
     nested_models,
@@ -132,6 +133,7 @@ class RegressionTest(CachedTest):
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         ordered: Variables with three or more categories in an order.
         interactions: Whether the variables that are conditioned on interact.
+        fewest: Rows per coefficient below which a test is not done.
     """
 
     def __init__(
@@ -141,10 +143,11 @@ class RegressionTest(CachedTest):
         ordered: tuple[int, ...] = (),
         *,
         interactions: bool = False,
+        fewest: float = FEWEST_PER_COEFFICIENT,
     ) -> None:
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
-        self._interactions = interactions
+        self._interactions, self._fewest = interactions, fewest
         origins = np.zeros(len(categories))
         units = np.zeros(len(categories), dtype=np.int64)
         self._incomplete = np.zeros(len(categories), dtype=bool)
@@ -173,7 +176,7 @@ class RegressionTest(CachedTest):
             if too_large(large, self._categories):
                 continue
             (before, _), (after, rows) = self._fit(small), self._fit(large)
-            ratio, dof = likelihood_ratio(before, after, self._categories)
+            ratio, dof = likelihood_ratio(before, after, self._categories, fewest=self._fewest)
             outcomes[test, 1] = outcomes[test, 3] = ratio
             outcomes[test, 2], outcomes[test, 4] = dof, rows
         done = ~np.isnan(outcomes[:, 1])
