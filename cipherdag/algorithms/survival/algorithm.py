@@ -49,8 +49,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     Attributes:
         time: Column of the time until the event or the end of follow-up, numbers from 0.
         event: Column of two categories that says which of the two it was.
-        event_category: Which of these is the event: 1 for the first or 2 for the second, as the
-            schema lists them ("0" and "1", "no" and "yes").
+        event_category: Which of these is the event, the first or the second, as the schema lists
+            them: of "0" and "1", or "no" and "yes", the second.
         by: Column whose categories are the groups to compare; empty for one group of all rows.
         adjust: Columns of a Cox model, numbers or categories; none without any. The groups' column
             may be one of them, which gives their ratio of hazards with the others alike.

@@ -191,6 +191,17 @@ def test_a_group_that_two_sites_have_is_not_told_of():
     assert "Too few sites tell of new" in page
 
 
+def test_an_empty_group_has_no_curve_and_the_others_are_compared():
+    schema = Schema.infer([*wards().values(), ward(9, 1).assign(arm="none")])
+    found = survived(wards(), by="arm", least=11, schema=schema)
+    whole = survived(wards(), by="arm", least=11)
+    assert found.not_told == ("none",)
+    assert found.test.statistic == pytest.approx(whole.test.statistic, rel=1e-9)
+    assert found.test.dof == 1
+    assert [own for own in found.curves if own.told] == list(whole.curves)
+    assert "no curve of it." in " ".join(found.report.warnings)
+
+
 def loose(data):
     schema = Schema.infer(list(data.values()))
     return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
