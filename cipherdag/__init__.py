@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.describe.algorithm import Describe
+    from cipherdag.algorithms.effect.algorithm import Effect
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
     from cipherdag.results.description_result import DescriptionResult
+    from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
     from cipherdag.results.survival_result import SurvivalResult
@@ -29,6 +31,8 @@ __all__ = [
     "CipherdagError",
     "Describe",
     "DescriptionResult",
+    "Effect",
+    "EffectResult",
     "FeatureResult",
     "FedBOSS",
     "FedCD",
@@ -50,6 +54,8 @@ _HOMES = {
     "CipherdagError": "cipherdag.errors",
     "Describe": "cipherdag.algorithms.describe.algorithm",
     "DescriptionResult": "cipherdag.results.description_result",
+    "Effect": "cipherdag.algorithms.effect.algorithm",
+    "EffectResult": "cipherdag.results.effect_result",
     "FeatureResult": "cipherdag.results.feature_result",
     "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
     "FedCD": "cipherdag.algorithms.fedcd.algorithm",

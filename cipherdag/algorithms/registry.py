@@ -26,6 +26,7 @@ ALGORITHMS = {
     "fedboss": "cipherdag.algorithms.fedboss.algorithm:FedBOSS",
     "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
     "survival": "cipherdag.algorithms.survival.algorithm:Survival",
+    "effect": "cipherdag.algorithms.effect.algorithm:Effect",
 }
 PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")
 """The folders of this package that decide what is asked next."""

@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
@@ -26,6 +26,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
@@ -53,6 +54,7 @@ __all__ = [
     "Candidates",
     "ColumnSums",
     "CombinedEvidence",
+    "EffectSums",
     "Encoding",
     "FamilyRegretExceeds",
     "FamilyRegrets",
@@ -99,6 +101,7 @@ PoolQuestion = (
     | SurvivalCounts
     | HazardSteps
     | HazardSums
+    | EffectSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -113,6 +116,7 @@ ResampledQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | ScoreWeights
     | Contributors
     | Covered
     | VerdictQuestion
@@ -163,6 +167,7 @@ SingleQuestion = (
     | SurvivalCounts
     | HazardSteps
     | HazardSums
+    | EffectSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds
@@ -222,5 +227,5 @@ def opens_dependence(question: Question) -> bool:
     inner = question.question if isinstance(question, Resampled) else question
     inner = inner.question if isinstance(inner, Covered) else inner
     beside = isinstance(inner, Columns | Contributors)
-    beside |= isinstance(inner, TableCells) and not inner.differences
+    beside |= isinstance(inner, TableCells | ScoreWeights) and not inner.differences
     return not beside and opens_sums(question)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.conclusion import Finding, LearntGraph, SelectedFeatures
 from cipherdag.findings.description import Description
+from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.results.description_result import DescriptionResult
+from cipherdag.results.effect_result import EffectResult
 from cipherdag.results.feature_result import FeatureResult
 from cipherdag.results.folder import kind_of, read_report
 from cipherdag.results.result import Result
@@ -23,6 +25,7 @@ KINDS: dict[type, type[Run]] = {
     SelectedFeatures: FeatureResult,
     Description: DescriptionResult,
     SurvivalAnalysis: SurvivalResult,
+    EstimatedEffect: EffectResult,
 }
 
 

@@ -5,6 +5,7 @@ Result              a `LearntGraph`
 FeatureResult       `SelectedFeatures`
 DescriptionResult   a `Description`
 SurvivalResult      a `SurvivalAnalysis`
+EffectResult        an `EstimatedEffect`
 """
 
 from __future__ import annotations
@@ -202,8 +203,8 @@ class Run(ABC):
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
             ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
             ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
-            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``,
-            of survival ``curves.csv`` and ``hazard_ratios.csv``.
+            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``, of
+            survival ``curves.csv`` and ``hazard_ratios.csv``, of an effect ``effects.csv``.
 
         Raises:
             OutputError: The folder cannot be written.

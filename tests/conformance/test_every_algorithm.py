@@ -22,7 +22,7 @@ import simulated_view
 from followed_patients import wards as hospitals
 from scipy import stats
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, FedPC, RFcd, Survival
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedPC, RFcd, Survival
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -54,6 +54,18 @@ def wards(columns):
 
 
 @cache
+def beds():
+    """The same with two columns of numbers, one of which depends on a category."""
+    rng = np.random.default_rng(7)
+    return {
+        name: own.assign(
+            score=rng.normal(own.iloc[:, 1] == "yes", 1.0), other=rng.normal(40.0, 3.0, len(own))
+        )
+        for name, own in wards(3).items()
+    }
+
+
+@cache
 def treated():
     rng = np.random.default_rng(4)
     whole = pd.concat(clinics(4).values(), ignore_index=True)
@@ -82,12 +94,31 @@ def followed():
 
 
 @cache
+def patients():
+    """Three sites that treat by age and sex, and what treatment and both do to a score.
+
+    Columns are named as sites call them where their names stay there.
+    """
+    rng = np.random.default_rng(7)
+    found = {}
+    for number, name in enumerate(("north", "south", "west"), start=2):
+        age, man = rng.normal(60.0, 10.0, 150 * number), rng.integers(0, 2, 150 * number)
+        given = rng.random(len(age)) < 1.0 / (1.0 + np.exp(-(age - 60.0) / 20.0 - man))
+        score = 3.0 * given + age / 10.0 + man + rng.normal(size=len(age))
+        found[name] = pd.DataFrame({"1": age, "2": given, "3": score, "4": np.where(man, "m", "f")})
+    return found
+
+
+@cache
 def trial(name):
     """A run of an algorithm that takes seconds; every registered one needs an entry."""
     labels = tuple(clinics(8)["north"].columns[1:3])
     return {
         "describe": Trial(algorithm=Describe(), data=measured()),
         "survival": Trial(algorithm=FOLLOWED, data=followed()),
+        "effect": Trial(
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
+        ),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),
@@ -97,7 +128,8 @@ def trial(name):
 
 
 CLOSED = [
-    f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")
+    *(f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")),
+    "fedpc stratified of any columns verdicts",
 ]
 
 
@@ -167,7 +199,7 @@ def replayed(name):
         return trial(name)
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
-        return Trial(algorithm=own, data=wards(6))
+        return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
     return Trial(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
 
 

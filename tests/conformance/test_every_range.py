@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -34,11 +34,12 @@ SIGNED = {
     ("SurvivalCounts", ""): {5},
     ("HazardSteps", ""): {0},
     ("HazardSums", ""): {1},
+    ("EffectSums", ""): {0},
     ("LocalBeliefs", "code"): {0},
 }
 LEAST = {"followed": 0}
 """Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
-ONLY_COVERED = {"TableCells"}
+ONLY_COVERED = {"TableCells", "ScoreWeights"}
 """Of which nothing is asked but through `Covered`."""
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
          "hidden": 4}  # fmt: skip
@@ -84,7 +85,7 @@ RUNS = [
         (FedPC(evidence=kind, reveal="verdicts", alpha=0.3), data)
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
-    (FedPC(reveal="verdicts", alpha=0.3), "discrete"),
+    *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
@@ -93,6 +94,11 @@ RUNS = [
         (Survival(time="a", event="b", by="c", adjust=("c", "d"), site_effect=own), "followed")
         for own in (False, True)
     ),
+    *(
+        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        for own in ("regression", "ipw", "aipw", "linear")
+    ),
+    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

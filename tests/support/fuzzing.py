@@ -13,7 +13,7 @@ from adversary import Ward, silence, verdicts, votes
 from cohort import masking_sites, opened_sum
 from driving import drive
 
-from cipherdag import Describe, FedBOSS, FedCMFS, Federation, FedPC, RFcd, Survival
+from cipherdag import Describe, Effect, FedBOSS, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import CipherdagError
 from cipherdag.graphs.networks import asia
@@ -196,6 +196,7 @@ def asked_questions():
             (FedPC(evidence=kind, reveal="verdicts"), discrete)
             for kind in ("vote", "stratified", "fisher")
         ),
+        (FedPC(reveal="verdicts"), ordered),
         (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
@@ -206,6 +207,7 @@ def asked_questions():
             (Survival(time="t", event="u", adjust=("v",), site_effect=own), followed)
             for own in (False, True)
         ),
+        (Effect(treatment="grade", outcome="a", adjust="b"), ordered),
         (FedCMFS(), discrete),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
     ]

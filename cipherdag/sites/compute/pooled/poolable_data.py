@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
@@ -122,29 +123,30 @@ class PoolableData:
             PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``.
             MalformedMessageError: The question is about other columns than the site has.
         """
-        match question:
-            case Columns():
-                answer = self._kinds(order=question.order)
-            case Moments():
-                answer = self._moments(question)
-            case RegressionSteps():
-                answer = self._regressions(question)
-            case StratifiedTables() | TableCells():
-                answer = self._strata(question)
-            case SiteDifferences():
-                answer = self._shares(question)
-            case LogLikelihoods():
-                answer = self._likelihoods(question)
-            case ColumnSums() | ValueCounts():
-                self._spend(len(self._categories))
-                answer = self.described.answer(question)
-            case SurvivalCounts() | HazardSteps() | HazardSums():
-                answer = self._followed(question)
-            case SmallCells() | Tables():
-                answer = self._tables(question)
-        return answer
+        answers: dict[type, Callable[[Any], FloatVector]] = {
+            Columns: self._kinds,
+            Moments: self._moments,
+            RegressionSteps: self._regressions,
+            EffectSums: self._effect,
+            StratifiedTables: self._strata,
+            TableCells: self._strata,
+            SiteDifferences: self._shares,
+            LogLikelihoods: self._likelihoods,
+            ColumnSums: self._describe,
+            ValueCounts: self._describe,
+            SurvivalCounts: self._followed,
+            HazardSteps: self._followed,
+            HazardSums: self._followed,
+            SmallCells: self._tables,
+            Tables: self._tables,
+        }
+        return answers[type(question)](question)
 
-    def _kinds(self, *, order: bool) -> FloatVector:
+    def _describe(self, question: ColumnSums | ValueCounts) -> FloatVector:
+        self._spend(len(self._categories))
+        return self.described.answer(question)
+
+    def _kinds(self, question: Columns) -> FloatVector:
         p, rows, least = len(self._categories), self.rows, self._min_cell_size
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
@@ -156,7 +158,7 @@ class PoolableData:
                 place[variable], spread[:, variable], size[:, variable] = marks
         told = rows if rows >= least else 0
         parts = [[1, told], self._categories, place, *spread, *size, missing, [least > 1]]
-        if order:
+        if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
         return np.concatenate(parts, dtype=np.float64)
 
@@ -209,6 +211,14 @@ class PoolableData:
         if self._min_cell_size > 1:
             self._check_models(models)
         return regression_steps(question, self.column)
+
+    def _effect(self, question: EffectSums) -> FloatVector:
+        from cipherdag.sites.compute.pooled.effect_rows import effect_answer
+
+        if question.categories != tuple(self._categories.tolist()) or self._within is not None:
+            raise MalformedMessageError("an effect on other columns than the site's schema has")
+        self._spend(1)
+        return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
     def _check_models(self, models: list[Regression]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
