@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedFCI, FedPC, RFcd
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -80,6 +80,8 @@ RUNS = [
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
+    (FedFCI(alpha=0.3), "discrete"),
+    (FedFCI(search="rfci", alpha=0.3), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),

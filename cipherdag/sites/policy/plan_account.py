@@ -9,7 +9,7 @@ import msgspec
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
-from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _RESULTS = {
     LearntGraph: "a graph that says which of the study's variables probably cause which.",
+    LearntPAG: "a graph that says which of the study's variables probably cause which, and which "
+    "may share a cause that nobody measured.",
     SelectedFeatures: "for every variable that the schema marks as a label, its probable causes "
     "and effects.",
 }
