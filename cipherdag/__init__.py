@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.describe.algorithm import Describe
+    from cipherdag.algorithms.effect.algorithm import Effect
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.rfcd.algorithm import RFcd
+    from cipherdag.algorithms.survival.algorithm import Survival
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
@@ -19,9 +21,11 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
     from cipherdag.results.description_result import DescriptionResult
+    from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.pag_result import PAGResult
     from cipherdag.results.result import Result
+    from cipherdag.results.survival_result import SurvivalResult
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.table.schema import Schema
 
@@ -31,6 +35,8 @@ __all__ = [
     "CipherdagError",
     "Describe",
     "DescriptionResult",
+    "Effect",
+    "EffectResult",
     "FeatureResult",
     "FedBOSS",
     "FedCD",
@@ -45,6 +51,8 @@ __all__ = [
     "Result",
     "Schema",
     "Site",
+    "Survival",
+    "SurvivalResult",
 ]
 
 _HOMES = {
@@ -52,6 +60,8 @@ _HOMES = {
     "CipherdagError": "cipherdag.errors",
     "Describe": "cipherdag.algorithms.describe.algorithm",
     "DescriptionResult": "cipherdag.results.description_result",
+    "Effect": "cipherdag.algorithms.effect.algorithm",
+    "EffectResult": "cipherdag.results.effect_result",
     "FeatureResult": "cipherdag.results.feature_result",
     "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
     "FedCD": "cipherdag.algorithms.fedcd.algorithm",
@@ -67,6 +77,8 @@ _HOMES = {
     "Result": "cipherdag.results.result",
     "Schema": "cipherdag.sites.table.schema",
     "Site": "cipherdag.federation.site",
+    "Survival": "cipherdag.algorithms.survival.algorithm",
+    "SurvivalResult": "cipherdag.results.survival_result",
 }
 
 

@@ -5,7 +5,8 @@ say, test by test, whether they contribute; what is opened then covers enough of
 A test without degrees of freedom at a site says nothing there. Of stratified tables and
 `SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
 tables, all strata of a test together and every column of a description, and of `Columns` where it
-is asked for one; strata of tables that too
+is asked for one, every group of `SurvivalCounts`, and a Cox model; of an effect the arms, once for
+all its questions. Strata of tables that too
 few sites have are added to one that enough have. A site that left in between may have been one of
 those counted; sites leave out what may then be of too few (`Covered.without`).
 
@@ -21,14 +22,17 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
 if TYPE_CHECKING:
@@ -42,11 +46,17 @@ CountedQuestion = (
     | StratifiedTables
     | SiteDifferences
     | TableCells
+    | ScoreWeights
     | Columns
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
+    | EffectSums
 )
-Describing = SiteDifferences | Columns | ColumnSums | ValueCounts
+Following = SurvivalCounts | HazardSteps | HazardSums
+Describing = SiteDifferences | Columns | ColumnSums | ValueCounts | Following | EffectSums
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
@@ -137,6 +147,11 @@ def n_tests(question: CountedQuestion) -> int:
     if isinstance(question, Columns):
         return question.n_variables
     return question.encodings[-1].length
+
+
+def counted_as(question: CountedQuestion) -> CountedQuestion:
+    """The question whose contributors are counted: of an effect one in the place of all stages."""
+    return question.scope if isinstance(question, EffectSums) else question
 
 
 def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:

@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
@@ -26,6 +26,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
@@ -41,6 +42,8 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 
@@ -51,11 +54,14 @@ __all__ = [
     "Candidates",
     "ColumnSums",
     "CombinedEvidence",
+    "EffectSums",
     "Encoding",
     "FamilyRegretExceeds",
     "FamilyRegrets",
     "FloatVector",
     "GraphRegretExceeds",
+    "HazardSteps",
+    "HazardSums",
     "IndexArray",
     "LocalBeliefs",
     "LogLikelihoods",
@@ -68,6 +74,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "SurvivalCounts",
     "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
@@ -91,6 +98,10 @@ PoolQuestion = (
     | LogLikelihoods
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
+    | EffectSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -105,6 +116,7 @@ ResampledQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | ScoreWeights
     | Contributors
     | Covered
     | VerdictQuestion
@@ -152,6 +164,10 @@ SingleQuestion = (
     | SiteDifferences
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
+    | EffectSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds
@@ -211,5 +227,5 @@ def opens_dependence(question: Question) -> bool:
     inner = question.question if isinstance(question, Resampled) else question
     inner = inner.question if isinstance(inner, Covered) else inner
     beside = isinstance(inner, Columns | Contributors)
-    beside |= isinstance(inner, TableCells) and not inner.differences
+    beside |= isinstance(inner, TableCells | ScoreWeights) and not inner.differences
     return not beside and opens_sums(question)

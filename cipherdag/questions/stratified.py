@@ -314,6 +314,10 @@ class TableCells(
         """The triplet of every cell, shape (K,)."""
         return np.repeat(np.arange(self.n_tests), self.sides.prod(axis=1))
 
+    def with_differences(self) -> TableCells:
+        """The same cells, with differences."""
+        return TableCells(tables=self.tables, differences=True)
+
     def of(self, answer: FloatVector) -> FloatVector:
         """The answer to this question from that with differences."""
         return answer if self.differences else answer[len(self.owner) :]

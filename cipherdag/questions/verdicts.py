@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -240,7 +240,8 @@ class EvidenceVerdicts(
 class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cell-verdicts"):
     """Which cells of tables hold about as many rows as independence has? Of how many, nothing.
 
-    A bit for every cell that is compared: the sum of its differences lies within its limit.
+    A bit for every cell that is compared: the sum of its differences lies within its limit. Of
+    numbers each triplet counts as a cell, w z as its difference and w as its variance.
 
     Attributes:
         question: The cells, with differences.
@@ -254,7 +255,7 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
     leaves: ClassVar[str] = "whether a cell of a table stands out over all sites together"
 
-    question: TableCells
+    question: TableCells | ScoreWeights
     amounts: ByCount
     grid_bits: int
     cells: bytes

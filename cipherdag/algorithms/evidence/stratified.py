@@ -6,17 +6,21 @@ regressions with constants of every site's own.
 
 Leaks:
     What `Columns` says, once; per test what its way says: see `StratifiedTests`, `CombinedEvidence`
-    (``stouffer``) and `RegressionSteps`.
+    (``stouffer``) and `RegressionSteps`; by verdicts `ClosedTables`, `ClosedNumbers` and
+    `ClosedTests`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed import ClosedTests
+from cipherdag.algorithms.evidence.closed_numbers import ClosedNumbers
 from cipherdag.algorithms.evidence.closed_tables import ClosedTables
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
@@ -44,21 +48,33 @@ class WithinSites:
     Leaks:
         See the module.
 
+    Attributes:
+        kinds: The columns, by which sites are compared; None where that would open sums.
+
     Args:
         kinds: The columns.
         settings: How tests are done.
+        closed: Whether sums stay closed, and verdicts alone are found.
     """
 
-    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        self.kinds: ColumnKinds | None = kinds
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, *, closed: bool) -> None:
+        self.kinds: ColumnKinds | None = None if closed else kinds
         self._discrete = kinds.categories > 0
-        numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
-        own_constants = replace(settings, site_effect=True)
-        self._sources: tuple[EvidenceSource, ...] = (
-            CombinedTests("stouffer", numbers),
-            StratifiedTests(kinds, settings),
-            RegressionTests(kinds, own_constants),
-        )
+        numbers = _with_test(settings, "numbers")
+        self._sources: tuple[EvidenceSource, ...]
+        if closed:
+            regressions = "regression-interactions" if settings.interactions else "regression"
+            self._sources = (
+                ClosedNumbers(numbers),
+                ClosedTables(kinds, settings),
+                ClosedTests("fisher", _with_test(settings, regressions)),
+            )
+        else:
+            self._sources = (
+                CombinedTests("stouffer", numbers),
+                StratifiedTests(kinds, settings),
+                RegressionTests(kinds, replace(settings, site_effect=True)),
+            )
 
     def p_values(self, tests: Tests) -> PValues:
         """See `EvidenceSource.p_values`; every source asks in the same rounds."""
@@ -109,44 +125,27 @@ class WithinSites:
         return found or {"stratified": 0}
 
 
-def open_stratified(
-    settings: EvidenceSettings,
+def _with_test(settings: EvidenceSettings, name: str) -> EvidenceSettings:
+    return replace(settings, spec=msgspec.structs.replace(settings.spec, name=name))
+
+
+def within_sites(
+    settings: EvidenceSettings, *, closed: bool
 ) -> Generator[Question, FloatVector, WithinSites]:
     """Tests within the sites, of any columns; one round.
 
     Raises:
         MixedTypesError: The test does not fit the columns.
+        ParameterError: There are too many sites, or rows at one, to compare their sums.
     """
-    kinds = yield from _kinds(settings)
+    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
+    kinds = question.read((yield question))
     if settings.spec.name == "fisherz" and kinds.categories.any():
         raise MixedTypesError(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy="Leave the test to evidence stratified, which takes columns of any type.",
         )
-    return WithinSites(kinds, settings)
-
-
-def close_stratified(
-    settings: EvidenceSettings,
-) -> Generator[Question, FloatVector, ClosedTables]:
-    """Verdicts on tests within the sites, of categories; one round.
-
-    Raises:
-        MixedTypesError: Some columns are numbers.
-    """
-    kinds = yield from _kinds(settings)
-    if not kinds.categories.all():
-        raise MixedTypesError(
-            "reveal verdicts with evidence stratified takes categories, and some columns are "
-            "numbers",
-            remedy="Choose evidence fisher, which compares p-values of columns of any type.",
-        )
-    return ClosedTables(kinds, settings)
-
-
-def _kinds(settings: EvidenceSettings) -> Generator[Question, FloatVector, ColumnKinds]:
-    question = Columns(n_variables=settings.n_variables, max_rows=settings.max_rows, order=True)
-    return question.read((yield question))
+    return WithinSites(kinds, settings, closed=closed)
 
 
 STRATIFIED = EvidenceKind(
@@ -157,12 +156,15 @@ STRATIFIED = EvidenceKind(
     "of the squared weights; of categories and numbers together, for every regression and every "
     "step towards its maximum, the sums of the likelihoods, gradients and Hessians; the kinds of "
     "columns, and about where and how widely continuous ones lie.",
-    open=open_stratified,
-    close=close_stratified,
+    open=partial(within_sites, closed=False),
+    close=partial(within_sites, closed=True),
     closed="For every cell of the table of every test, at how many sites it varies, where these "
-    "are enough the sum of its variances, and whether it stands out over all sites; no count, no "
-    "difference from independence, and no p-value. Before, the kinds of columns and the rows of "
-    "all sites together.",
+    "are enough the sum of its variances, and whether it stands out over all sites; of numbers, "
+    "for every test, how many sites do it, about how many rows they have for it together, and "
+    "whether it says independent; of categories and numbers together, whether the test says "
+    "independent, and whether rows are enough for it. No count, no difference from independence, "
+    "and no p-value. Before, the kinds of columns, about where and how widely continuous ones lie, "
+    "and the rows of all sites together.",
     asks_columns=True,
     triplets=True,
     tests=("auto", "fisherz"),

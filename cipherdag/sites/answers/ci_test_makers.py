@@ -53,6 +53,7 @@ def _regression(table: SiteTable, spec: CITestSpec, _device: str) -> CITest:
         lambda v: numbers[:, v],
         table.ordered,
         interactions=spec.name == "regression-interactions",
+        fewest=spec.min_rows_per_cell,
     )
 
 

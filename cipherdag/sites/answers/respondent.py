@@ -19,7 +19,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
 )
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
-from cipherdag.questions.combined_evidence import SUMMED
+from cipherdag.questions.combined_evidence import SUMMED, ScoreWeights
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
 from cipherdag.questions.question import (
     Bundle,
@@ -109,6 +109,7 @@ class Respondent:
             EdgeVotes: self._edge_votes,
             WeightedEvidence: self._triplets,
             CombinedEvidence: self._triplets,
+            ScoreWeights: self._weights,
             **dict.fromkeys(get_args(PoolQuestion), self._pooled),
             Contributors: self._contributors,
             Covered: self._covered,
@@ -176,6 +177,9 @@ class Respondent:
         pool = self._pool
         levels = pool.levels if pool is not None and pool.discrete else None
         return combined_evidence(test, question, levels)
+
+    def _weights(self, question: ScoreWeights) -> FloatVector:
+        return question.of(self._triplets(question.scores))
 
     def _contributors(self, question: Contributors) -> FloatVector:
         if len(self._counted) >= MOST_COUNTED:

@@ -14,6 +14,7 @@ from cipherdag.sites.compute.pooled.multinomial import bounded_logits, informati
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
+    FEWEST_PER_COEFFICIENT,
     first_fit,
     likelihood_ratio,
     nested_models,
@@ -45,7 +46,7 @@ def regression_steps(
     """
     models = question.models()
     coefficients = question.coefficient_array()
-    expand = _Expansion(question.categories, question.origin_array(), question.unit_array(), column)
+    expand = Expansion(question.categories, question.origin_array(), question.unit_array(), column)
     answers, start = [], 0
     for model, count in zip(models, question.coefficient_counts(models), strict=True):
         own = coefficients[start : start + count]
@@ -57,11 +58,11 @@ def regression_steps(
             answers.append(step(design, response, own, categories))
         else:
             rows = centred(design, response) if question.site_effect else (design, response)
-            answers.append(_step(*rows, own, categories, ordered=model.ordered))
+            answers.append(model_step(*rows, own, categories, ordered=model.ordered))
     return np.concatenate([np.zeros(0), *answers])
 
 
-class _Expansion:
+class Expansion:
     """Columns of predictors as a model has them; each is made once."""
 
     def __init__(
@@ -132,6 +133,7 @@ class RegressionTest(CachedTest):
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         ordered: Variables with three or more categories in an order.
         interactions: Whether the variables that are conditioned on interact.
+        fewest: Rows per coefficient below which a test is not done.
     """
 
     def __init__(
@@ -141,10 +143,11 @@ class RegressionTest(CachedTest):
         ordered: tuple[int, ...] = (),
         *,
         interactions: bool = False,
+        fewest: float = FEWEST_PER_COEFFICIENT,
     ) -> None:
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
-        self._interactions = interactions
+        self._interactions, self._fewest = interactions, fewest
         origins = np.zeros(len(categories))
         units = np.zeros(len(categories), dtype=np.int64)
         self._incomplete = np.zeros(len(categories), dtype=bool)
@@ -156,7 +159,7 @@ class RegressionTest(CachedTest):
                 origins[variable] = present[0]
                 largest = float(np.abs(present - present[0]).max())
                 units[variable] = np.frexp(largest)[1]
-        self._expand = _Expansion(categories, origins, units, column)
+        self._expand = Expansion(categories, origins, units, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
@@ -173,7 +176,7 @@ class RegressionTest(CachedTest):
             if too_large(large, self._categories):
                 continue
             (before, _), (after, rows) = self._fit(small), self._fit(large)
-            ratio, dof = likelihood_ratio(before, after, self._categories)
+            ratio, dof = likelihood_ratio(before, after, self._categories, fewest=self._fewest)
             outcomes[test, 1] = outcomes[test, 3] = ratio
             outcomes[test, 2], outcomes[test, 4] = dof, rows
         done = ~np.isnan(outcomes[:, 1])
@@ -188,13 +191,13 @@ class RegressionTest(CachedTest):
             count = coefficient_count(model, self._categories)
             fit = first_fit(model, self._categories)
             while not fit.finished:
-                step = _step(design, response, fit.proposed, categories, ordered=model.ordered)
+                step = model_step(design, response, fit.proposed, categories, ordered=model.ordered)
                 fit.hear(*step_parts(step, count), outputs(categories))
             self._fits[model] = fit, len(response)
         return self._fits[model]
 
 
-def _step(
+def model_step(
     design: FloatMatrix,
     response: FloatVector,
     coefficients: FloatVector,

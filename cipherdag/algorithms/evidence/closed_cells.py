@@ -1,0 +1,110 @@
+"""Differences whose variances are opened and which stay closed: does each lie within its limit?
+
+Leaks:
+    Of every cell at how many sites it varies, and of those that enough sites vary in the sum of the
+    variances and whether the cell stands out; see `CellVerdicts`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.evidence.closed import finest
+from cipherdag.questions.coverage import opened_where
+from cipherdag.questions.encodings import pack_integers
+from cipherdag.questions.verdicts import ByCount, CellVerdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.questions.combined_evidence import ScoreWeights
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.questions.stratified import TableCells
+
+SQUARE_BITS = 10
+"""Of the grid of squared thresholds, so that no platform's last digit decides."""
+ROUND_VERDICTS = 8_000
+"""Of one round: who deals sends their keys, and the sites take turns round by round."""
+
+
+def independent_within(
+    question: TableCells | ScoreWeights,
+    able: FloatVector,
+    limits_of: Callable[[FloatVector], FloatVector],
+    settings: EvidenceSettings,
+    *,
+    quarters: int,
+) -> Generator[Question, FloatVector, FloatVector]:
+    """1 for every test all of whose cells lie within their limits, 0 for the others, shape (B,).
+
+    Args:
+        question: The cells, without differences.
+        able: How many sites contribute to each part of it, as counted.
+        limits_of: How far the difference of every cell may lie from 0, from the variances summed
+            over the sites; 0 where it is not compared.
+        settings: How tests are done.
+        quarters: Largest difference of a site, in quarters of ``max_rows``; more changes none.
+
+    Returns:
+        NaN where no cell of a test is compared; a round of variances, and one per `ROUND_VERDICTS`
+        cells.
+
+    Raises:
+        ParameterError: There are too many sites, or rows at one.
+    """
+    n_sites, fewest = settings.present.n_sites, max(settings.fewest, 1)
+    cells = able[: len(question.owner)]
+    enough = np.concatenate([cells >= fewest, np.zeros(len(able) - len(cells), dtype=bool)])
+    variances = yield from opened_where(question, enough)
+    limits = limits_of(variances[: len(cells)])
+    compared = np.flatnonzero(limits > 0)
+    independent = np.full(question.n_tests, np.nan)
+    independent[question.owner[compared]] = 1.0
+    amounts, bits = difference_amounts(settings.max_rows, n_sites, fewest, quarters=quarters)
+    for start in range(0, len(compared), ROUND_VERDICTS):
+        own = compared[start : start + ROUND_VERDICTS]
+        within = yield CellVerdicts(
+            question=question.with_differences(),
+            amounts=amounts,
+            grid_bits=bits,
+            cells=pack_integers(own),
+            able=pack_integers(cells[own].astype(np.int64)),
+            limits=pack_integers(np.ldexp(limits[own], bits).astype(np.int64)),
+        )
+        independent[question.owner[own[within == 0]]] = 0.0
+    return independent
+
+
+def on_grid(square: FloatVector) -> FloatVector:
+    """Squared thresholds on a grid, none of them smaller."""
+    found: FloatVector = np.ldexp(np.ceil(np.ldexp(square, SQUARE_BITS)), -SQUARE_BITS)
+    return found
+
+
+def difference_amounts(
+    max_rows: int, n_sites: int, fewest: int, *, quarters: int
+) -> tuple[ByCount, int]:
+    """All amounts of differences, moved up by each site's largest, and their grid.
+
+    Args:
+        max_rows: Declared bound of a site's rows.
+        n_sites: How many sites there are.
+        fewest: How many contribute at least where a verdict is true.
+        quarters: Largest difference of a site, in quarters of ``max_rows``.
+
+    Raises:
+        ParameterError: There are too many sites, or rows at one.
+    """
+
+    def amounts(bits: int) -> ByCount:
+        half = -(-(quarters * max_rows << bits) // 4)
+        return ByCount(
+            low=(0,) * (n_sites + 1),
+            high=tuple(2 * k * half if k >= fewest else -1 for k in range(n_sites + 1)),
+            largest=2 * half,
+        )
+
+    return finest(amounts, "reveal verdicts with evidence stratified needs a smaller max_rows")
