@@ -11,7 +11,18 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
+from cipherdag import (
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    Federation,
+    FedFCI,
+    FedPC,
+    RFcd,
+    Survival,
+)
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -89,6 +100,8 @@ RUNS = [
     (FedPC(evidence="glm", alpha=0.3), "mixed"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
+    (FedFCI(alpha=0.3), "discrete"),
+    (FedFCI(search="rfci", alpha=0.3), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
     *(
         (Survival(time="a", event="b", by="c", adjust=("c", "d"), site_effect=own), "followed")
