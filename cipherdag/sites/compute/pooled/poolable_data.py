@@ -206,10 +206,9 @@ class PoolableData:
             raise MalformedMessageError("regressions of other columns than the site's schema has")
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
-        models = question.models()
-        self._spend(len(models))
+        self._spend(len(question.models))
         if self._min_cell_size > 1:
-            self._check_models(models)
+            self._check_models(question.models)
         return regression_steps(question, self.column)
 
     def _effect(self, question: EffectSums) -> FloatVector:
@@ -220,7 +219,7 @@ class PoolableData:
         self._spend(1)
         return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
-    def _check_models(self, models: list[Regression]) -> None:
+    def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
         named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
         sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     FloatMatrix = NDArray[np.float64]
 
+UNROLLED = 8
+"""Length from which on numpy adds up a row in several parts."""
+
 
 def regression_steps(
     question: RegressionSteps, column: Callable[[int], NDArray[np.float64]]
@@ -44,11 +47,10 @@ def regression_steps(
         question: Models and coefficients.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
     """
-    models = question.models()
     coefficients = question.coefficient_array()
     expand = Expansion(question.categories, question.origin_array(), question.unit_array(), column)
     answers, start = [], 0
-    for model, count in zip(models, question.coefficient_counts(models), strict=True):
+    for model, count in zip(question.models, question.coefficient_counts, strict=True):
         own = coefficients[start : start + count]
         start += count
         design, response = expand.rows(model)
@@ -82,7 +84,7 @@ class Expansion:
         """Design (n', columns) and response (n',) over the rows that are complete."""
         _, response = self._expanded(model.response)
         alone = [self._expanded(v)[0] for v in model.predictors[model.crossed :]]
-        design = np.column_stack([self._crossed(model, len(response)), *alone])
+        design = np.column_stack([*self._crossed(model, len(response)), *alone])
         used = (model.response, *model.predictors, *model.complete_in)
         missing = [own for own in map(self._missing, used) if own is not None]
         if not missing:
@@ -90,16 +92,16 @@ class Expansion:
         complete = ~np.logical_or.reduce(missing)
         return design[complete], response[complete]
 
-    def _crossed(self, model: Regression, rows: int) -> FloatMatrix:
-        """Constant, predictors that interact, and their products, shape (n, columns)."""
+    def _crossed(self, model: Regression, rows: int) -> list[FloatMatrix]:
+        """Constant, predictors that interact, and their products, shapes (n, columns)."""
         design = np.ones((rows, 1))
         crossed = model.predictors[: model.crossed]
         for variable in (v for v in crossed if self._categories[v]):
             columns = self._expanded(variable)[0]
             products = design[:, :, None] * columns[:, None]
             design = np.column_stack([design, products.reshape(rows, -1)])
-        slopes = [self._expanded(v)[0] * design for v in crossed if not self._categories[v]]
-        return np.column_stack([design, *slopes])
+        slopes = (self._expanded(v)[0] * design for v in crossed if not self._categories[v])
+        return [design, *slopes]
 
     def _missing(self, variable: int) -> NDArray[np.bool_] | None:
         """Where a variable is missing, shape (n,); None if nowhere."""
@@ -219,11 +221,13 @@ def _logits(
     """Log likelihood, gradient and minus the Hessian of a multinomial logistic model."""
     count, columns = outputs(categories), design.shape[1]
     logits = bounded_logits(design @ coefficients.reshape(count, columns).T)
-    largest = np.maximum(logits.max(axis=1, initial=0.0), 0.0)
-    weights = np.exp(logits - largest[:, None])
+    # numpy is slow along short rows, and adds up those of eight or more in another order
+    by_output = np.asfortranarray(logits) if count < UNROLLED else logits
+    largest = by_output.max(axis=1, initial=0.0)
+    weights = np.exp(by_output - largest[:, None])
     total = weights.sum(axis=1) + np.exp(-largest)
-    chance = weights / total[:, None]
-    seen = (response[:, None] == np.arange(1, count + 1)).astype(np.float64)
+    chance = np.ascontiguousarray(weights / total[:, None])
+    seen = (response == np.arange(1, count + 1)[:, None]).T.astype(np.float64, order="C")
     likelihood = (seen * logits).sum() - (largest + np.log(total)).sum()
     gradient = ((seen - chance).T @ design).ravel()
     square = information(design, chance).reshape(count * columns, -1)
