@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
@@ -31,6 +31,7 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
+from cipherdag.questions.score_weights import ScoreWeights
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -43,6 +44,7 @@ from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
+from cipherdag.questions.within_scores import WithinScores
 
 __all__ = [
     "MAX_REPLICATES",
@@ -87,6 +89,7 @@ PoolQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | WithinScores
     | SiteDifferences
     | LogLikelihoods
     | ColumnSums
@@ -105,6 +108,7 @@ ResampledQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | WithinScores
     | ScoreWeights
     | Contributors
     | Covered
