@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.describe.algorithm import Describe
+    from cipherdag.algorithms.effect.algorithm import Effect
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.rfcd.algorithm import RFcd
+    from cipherdag.algorithms.survival.algorithm import Survival
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
     from cipherdag.results.description_result import DescriptionResult
+    from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
     from cipherdag.results.result import Result
+    from cipherdag.results.survival_result import SurvivalResult
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.table.schema import Schema
 
@@ -27,6 +31,8 @@ __all__ = [
     "CipherdagError",
     "Describe",
     "DescriptionResult",
+    "Effect",
+    "EffectResult",
     "FeatureResult",
     "FedBOSS",
     "FedCD",
@@ -39,6 +45,8 @@ __all__ = [
     "Result",
     "Schema",
     "Site",
+    "Survival",
+    "SurvivalResult",
 ]
 
 _HOMES = {
@@ -46,6 +54,8 @@ _HOMES = {
     "CipherdagError": "cipherdag.errors",
     "Describe": "cipherdag.algorithms.describe.algorithm",
     "DescriptionResult": "cipherdag.results.description_result",
+    "Effect": "cipherdag.algorithms.effect.algorithm",
+    "EffectResult": "cipherdag.results.effect_result",
     "FeatureResult": "cipherdag.results.feature_result",
     "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
     "FedCD": "cipherdag.algorithms.fedcd.algorithm",
@@ -58,6 +68,8 @@ _HOMES = {
     "Result": "cipherdag.results.result",
     "Schema": "cipherdag.sites.table.schema",
     "Site": "cipherdag.federation.site",
+    "Survival": "cipherdag.algorithms.survival.algorithm",
+    "SurvivalResult": "cipherdag.results.survival_result",
 }
 
 

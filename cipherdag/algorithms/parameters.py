@@ -1,8 +1,9 @@
 """The parameters of an algorithm: one field each, which Python, command line and pages read alike.
 
 A field's type says what it may hold: a ``Literal`` its choices, ``X | None`` that there may be
-none. Its metadata holds a range, or choices that a registry lists; the class's docstring says what
-it is, and the first sentence there is its help on the command line.
+none, ``tuple[X, ...]`` any number of values. Its metadata holds a range, or choices that a registry
+lists; the class's docstring says what it is, and the first sentence there is its help on the
+command line.
 """
 
 from __future__ import annotations
@@ -68,6 +69,7 @@ class Parameter:
         range: Of a number.
         optional: Whether it may be None.
         help: What it is, in one sentence.
+        member: Type of each, where the value is a tuple.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Parameter:
     range: Range | None
     optional: bool
     help: str
+    member: type = str
 
     def fault(self, value: object) -> str:
         """What is wrong with a value; empty if nothing is."""
@@ -86,6 +89,8 @@ class Parameter:
             listed = ", ".join(self.choices)
             known = value in self.choices
             return "" if known else f"{self.name} must be one of {listed}, not {value!r}"
+        if self.kind is tuple:
+            return self._fault_of_members(value)
         kinds = (int, float) if self.kind is float else (self.kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and self.kind is not bool):
             return f"{self.name} must be of type {self.kind.__name__}, not {value!r}"
@@ -93,8 +98,18 @@ class Parameter:
             return f"{self.name} must be {self.range}, not {value!r}"
         return ""
 
+    def _fault_of_members(self, value: object) -> str:
+        kinds = (int, float) if self.member is float else (self.member,)
+        if isinstance(value, tuple) and all(
+            isinstance(own, kinds) and not isinstance(own, bool) for own in value
+        ):
+            return ""
+        return f"{self.name} must be a tuple of {self.member.__name__}, not {value!r}"
+
     def read(self, plain: Any) -> Any:
         """The value that JSON, TOML or an option says; see `written`."""
+        if self.kind is tuple and isinstance(plain, list):
+            return tuple(plain)
         if self.optional and self.kind is int and plain == NO_LIMIT:
             return None
         if self.kind is not Knowledge or plain is None:
@@ -107,6 +122,8 @@ class Parameter:
         """A value as TOML can have it."""
         if self.kind is Knowledge:
             return "" if value is None else value.dumps()
+        if self.kind is tuple:
+            return list(value)
         return NO_LIMIT if value is None else value
 
 
@@ -168,8 +185,12 @@ def _parameter(
     kind = plain[0]
     if typing.get_origin(kind) is Literal:
         kind, choices = str, typing.get_args(kind)
+    member = str
+    if typing.get_origin(kind) is tuple:
+        kind, (member, _) = tuple, typing.get_args(kind)
+    said = told.get(name, "")
     return Parameter(
-        name, kind, default, choices, metadata.get("range"), bool(options), told.get(name, "")
+        name, kind, default, choices, metadata.get("range"), bool(options), said, member
     )
 
 

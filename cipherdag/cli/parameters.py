@@ -68,8 +68,11 @@ def _option(parameter: Parameter) -> click.Option:
         flag += f"/--no-{flag[2:]}" if parameter.default else ""
     elif parameter.choices:
         settings["type"] = click.Choice(parameter.choices)
-    elif parameter.kind in (int, float):
+    elif parameter.kind in (int, float, str):
         settings["type"] = parameter.kind
+    elif parameter.kind is tuple:
+        told.append("Say the option once for each.")
+        settings |= {"type": parameter.member, "multiple": True, "help": " ".join(told)}
     else:
         settings |= {"type": FILE, "callback": lambda _context, _option, path: _text(path)}
         return click.Option([flag], **settings)

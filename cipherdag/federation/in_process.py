@@ -15,6 +15,7 @@ import msgspec
 from cipherdag.errors import RefusedError, SiteUnreachableError
 from cipherdag.federation.kept_run import taken_up
 from cipherdag.federation.one_run import FinishedRun, carry_out
+from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
@@ -173,6 +174,7 @@ class _Started(Generic[Outcome]):
         pinned = {site: identity.public for site, identity in identities.items()}
         earlier = kept.summed if kept is not None else ()
         program = SharedProgram(ask, federation.sites[0].table.schema.names, earlier)
+        shared = SharedReading(coordinator.public)
         runtimes = {
             site.name: _runtime(
                 site,
@@ -182,6 +184,7 @@ class _Started(Generic[Outcome]):
                 ledgers[site.name],
                 federation.device,
                 program.of_plan,
+                shared,
             )
             for site in federation.sites
         }
@@ -199,7 +202,7 @@ class _Started(Generic[Outcome]):
             purpose="a simulation in one process",
         )
         session = Session(
-            federation.wire({site: runtime.handle for site, runtime in runtimes.items()}),
+            federation.wire({site: shared.door(runtime) for site, runtime in runtimes.items()}),
             coordinator,
             plan,
             progress=progress if kept is None else kept.following(progress),
@@ -226,6 +229,7 @@ def _runtime(
     ledger: Ledger,
     device: str,
     programs: Programs,
+    shared: SharedReading,
 ) -> SiteRuntime:
     schema = site.table.schema
     profile = SiteProfile(
@@ -240,4 +244,6 @@ def _runtime(
     respondent = table_respondent(
         site.table, min_cell_size=site.policy.min_cell_size, device=device
     )
-    return SiteRuntime(profile, respondent, site.policy, ledger, programs=programs)
+    return SiteRuntime(
+        profile, respondent, site.policy, ledger, programs=programs, reading=shared.reading
+    )

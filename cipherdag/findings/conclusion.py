@@ -1,4 +1,4 @@
-"""What an algorithm concludes, by name: a learnt graph, selected features, or a description.
+"""What an algorithm concludes, by name: a graph, features, a description or an effect.
 
 ``details`` holds what else the algorithm found, in the form that JSON has, so that a saved result
 can be reported on again; `Report` is what the algorithm makes of it.
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from cipherdag.findings.description import Description
+from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
@@ -147,7 +149,7 @@ class SelectedFeatures:
         return msgspec.json.encode(chosen, order="deterministic")
 
 
-Finding = LearntGraph | SelectedFeatures | Description
+Finding = LearntGraph | SelectedFeatures | Description | SurvivalAnalysis | EstimatedEffect
 
 
 @dataclass(frozen=True, slots=True)

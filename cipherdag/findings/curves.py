@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from cipherdag.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WIDTH, HEIGHT = 720.0, 260.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 16.0, 14.0, 44.0
@@ -17,10 +20,14 @@ CLOSE, TINY = 1e-9, 1e-290
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve: its name and its points, x ascending."""
+    """One curve: its name and its points, x ascending; ends of an interval at some of them.
+
+    ``band`` has x, the lower and the upper end, x ascending.
+    """
 
     name: str
     points: tuple[tuple[float, float], ...]
+    band: tuple[tuple[float, float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +48,7 @@ class Curves:
         x_label: What is counted along the horizontal axis, such as "round".
         y_label: What is measured, with its unit.
         series: At most six curves, together with at least one point; all numbers finite.
+        steps: Whether a curve stays where it is up to the next point.
 
     Raises:
         ParameterError: No point, too many curves, or a number is not finite.
@@ -56,12 +64,14 @@ class Curves:
     x_label: str
     y_label: str
     series: tuple[Series, ...]
+    steps: bool = False
 
     def __post_init__(self) -> None:
         points = self._points
         if not points or len(self.series) > MOST_SERIES:
             raise ParameterError(f"'{self.title}' needs a point and at most {MOST_SERIES} curves")
-        if not all(math.isfinite(value) for point in points for value in point):
+        bands = [ends for series in self.series for ends in series.band]
+        if not all(math.isfinite(value) for point in (*points, *bands) for value in point):
             raise ParameterError(f"'{self.title}' has a number that is not finite")
 
     @property
@@ -77,7 +87,24 @@ class Curves:
 
     def course(self, series: Series) -> str:
         """The curve as an SVG path."""
-        return "M" + "L".join(f"{self._x(x):.1f},{self._y(y):.1f}" for x, y in series.points)
+        return "M" + self._line(series.points)
+
+    def area(self, series: Series) -> str:
+        """The interval about the curve as an SVG path; empty without one."""
+        if not series.band:
+            return ""
+        low = self._line([(x, own) for x, own, _ in series.band])
+        high = self._line([(x, own) for x, _, own in series.band])
+        return f"M{low}L{'L'.join(reversed(high.split('L')))}Z"
+
+    def _line(self, points: Sequence[tuple[float, float]]) -> str:
+        before = [*points[:1], *points[:-1]] if self.steps else points
+        places = [
+            f"{self._x(x):.1f},{self._y(y):.1f}"
+            for own, last in zip(points, before, strict=True)
+            for x, y in ([(own[0], last[1]), own] if self.steps else [own])
+        ]
+        return "L".join(places)
 
     def dots(self, series: Series) -> list[tuple[float, float, float, float]]:
         """Places in the picture and numbers of the points: x, y, first and second number."""
@@ -93,7 +120,8 @@ class Curves:
 
     @property
     def _y_range(self) -> tuple[float, float]:
-        low, high = _range([y for _, y in self._points])
+        ends = [y for series in self.series for own in series.band for y in own[1:]]
+        low, high = _range([*(y for _, y in self._points), *ends])
         # a curve that starts near zero is read better from zero
         return (0.0, high) if 0 < low <= high / 2 else (low, high)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cipherdag.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +19,14 @@ if TYPE_CHECKING:
 BoolMatrix = NDArray[np.bool_]
 IndexArray = NDArray[np.int64]
 Pair = tuple[str, str]
-Mark = Literal["-->", "---"]
+Mark = Literal["-->", "---", "<->", "o->", "o-o", "o--"]
+"""What stands at both ends; circles and double arrows in a PAG only."""
+# control characters, halves of surrogate pairs and non-characters: no export format can hold them
+_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+MOST_LISTED = 5
+End = Literal["arrow", "circle", "plain"]
+ENDS: dict[str, End] = {"-": "plain", "o": "circle", "<": "arrow", ">": "arrow"}
+"""What each sign at an end of a mark stands for."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -26,6 +36,16 @@ class Edge:
     source: str
     target: str
     mark: Mark
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """What stands at the source and at the target."""
+        return ENDS[self.mark[0]], ENDS[self.mark[2]]
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the same stands at both ends."""
+        return self.ends[0] == self.ends[1]
 
     def __str__(self) -> str:
         return f"{self.source} {self.mark} {self.target}"
@@ -51,8 +71,40 @@ class Graph(Protocol):
         """Every edge once, sorted."""
 
     @property
-    def is_dag(self) -> bool:
-        """Whether every edge is directed and none lies on a cycle."""
+    def kind(self) -> str:
+        """What it is, as dagitty calls it: a ``dag``, a ``pdag`` or a ``pag``."""
 
     def skeleton(self) -> BoolMatrix:
         """Symmetric adjacency, shape (p, p)."""
+
+    def says(self, edge: Edge) -> str:
+        """What an edge says of its variables, in words."""
+
+
+def writable(nodes: Iterable[str], size: int) -> tuple[str, ...]:
+    """The names of a graph.
+
+    Args:
+        nodes: The names.
+        size: How many there have to be.
+
+    Raises:
+        GraphError: Another number of names, or one is repeated or cannot be written.
+    """
+    names = tuple(nodes)
+    if len(names) != size:
+        raise GraphError(f"{len(names)} names do not fit a matrix of shape {(size, size)}")
+    if len(set(names)) != size:
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise GraphError(f"a variable is named twice: {listed(repeated)}")
+    wrong = [name for name in names if not name or _UNWRITABLE.search(name)]
+    if wrong:
+        raise GraphError(f"a name is empty or has control characters: {wrong[0]!r}")
+    return names
+
+
+def listed(names: list[str]) -> str:
+    """Up to five names in quotation marks."""
+    text = ", ".join(f"'{name}'" for name in names[:MOST_LISTED])
+    left = len(names) - MOST_LISTED
+    return text if left <= 0 else f"{text} and {left} more"

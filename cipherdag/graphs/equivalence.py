@@ -162,28 +162,32 @@ def extension(parents: list[int], neighbours: list[int]) -> Dag | None:
         parents: Bit masks of directed edges, by effect.
         neighbours: Bit masks of undirected edges, both ways.
     """
-    into, near = list(parents), list(neighbours)
-    out = turned(into)
+    out = turned(parents)
+    beside = [a | b | c for a, b, c in zip(parents, neighbours, out, strict=True)]
     dag = list(parents)
     left = (1 << len(dag)) - 1
     while left:
-        for v in reversed(range(len(dag))):
-            if left >> v & 1 and not out[v] & left and _removable(v, into, near, out, left):
+        waiting = left
+        while waiting:
+            v = waiting.bit_length() - 1
+            if not out[v] & left and _removable(neighbours[v] & left, beside[v] & left, beside):
                 break
+            waiting ^= 1 << v
         else:
             return None
-        dag[v] |= near[v] & left
-        left &= ~(1 << v)
-        for u in members(near[v]):
-            near[u] &= ~(1 << v)
+        left ^= 1 << v
+        dag[v] |= neighbours[v] & left
     return tuple(dag)
 
 
-def _removable(v: int, into: list[int], near: list[int], out: list[int], left: int) -> bool:
-    beside = (into[v] | near[v]) & left
-    return all(
-        not (beside & ~(1 << u)) & ~(into[u] | near[u] | out[u]) for u in members(near[v] & left)
-    )
+def _removable(near: int, around: int, beside: list[int]) -> bool:
+    """Whether every undirected neighbour is beside all others around; nothing leads out."""
+    while near:
+        lowest = near & -near
+        if around & ~(lowest | beside[lowest.bit_length() - 1]):
+            return False
+        near ^= lowest
+    return True
 
 
 def _clique(pattern: Pattern, mask: int) -> bool:

@@ -22,17 +22,26 @@ if TYPE_CHECKING:
 
     import networkx as nx
 
-    from cipherdag.graphs.edges import Graph, Mark
+    from cipherdag.graphs.edges import Edge, Graph, Mark
 
 MARKS: tuple[Mark, ...] = ("-->", "---")
+_DOT = {"arrow": "normal", "circle": "odot", "plain": "none"}
+_DAGITTY: dict[Mark, str] = {
+    "-->": "->",
+    "---": "--",
+    "<->": "<->",
+    "o->": "@->",
+    "o-o": "@-@",
+    "o--": "@--",
+}
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")  # behind apostrophes, so that one more can be taken off
 
 
 def to_networkx(graph: Graph) -> nx.DiGraph[str]:
-    """A ``networkx.DiGraph``; an undirected edge is two arcs.
+    """A ``networkx.DiGraph``; an edge whose ends are alike is two arcs, such as an undirected one.
 
     Every arc has the attribute ``mark``: "-->" for a directed edge, "---" for each of the two
-    arcs of an undirected one.
+    arcs of an undirected one; in a PAG those of `cipherdag.graphs.edges.Mark`.
     """
     import networkx as nx
 
@@ -40,13 +49,13 @@ def to_networkx(graph: Graph) -> nx.DiGraph[str]:
     found.add_nodes_from(graph.nodes)
     for edge in graph.edges:
         found.add_edge(edge.source, edge.target, mark=edge.mark)
-        if edge.mark == "---":
+        if edge.symmetric:
             found.add_edge(edge.target, edge.source, mark=edge.mark)
     return found
 
 
 def to_graphml(graph: Graph) -> str:
-    """GraphML with the attribute ``mark`` on every arc; an undirected edge is two arcs."""
+    """GraphML with the attribute ``mark`` on every arc; arcs as in `to_networkx`."""
     import networkx as nx
 
     body = "\n".join(nx.generate_graphml(to_networkx(graph)))
@@ -54,7 +63,7 @@ def to_graphml(graph: Graph) -> str:
 
 
 def to_gml(graph: Graph) -> str:
-    """GML with the attribute ``mark`` on every arc; an undirected edge is two arcs.
+    """GML with the attribute ``mark`` on every arc; arcs as in `to_networkx`.
 
     Characters beyond ASCII and quotation marks stand as numeric entities, as GML wants it.
     """
@@ -72,21 +81,28 @@ def to_dot(graph: Graph) -> str:
     lines = ["digraph {", "  node [shape=box, style=rounded];"]
     lines += [f"  {_quoted(name)};" for name in graph.nodes]
     for edge in graph.edges:
-        plain = " [dir=none]" if edge.mark == "---" else ""
-        lines.append(f"  {_quoted(edge.source)} -> {_quoted(edge.target)}{plain};")
+        ends = _dot_ends(edge)
+        lines.append(f"  {_quoted(edge.source)} -> {_quoted(edge.target)}{ends};")
     return "\n".join([*lines, "}"]) + "\n"
 
 
+def _dot_ends(edge: Edge) -> str:
+    if edge.mark in MARKS:
+        return " [dir=none]" if edge.mark == "---" else ""
+    tail, head = (_DOT[end] for end in edge.ends)
+    return f" [dir=both, arrowtail={tail}, arrowhead={head}]"
+
+
 def to_dagitty(graph: Graph) -> str:
-    r"""The text form of dagitty (dagitty.net and the R package), a ``dag`` or a ``pdag``.
+    r"""The text form of dagitty (dagitty.net and the R package): ``dag``, ``pdag`` or ``pag``.
 
     Raises:
         OutputError: A name ends in a backslash, which dagitty's grammar has no way to write.
     """
-    lines = ["dag {" if graph.is_dag else "pdag {"]
+    lines = [f"{graph.kind} {{"]
     lines += [_dagitty_quoted(name) for name in graph.nodes]
     for edge in graph.edges:
-        arrow = "->" if edge.mark == "-->" else "--"
+        arrow = _DAGITTY[edge.mark]
         lines.append(f"{_dagitty_quoted(edge.source)} {arrow} {_dagitty_quoted(edge.target)}")
     return "\n".join([*lines, "}"]) + "\n"
 
@@ -120,13 +136,16 @@ def _unshielded(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
-def edges_from_csv(text: str, *, nodes: Sequence[str] | None = None) -> list[tuple[str, str, Mark]]:
+def edges_from_csv(
+    text: str, *, nodes: Sequence[str] | None = None, marks: Sequence[str] = MARKS
+) -> list[tuple[str, str, str]]:
     """Edges of a CSV with the columns ``from,to,mark`` or, all directed, ``parent,child``.
 
     Args:
         text: The content of the file; further columns are ignored.
         nodes: The variables, if known: a name that is none of them is tried again without
             surrounding white space and in Unicode form C, as names are compared everywhere.
+        marks: Those that an edge may have.
 
     An apostrophe that `csv_text` put in front of a name is taken off, unless only the name with it
     is known.
@@ -141,7 +160,7 @@ def edges_from_csv(text: str, *, nodes: Sequence[str] | None = None) -> list[tup
     known = frozenset(nodes or ())
     try:
         columns = _columns(next(rows, []))
-        return [_edge(row, columns, rows.line_num, known) for row in rows if row]
+        return [_edge(row, columns, rows.line_num, known, marks) for row in rows if row]
     except csv.Error as error:
         raise GraphError(f"the edges are no CSV at line {rows.line_num}: {error}") from error
 
@@ -156,17 +175,22 @@ def _columns(header: list[str]) -> tuple[int, ...]:
 
 
 def _edge(
-    row: list[str], columns: tuple[int, ...], line: int, known: frozenset[str]
-) -> tuple[str, str, Mark]:
+    row: list[str],
+    columns: tuple[int, ...],
+    line: int,
+    known: frozenset[str],
+    marks: Sequence[str],
+) -> tuple[str, str, str]:
     if len(row) <= max(columns):
         raise GraphError(f"line {line} of the edges has too few columns")
     source, target = (_known_name(row[column], known) for column in columns[:2])
-    if len(columns) == len(MARKS):
+    if len(columns) == len(("parent", "child")):
         return source, target, "-->"
-    for mark in MARKS:
-        if row[columns[2]].strip() == mark:
-            return source, target, mark
-    raise GraphError(f"line {line} of the edges has the mark {row[columns[2]]!r}, not --> or ---")
+    mark = row[columns[2]]
+    if mark.strip() not in marks:
+        allowed = " or ".join(marks)
+        raise GraphError(f"line {line} of the edges has the mark {mark!r}, not {allowed}")
+    return source, target, mark.strip()
 
 
 def _known_name(name: str, known: frozenset[str]) -> str:

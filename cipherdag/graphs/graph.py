@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -11,7 +10,7 @@ import numpy as np
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, notebook
-from cipherdag.graphs.edges import BoolMatrix, Edge, Pair
+from cipherdag.graphs.edges import BoolMatrix, Edge, Pair, listed, writable
 from cipherdag.graphs.extension import checked, topological_order
 from cipherdag.graphs.identification import query
 from cipherdag.graphs.identification.maximal import directed_further
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from cipherdag.graphs.knowledge import Knowledge
-
-# control characters, halves of surrogate pairs and non-characters: no export format can hold them
-_UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -51,16 +47,8 @@ class CausalGraph:
     def __post_init__(self) -> None:
         arcs = checked(self.arcs)
         arcs.setflags(write=False)
-        object.__setattr__(self, "nodes", tuple(self.nodes))
+        object.__setattr__(self, "nodes", writable(self.nodes, len(arcs)))
         object.__setattr__(self, "arcs", arcs)
-        if len(arcs) != len(self.nodes):
-            raise GraphError(f"{len(self.nodes)} names do not fit a matrix of shape {arcs.shape}")
-        if len(set(self.nodes)) != len(self.nodes):
-            repeated = sorted({name for name in self.nodes if self.nodes.count(name) > 1})
-            raise GraphError(f"a variable is named twice: {_listed(repeated)}")
-        wrong = [name for name in self.nodes if not name or _UNWRITABLE.search(name)]
-        if wrong:
-            raise GraphError(f"a name is empty or has control characters: {wrong[0]!r}")
 
     @classmethod
     def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
@@ -91,7 +79,7 @@ class CausalGraph:
         both = ((directed, False), (undirected, True))
         for (a, b), either_way in ((pair, way) for pairs, way in both for pair in pairs):
             if missing := [name for name in (a, b) if name not in position]:
-                raise GraphError(f"an edge names a variable that is not there: {_listed(missing)}")
+                raise GraphError(f"an edge names a variable that is not there: {listed(missing)}")
             i, j = position[a], position[b]
             if i == j:
                 raise GraphError(f"an edge joins '{a}' to itself")
@@ -156,9 +144,20 @@ class CausalGraph:
         """Whether every edge is directed and none lies on a cycle."""
         return not (self.arcs & self.arcs.T).any() and self.is_acyclic
 
+    @property
+    def kind(self) -> str:
+        """``dag``, or ``pdag`` where it is directed in part or has a cycle."""
+        return "dag" if self.is_dag else "pdag"
+
     def skeleton(self) -> BoolMatrix:
         """Symmetric adjacency, shape (p, p)."""
         return self.arcs | self.arcs.T
+
+    def says(self, edge: Edge) -> str:
+        """What an edge says of its variables, in words."""
+        if edge.mark == "-->":
+            return f"{edge.source} causes {edge.target}"
+        return f"{edge.source} and {edge.target}, direction not determined"
 
     def relabel(self, mapping: Mapping[str, str]) -> CausalGraph:
         """The same graph under other names; names that the mapping lacks stay.
@@ -167,7 +166,7 @@ class CausalGraph:
             GraphError: The mapping has a name that is not there, or two variables get one name.
         """
         if missing := sorted(set(mapping) - set(self.nodes)):
-            raise GraphError(f"a variable to rename is not there: {_listed(missing)}")
+            raise GraphError(f"a variable to rename is not there: {listed(missing)}")
         return CausalGraph(tuple(mapping.get(name, name) for name in self.nodes), self.arcs)
 
     def to_cpdag(self) -> CausalGraph:
@@ -235,9 +234,3 @@ class CausalGraph:
 
     def _pairs(self, matrix: BoolMatrix) -> list[Pair]:
         return [(self.nodes[i], self.nodes[j]) for i, j in np.argwhere(matrix)]
-
-
-def _listed(names: list[str]) -> str:
-    """Up to five names in quotation marks."""
-    text = ", ".join(f"'{name}'" for name in names[:5])
-    return text if len(names) <= 5 else f"{text} and {len(names) - 5} more"  # noqa: PLR2004

@@ -46,7 +46,7 @@ def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
     """
     arcs = checked(skeleton)
     adjacent = arcs | arcs.T
-    pairs = np.triu(_compose(adjacent, adjacent) & ~adjacent, k=1)
+    pairs = np.triu(compose(adjacent, adjacent) & ~adjacent, k=1)
     return np.argwhere(pairs).astype(np.int64)
 
 
@@ -211,7 +211,7 @@ def cpdag_of(dag: ArrayLike) -> BoolMatrix:
     arcs = checked(dag)
     if (arcs & arcs.T).any() or topological_order(arcs) is None:
         raise GraphError("only a DAG has a CPDAG; this graph has a cycle or an undirected edge")
-    in_collider = arcs & _compose(_apart(arcs | arcs.T), arcs)
+    in_collider = arcs & compose(_apart(arcs | arcs.T), arcs)
     return meek(arcs | (arcs & ~in_collider).T)
 
 
@@ -224,7 +224,7 @@ def _strength(strength: Strengths | None, triple: Triple) -> float:
     return value
 
 
-def _compose(first: BoolMatrix, second: BoolMatrix) -> BoolMatrix:
+def compose(first: BoolMatrix, second: BoolMatrix) -> BoolMatrix:
     """[a, c] is True where some b has first[a, b] and second[b, c]."""
     # float32 products run in BLAS, boolean ones do not; counts below 2**24 are exact
     product: BoolMatrix = first.astype(np.float32) @ second.astype(np.float32) > 0
@@ -258,7 +258,7 @@ def _rule_1(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for b -> c where a -> b - c and a, c are not adjacent."""
     directed, undirected = arcs & ~arcs.T, arcs & arcs.T
     apart = _apart(arcs | arcs.T)
-    asked = undirected & _compose(directed.T, apart)
+    asked = undirected & compose(directed.T, apart)
     for b in {y for _, y, _ in ambiguous}:
         closed = ~_with_open_pairs(~apart, b, ambiguous)
         asked[b] = undirected[b] & closed[directed[:, b]].any(axis=0)
@@ -268,14 +268,14 @@ def _rule_1(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
 def _rule_2(arcs: BoolMatrix, _: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for a -> b where a -> c -> b and a - b."""
     directed = arcs & ~arcs.T
-    return arcs & arcs.T & _compose(directed, directed)
+    return arcs & arcs.T & compose(directed, directed)
 
 
 def _rule_3(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for a -> b where a - c -> b, a - d -> b, a - b and c, d are not adjacent."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
-    for a, b in np.argwhere(undirected & _compose(undirected, directed)):
+    for a, b in np.argwhere(undirected & compose(undirected, directed)):
         joined = _with_open_pairs(adjacent, a, ambiguous)
         asked[a, b] = _some_apart(joined, np.flatnonzero(undirected[a] & directed[:, b]))
     return asked
@@ -285,7 +285,7 @@ def _rule_4(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
     """Asks for a -> b where a - c -> d -> b, a - b, a and d are adjacent and c and b are not."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
-    for a, b in np.argwhere(undirected & _compose(adjacent, directed)):
+    for a, b in np.argwhere(undirected & compose(adjacent, directed)):
         tails = np.flatnonzero(undirected[a] & ~_with_open_pairs(adjacent, a, ambiguous)[b])
         middle = np.flatnonzero(adjacent[a] & directed[:, b])
         asked[a, b] = bool(directed[np.ix_(tails, middle)].any())

@@ -260,6 +260,10 @@ class SiteAggregation(Secret):
         self._check_tags(content, declaration)
         return decode(content, declaration, self._carrier.moduli).values
 
+    def accepts_as(self, other: SiteAggregation) -> bool:
+        """Whether both accept the same sums, since they hold the same key."""
+        return self._sum_key.same_as(other._sum_key) and self.modulus == other.modulus
+
     def blinded(self, content: bytes, declaration: Declaration) -> WordVector:
         """The blinded sums that the coordinator says were opened, of shape (declaration.length,).
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import ForgedSumError, KeyAgreementError
+from cipherdag.privacy.keys.keyed import same_digest
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, expand
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.residues import inner
@@ -70,6 +71,10 @@ class SumKey(Secret):
     def secret_size(self) -> int:
         """Of the key."""
         return KEY_BYTES
+
+    def same_as(self, other: SumKey) -> bool:
+        """Whether both are one key."""
+        return same_digest(self._key, other._key)
 
     def tag(self, words: WordVector, lengths: Sequence[int], moduli: Moduli, digest: bytes) -> None:
         """Write one site's tags in place.

@@ -5,7 +5,8 @@ say, test by test, whether they contribute; what is opened then covers enough of
 A test without degrees of freedom at a site says nothing there. Of stratified tables and
 `SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
 tables, all strata of a test together and every column of a description, and of `Columns` where it
-is asked for one; strata of tables that too
+is asked for one, every group of `SurvivalCounts`, and a Cox model; of an effect the arms, once for
+all its questions. Strata of tables that too
 few sites have are added to one that enough have. A site that left in between may have been one of
 those counted; sites leave out what may then be of too few (`Covered.without`).
 
@@ -24,12 +25,15 @@ import numpy as np
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.score_weights import ScoreWeights
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.questions.within_scores import WithinScores
 
@@ -49,8 +53,15 @@ CountedQuestion = (
     | Columns
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
+    | EffectSums
 )
-PartByPart = SiteDifferences | Columns | ColumnSums | ValueCounts | WithinScores
+Following = SurvivalCounts | HazardSteps | HazardSums
+PartByPart = (
+    SiteDifferences | Columns | ColumnSums | ValueCounts | Following | EffectSums | WithinScores
+)
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
@@ -141,6 +152,11 @@ def n_tests(question: CountedQuestion) -> int:
     if isinstance(question, Columns):
         return question.n_variables
     return question.encodings[-1].length
+
+
+def counted_as(question: CountedQuestion) -> CountedQuestion:
+    """The question whose contributors are counted: of an effect one in the place of all stages."""
+    return question.scope if isinstance(question, EffectSums) else question
 
 
 def contributes(question: CountedQuestion, answer: FloatVector) -> FloatVector:

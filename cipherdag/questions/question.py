@@ -26,6 +26,7 @@ from cipherdag.questions.encodings import (
     pack_integers,
     subsets,
 )
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
@@ -42,6 +43,8 @@ from cipherdag.questions.separators import (
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes, Skeleton
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
 from cipherdag.questions.within_scores import WithinScores
@@ -53,11 +56,14 @@ __all__ = [
     "Candidates",
     "ColumnSums",
     "CombinedEvidence",
+    "EffectSums",
     "Encoding",
     "FamilyRegretExceeds",
     "FamilyRegrets",
     "FloatVector",
     "GraphRegretExceeds",
+    "HazardSteps",
+    "HazardSums",
     "IndexArray",
     "LocalBeliefs",
     "LogLikelihoods",
@@ -70,6 +76,7 @@ __all__ = [
     "SiteDifferences",
     "Skeleton",
     "StratifiedTables",
+    "SurvivalCounts",
     "ValueCounts",
     "WeightedEvidence",
     "finds_verdicts",
@@ -94,6 +101,10 @@ PoolQuestion = (
     | LogLikelihoods
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
+    | EffectSums
 )
 """What a site answers from counts and moments of its rows, with no test."""
 
@@ -157,6 +168,10 @@ SingleQuestion = (
     | SiteDifferences
     | ColumnSums
     | ValueCounts
+    | SurvivalCounts
+    | HazardSteps
+    | HazardSums
+    | EffectSums
     | WeightedEvidence
     | GraphRegretExceeds
     | FamilyRegretExceeds

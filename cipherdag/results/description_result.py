@@ -12,8 +12,7 @@ from cipherdag.errors import ParameterError
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
-from cipherdag.results.run import Run, shortened
-from cipherdag.sites.table.schema import Schema
+from cipherdag.results.run import Run, category_names, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,15 +101,10 @@ class DescriptionResult(Description, Run):
         ]
 
     def _category_names(self) -> Mapping[str, tuple[str, ...]]:
-        """Names of the categories by column; numbers from 1 where only the sites know them."""
-        if not self.schema:
-            return {
-                name: tuple(str(code + 1) for code in range(own.categories))
-                for name, own in self.columns.items()
-            }
+        """Names of the categories by column."""
         return {
-            column.name: tuple(column.category_name(code) for code in range(column.cardinality))
-            for column in Schema.loads(self.schema).variables
+            name: category_names(self.schema, name, own.categories)
+            for name, own in self.columns.items()
         }
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:

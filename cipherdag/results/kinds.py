@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.conclusion import Finding, LearntGraph, SelectedFeatures
 from cipherdag.findings.description import Description
+from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.results.description_result import DescriptionResult
+from cipherdag.results.effect_result import EffectResult
 from cipherdag.results.feature_result import FeatureResult
 from cipherdag.results.folder import kind_of, read_report
 from cipherdag.results.result import Result
+from cipherdag.results.survival_result import SurvivalResult
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +24,8 @@ KINDS: dict[type, type[Run]] = {
     LearntGraph: Result,
     SelectedFeatures: FeatureResult,
     Description: DescriptionResult,
+    SurvivalAnalysis: SurvivalResult,
+    EstimatedEffect: EffectResult,
 }
 
 

@@ -4,6 +4,8 @@ Run                 fields of every result; saves and loads the folder
 Result              a `LearntGraph`
 FeatureResult       `SelectedFeatures`
 DescriptionResult   a `Description`
+SurvivalResult      a `SurvivalAnalysis`
+EffectResult        an `EstimatedEffect`
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from cipherdag.results import folder as saved
 from cipherdag.results.run_page import run_page
 from cipherdag.results.sentences import dropout_line
 from cipherdag.sites.record.ledger import LedgerHead, read_releases
+from cipherdag.sites.table.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,7 +148,7 @@ class Run(ABC):
             "bytes_sent_per_site": dict(self.bytes_sent_per_site),
             "dropouts": [asdict(dropout) for dropout in self.dropouts],
             "seed": self.seed,
-            "parameters": dict(self.parameters),
+            "parameters": msgspec.json.decode(msgspec.json.encode(self.parameters)),
             "variables": dict(self.identifiers),
             "round_reports": [asdict(report) for report in self.rounds],
             "ledgers": {name: asdict(head) for name, head in self.heads.items()},
@@ -200,7 +203,8 @@ class Run(ABC):
             The folder: ``report.html``, ``result.json``, ``releases/<site>.jsonl``,
             ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
             ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
-            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``.
+            ``features.csv``, of a description ``columns.csv`` and ``categories.csv``, of
+            survival ``curves.csv`` and ``hazard_ratios.csv``, of an effect ``effects.csv``.
 
         Raises:
             OutputError: The folder cannot be written.
@@ -269,6 +273,14 @@ def shortened(lines: Sequence[str]) -> list[str]:
     shown = [f"  {line}" for line in lines[:MOST_LINES]]
     left = len(lines) - len(shown)
     return [*shown, f"  ... and {left} more"] if left else shown
+
+
+def category_names(schema: str, column: str, count: int) -> tuple[str, ...]:
+    """Names of a column's categories; numbers from 1 where only the sites know them."""
+    if not schema:
+        return tuple(str(code + 1) for code in range(count))
+    own = next(own for own in Schema.loads(schema).variables if own.name == column)
+    return tuple(own.category_name(code) for code in range(count))
 
 
 def _shared(

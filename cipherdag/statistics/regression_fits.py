@@ -50,6 +50,9 @@ CONVERGED = 1e-8
 
 Near a maximum the next gain is the square of it; where categories are separated, a third of it.
 """
+STILL = 1e-3
+FAR = 20.0
+"""A step and a coefficient, in logits, beyond which a maximum is not finite."""
 ROUNDING = 1e-11
 LEAST_PIVOT = 1e-9
 """Of a Hessian with unit diagonal: below it a column is a linear combination of others."""
@@ -70,6 +73,8 @@ class Fit:
         rank: Number of coefficients that the data determine.
         scarce: Rows outside the response's most frequent category; all rows of a linear model.
         variance: Of the last coefficient; 0 where that was not asked for, or it is not determined.
+        converged: Gain of a step, as a share of the likelihood, that is not worth a round.
+        information: The last Hessian, shape (m, m).
         undone: Whether the predictors leave nothing of a linear response.
         finished: Whether no step is left.
     """
@@ -82,6 +87,8 @@ class Fit:
     rank: int = 0
     scarce: float = 0.0
     variance: float = 0.0
+    converged: float = CONVERGED
+    information: FloatMatrix | None = None
     undone: bool = False
     finished: bool = False
     _surveyed: bool = False
@@ -90,6 +97,14 @@ class Fit:
     _gain: float = 0.0
     _share: float = 1.0
     _left: int = STEPS
+
+    @property
+    def astray(self) -> bool:
+        """Whether it ended on its way to infinity: some rows' categories are separated."""
+        moving = self._move is not None and float(abs(self._move).max(initial=0.0)) > STILL
+        return self.finished and (
+            moving or (self.discrete and float(abs(self.coefficients).max()) > FAR)
+        )
 
     @property
     def proposed(self) -> FloatVector:
@@ -105,6 +120,7 @@ class Fit:
             AggregateRangeError: They count rows as no rows are.
         """
         if not self.discrete:
+            self.information = hessian
             self._solve(value, gradient, hessian)
             return
         worse = value < self.value - ROUNDING * (1.0 + abs(self.value))
@@ -119,15 +135,15 @@ class Fit:
             free = self._free.T
             gradient = product(free, gradient[:, None])[:, 0]
             hessian = product(product(free, hessian), self._free)
-        self.coefficients, self.value = self.proposed, value
-        move, rank = _step(hessian, gradient)
+        self.coefficients, self.value, self.information = self.proposed, value, hessian
+        move, rank = newton_step(hessian, gradient)
         self.rank = max(self.rank, rank)
         self._gain, self._left = dot(gradient, move) / 2.0, self._left - 1
         self._share = 1.0
         self._move = move if self._free is None else product(self._free, move[:, None])[:, 0]
         if self.model.ordered:
             self._share = largest_share(self.coefficients[:count], self._move[:count])
-        if self._gain <= CONVERGED * (1.0 + abs(value)) or self._left == 0:
+        if self._gain <= self.converged * (1.0 + abs(value)) or self._left == 0:
             self.value += max(self._gain, 0.0)
             self.variance = _last_variance(hessian)
             self.finished = True
@@ -154,7 +170,7 @@ class Fit:
             self._free = np.delete(np.eye(len(gradient)), constants, axis=1)
 
     def _solve(self, squares: float, products: FloatVector, gram: FloatMatrix) -> None:
-        self.coefficients, self.rank = _step(gram, products)
+        self.coefficients, self.rank = newton_step(gram, products)
         rows = float(gram[0, 0])
         about_mean = squares - products[0] ** 2 / max(rows, 1.0)
         residual = squares - dot(products, self.coefficients)
@@ -253,6 +269,15 @@ def pack_step(value: float, gradient: FloatVector, hessian: FloatMatrix) -> Floa
     return np.concatenate([[value], gradient, hessian[_upper(len(hessian))]])
 
 
+def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
+    """Newton's step within what the data determine, and the rank of that."""
+    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
+    scale = np.where(scale > 0, scale, 1.0)
+    scaled = hessian / (scale[:, None] * scale)
+    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
+    return move / scale, rank
+
+
 def _upper(count: int) -> NDArray[np.bool_]:
     return ~np.tri(count, k=-1, dtype=bool)
 
@@ -261,13 +286,4 @@ def _last_variance(hessian: FloatMatrix) -> float:
     """The last diagonal entry of the Hessian's inverse."""
     last = np.zeros(len(hessian))
     last[-1:] = 1.0
-    return float(_step(hessian, last)[0][-1:].sum())
-
-
-def _step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVector, int]:
-    """Newton's step within what the data determine, and the rank of that."""
-    scale = np.sqrt(np.maximum(hessian.diagonal(), 0.0))
-    scale = np.where(scale > 0, scale, 1.0)
-    scaled = hessian / (scale[:, None] * scale)
-    move, rank = solve(scaled, gradient / scale, least=LEAST_PIVOT)
-    return move / scale, rank
+    return float(newton_step(hessian, last)[0][-1:].sum())

@@ -28,6 +28,9 @@ LN_2 = 0.6931471805599453
 HALF_LOG_2_PI = 0.9189385332046727
 LOG_TERMS = 11
 """Of the series of the logarithm: the next is below 2**-53 of the first."""
+MOST_EXPONENT = 709.0
+EXP_TERMS = 18
+"""Of the series of the exponential, up to half of `LN_2`: the next is below 2**-80."""
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
 LEAST_OF_STIRLING = 10
 
@@ -67,6 +70,17 @@ def logarithm(numbers: FloatVector) -> FloatVector:
 def logarithm_of(number: float) -> float:
     """The natural logarithm of a positive number; see `logarithm`."""
     return float(logarithm(np.array([number]))[0])
+
+
+def exponential_of(number: float) -> float:
+    """The exponential of a number, to a unit or two of the last place; infinite beyond 709."""
+    if not abs(number) < MOST_EXPONENT:
+        return math.inf if number > 0 else 0.0
+    twos = round(number / LN_2)
+    rest, series = number - twos * LN_2, 1.0
+    for term in range(EXP_TERMS, 0, -1):
+        series = 1.0 + series * rest / term
+    return math.ldexp(series, twos)
 
 
 def log_gamma(numbers: FloatVector) -> FloatVector:

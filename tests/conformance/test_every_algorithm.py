@@ -19,9 +19,10 @@ import pandas as pd
 import pytest
 import replaying
 import simulated_view
+from followed_patients import wards as hospitals
 from scipy import stats
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedPC, RFcd, Survival
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -34,6 +35,9 @@ from cipherdag.sites.session import handshake
 from cipherdag.testing import LAWS, Trial, check_algorithm
 
 SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
+
+
+FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
 
 
 @cache
@@ -83,11 +87,38 @@ def measured():
 
 
 @cache
+def followed():
+    """Times until an event; columns are called by their places, as where only sites know names."""
+    places = {"months": "1", "died": "2", "arm": "3", "age": "4"}
+    return {name: own.rename(columns=places) for name, own in hospitals().items()}
+
+
+@cache
+def patients():
+    """Three sites that treat by age and sex, and what treatment and both do to a score.
+
+    Columns are named as sites call them where their names stay there.
+    """
+    rng = np.random.default_rng(7)
+    found = {}
+    for number, name in enumerate(("north", "south", "west"), start=2):
+        age, man = rng.normal(60.0, 10.0, 150 * number), rng.integers(0, 2, 150 * number)
+        given = rng.random(len(age)) < 1.0 / (1.0 + np.exp(-(age - 60.0) / 20.0 - man))
+        score = 3.0 * given + age / 10.0 + man + rng.normal(size=len(age))
+        found[name] = pd.DataFrame({"1": age, "2": given, "3": score, "4": np.where(man, "m", "f")})
+    return found
+
+
+@cache
 def trial(name):
     """A run of an algorithm that takes seconds; every registered one needs an entry."""
     labels = tuple(clinics(8)["north"].columns[1:3])
     return {
         "describe": Trial(algorithm=Describe(), data=measured()),
+        "survival": Trial(algorithm=FOLLOWED, data=followed()),
+        "effect": Trial(
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
+        ),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),

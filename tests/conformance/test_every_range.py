@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -24,6 +24,7 @@ SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
     ("StratifiedTables", ""): {0},
+    ("WithinScores", ""): {0, 1},
     ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
@@ -31,8 +32,14 @@ SIGNED = {
     ("FamilyRegrets", ""): {0},
     ("LogLikelihoods", ""): {0},
     ("ColumnSums", ""): {1},
+    ("SurvivalCounts", ""): {5},
+    ("HazardSteps", ""): {0},
+    ("HazardSums", ""): {1},
+    ("EffectSums", ""): {0},
     ("LocalBeliefs", "code"): {0},
 }
+LEAST = {"followed": 0}
+"""Smallest count of a federation where it is not 5: one hazard of all sites needs all counts."""
 ONLY_COVERED = {"TableCells", "ScoreWeights"}
 """Of which nothing is asked but through `Covered`."""
 SHORT = {"rounds": 1, "epochs": 1, "fit_steps": 4, "graph_steps": 4, "batch": 16, "graphs": 8,
@@ -53,7 +60,10 @@ def federations():
     trial["experiment"] = np.repeat(["", "a", "b", "c"], 75)
     # a column that varies by less than rounding has a size and no spread
     still = numbers.assign(d=0.1 + rng.integers(0, 2, 150) * 2.0**-56)
+    followed = pd.DataFrame({"a": rng.exponential(3.0, 300), "b": rng.integers(0, 2, 300)})
+    followed["c"], followed["d"] = rng.integers(0, 3, 300), rng.normal(size=300)
     return {
+        "followed": Federation.split(followed, 3, seed=0),
         "still": Federation.split(still, 3, seed=0),
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
@@ -77,10 +87,19 @@ RUNS = [
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
     *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
-    (FedPC(evidence="glm", alpha=0.3), "mixed"),
+    *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
+    *(
+        (Survival(time="a", event="b", by="c", adjust=("c", "d"), site_effect=own), "followed")
+        for own in (False, True)
+    ),
+    *(
+        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        for own in ("regression", "ipw", "aipw", "linear")
+    ),
+    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),
@@ -104,7 +123,10 @@ def answered():
     """The encodings and answers of every segment, by kind and variant, from whole runs."""
     found = defaultdict(list)
     sites = {
-        name: [table_respondent(s.table, min_cell_size=5, device="cpu") for s in own.sites]
+        name: [
+            table_respondent(s.table, min_cell_size=LEAST.get(name, 5), device="cpu")
+            for s in own.sites
+        ]
         for name, own in federations().items()
     }
     for (algorithm, name), fewest in product(RUNS, (1, 2)):

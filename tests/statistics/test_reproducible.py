@@ -17,13 +17,14 @@ from cipherdag.statistics.reproducible import dot, on_grid, product, solve
 STEPS = """
 import hashlib
 import numpy as np
-from cipherdag.statistics.regression_fits import _step
+from cipherdag.statistics.regression_fits import newton_step
 state = hashlib.sha256()
 rng = np.random.default_rng(0)
 for size in rng.integers(1, 40, size=300):
     # as sums arrive: the same bits everywhere, whoever multiplied
     rows = rng.integers(-50, 50, size=(200, size))
-    move, rank = _step((rows.T @ rows).astype(float), rng.integers(-99, 99, size).astype(float))
+    right = rng.integers(-99, 99, size).astype(float)
+    move, rank = newton_step((rows.T @ rows).astype(float), right)
     state.update(move.tobytes() + bytes([rank]))
 print(state.hexdigest())
 """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cipherdag.errors import OutputError, writing
 from cipherdag.graphs.drawing import PICTURES
 from cipherdag.graphs.drawing.communities import MOST_VARIABLES, overview
-from cipherdag.graphs.drawing.layout import BOX_HEIGHT, arrow, layered
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
 from cipherdag.pages.lettering import box_width, cut, text_width
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ FloatArray = NDArray[np.float64]
 FONT_SIZE = 11.0
 MARGIN = 14.0
 NOTE, NOTE_SIZE = "plain line: direction not determined", 9.0
+CIRCLE_NOTE = "circle: arrowhead or none, not determined; two arrowheads: an unmeasured cause"
 COLLAPSED_NOTE = "a box: variables with many edges among them; plain line: edges both ways"
 HEAD_LENGTH, HEAD_WIDTH = 9.0, 7.5
 INK, BORDER, FILL = "#1b2a41", "#4a6fa5", "#eef4fc"
@@ -137,6 +138,9 @@ def _note(shown: Overview) -> str:
     """What the lines and boxes mean, where that needs saying."""
     if shown.collapsed:
         return COLLAPSED_NOTE
+    ends = {end for edge in shown.graph.edges for end in edge.ends}
+    if "circle" in ends or any(edge.mark == "<->" for edge in shown.graph.edges):
+        return CIRCLE_NOTE
     return NOTE if any(edge.mark == "---" for edge in shown.graph.edges) else ""
 
 
@@ -146,14 +150,16 @@ def _add_edges(axes: Axes, graph: Graph, layout: Layout) -> None:
     arrows: list[Curve] = []
     lines: list[Curve] = []
     heads: list[FloatArray] = []
+    circles: list[Curve] = []
+    place = {name: index for index, name in enumerate(graph.nodes)}
+    joined = {frozenset((place[edge.source], place[edge.target])): edge for edge in graph.edges}
     for (upper, lower), points in sorted(layout.routes.items()):
-        down, up = graph.arcs[upper, lower], graph.arcs[lower, upper]
-        if down and up:
-            lines.append(_curve(points))
-        else:
-            course, head = arrow(points, HEAD_LENGTH, HEAD_WIDTH, at_end=bool(down))
-            arrows.append(_curve(course))
-            heads.append(head)
+        edge = joined[frozenset((upper, lower))]
+        down = place[edge.source] == upper
+        shape = edge_shape(points, edge.ends, HEAD_LENGTH, HEAD_WIDTH, down=down)
+        (arrows if shape.heads else lines).append(_curve(shape.course))
+        heads += shape.heads
+        circles += [_circle(centre) for centre in shape.circles]
     for curves, colour in ((arrows, DIRECTED), (lines, UNDIRECTED)):
         axes.add_collection(
             PathCollection(
@@ -162,6 +168,11 @@ def _add_edges(axes: Axes, graph: Graph, layout: Layout) -> None:
             autolim=False,
         )
     axes.add_collection(PolyCollection(heads, facecolors=DIRECTED, linewidths=0.0), autolim=False)
+    if circles:
+        axes.add_collection(
+            PathCollection(circles, facecolors="white", edgecolors=INK, linewidths=1.2),
+            autolim=False,
+        )
 
 
 def _add_boxes(axes: Axes, labels: list[str], widths: list[float], centres: FloatArray) -> None:
@@ -189,6 +200,12 @@ def _add_boxes(axes: Axes, labels: list[str], widths: list[float], centres: Floa
             verticalalignment="center_baseline",
             parse_math=False,
         )
+
+
+def _circle(centre: FloatArray) -> Curve:
+    from matplotlib.path import Path as Curve
+
+    return Curve.circle((float(centre[0]), float(centre[1])), HEAD_WIDTH / 2)
 
 
 def _curve(controls: FloatArray) -> Curve:

@@ -20,7 +20,7 @@ from cipherdag.graphs.extension import acyclic_extension, topological_order
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.edges import BoolMatrix, End
 
 FloatArray = NDArray[np.float64]
 Links = list[list[int]]
@@ -91,6 +91,44 @@ def arrow(
     shortened = course.copy()
     shortened[tip, 1] -= 0.8 * down * length
     return shortened, np.array([(x, y), (x - width / 2, back), (x + width / 2, back)])
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeShape:
+    """An edge's course without what its ends cover, its arrowheads and the centres of its circles.
+
+    Arrowheads have shape (3, 2), centres shape (2,).
+    """
+
+    course: FloatArray
+    heads: tuple[FloatArray, ...]
+    circles: tuple[FloatArray, ...]
+
+
+def edge_shape(
+    course: FloatArray, ends: tuple[End, End], length: float, width: float, *, down: bool
+) -> EdgeShape:
+    """An edge as it is drawn.
+
+    Args:
+        course: From the upper to the lower box.
+        ends: At its source and its target.
+        length: Of an arrowhead; a circle is as wide as an arrowhead.
+        width: Of an arrowhead.
+        down: Whether the source is above the target.
+    """
+    heads: list[FloatArray] = []
+    circles: list[FloatArray] = []
+    for end, at_end in zip(ends, (not down, down), strict=True):
+        if end == "arrow":
+            course, head = arrow(course, length, width, at_end=at_end)
+            heads.append(head)
+        elif end == "circle":
+            tip, towards = (-1, 1.0) if at_end else (0, -1.0)
+            circles.append(course[tip] - np.array([0.0, towards * width / 2]))
+            course = course.copy()
+            course[tip, 1] -= towards * width
+    return EdgeShape(course, tuple(heads), tuple(circles))
 
 
 def _components(dag: BoolMatrix) -> list[list[int]]:

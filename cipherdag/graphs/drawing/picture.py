@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.drawing.layout import BOX_HEIGHT, arrow, layered
+from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
 from cipherdag.pages.lettering import box_width, cut
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.drawing.communities import Overview
     from cipherdag.graphs.drawing.layout import Layout
     from cipherdag.graphs.edge_evidence import EdgeEvidence
-    from cipherdag.graphs.edges import Edge, Graph
+    from cipherdag.graphs.edges import Edge, End, Graph
 
     FloatArray = NDArray[np.float64]
 
@@ -48,9 +48,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An edge: its course, its arrowhead, and the number of its row in the table of edges.
+    """An edge: its course, its arrowheads and circles, and its row's number in the table of edges.
 
-    ``head`` is empty for an edge without a direction; ``row`` is 0 where there is no row. ``marks``
+    ``directed`` says that it has an arrowhead; ``row`` is 0 where there is no row. ``marks``
     are names of what else is drawn: "doubtful" (dashed), "known" (with a diamond at ``given``), or
     how two graphs differ.
     """
@@ -59,7 +59,8 @@ class Line:
     target: str
     directed: bool
     path: str
-    head: str
+    heads: tuple[str, ...]
+    circles: tuple[tuple[float, float], ...]
     width: float
     strength: str
     x: float
@@ -75,7 +76,7 @@ class Look:
     """How an edge is drawn and what is said of it; see `Line`."""
 
     note: str
-    directed: bool
+    ends: tuple[End, End]
     width: float = PLAIN
     strength: str = ""
     row: int = 0
@@ -138,7 +139,7 @@ def overview_picture(
         arrow = "all from the first to the second" if edge.mark == "-->" else "both ways"
         words = f"{edge.source} and {edge.target}: {count} edge{'s' * (count != 1)}, {arrow}"
         width = min(WIDEST, THINNEST + 0.2 * count)
-        return Look(words, edge.mark == "-->", width, str(count))
+        return Look(words, edge.ends, width, str(count))
 
     def members(name: str) -> tuple[str, tuple[str, ...]]:
         own = shown.members[name]
@@ -156,23 +157,29 @@ def _looks(
 ) -> dict[Edge, Look]:
     most = max([1.0, *(own.strength for own in known.values())])
     return {
-        edge: _look(edge, known.get((edge.source, edge.target)), row, marked.get(edge, ""), most)
+        edge: _look(
+            edge,
+            graph.says(edge),
+            known.get((edge.source, edge.target)),
+            row,
+            marked.get(edge, ""),
+            most,
+        )
         for row, edge in enumerate(graph.edges, start=1)
     }
 
 
-def _look(edge: Edge, own: EdgeEvidence | None, row: int, mark: str, most: float) -> Look:
+def _look(
+    edge: Edge, words: str, own: EdgeEvidence | None, row: int, mark: str, most: float
+) -> Look:
     """An edge of the graph itself; the consensus of replicates takes off an arrow or dashes it."""
-    directed = edge.mark == "-->"
-    words = f"{edge.source} causes {edge.target}"
-    if not directed:
-        words = f"{edge.source} and {edge.target}, direction not determined"
+    ends = edge.ends
     marks = [mark] if mark else []
     if own is None:
-        return Look(words, directed, row=row, marks=tuple(marks))
+        return Look(words, ends, row=row, marks=tuple(marks))
     if own.consensus is not None:
-        unsure = directed and own.consensus != "-->"
-        directed = directed and not unsure
+        unsure = edge.mark == "-->" and own.consensus != "-->"
+        ends = ("plain", "plain") if unsure else ends
         marks += [] if own.consensus else ["doubtful"]
         words += "; few replicates have this direction" if unsure else ""
         words += "" if own.consensus else "; few replicates join the two"
@@ -180,10 +187,10 @@ def _look(edge: Edge, own: EdgeEvidence | None, row: int, mark: str, most: float
         marks.append("known")
         words += f"; the {own.known} was given"
     if not own.shown:
-        return Look(words, directed, row=row, marks=tuple(marks))
+        return Look(words, ends, row=row, marks=tuple(marks))
     width = THINNEST + (WIDEST - THINNEST) * max(0.0, own.strength) / most
     label = own.shown.split()[0]  # its unit stands in the legend
-    return Look(f"{words}; strength {own.shown}", directed, width, label, row, tuple(marks))
+    return Look(f"{words}; strength {own.shown}", ends, width, label, row, tuple(marks))
 
 
 def _picture(
@@ -230,16 +237,17 @@ def _lines(graph: Graph, layout: Layout, look: Callable[[Edge], Look]) -> Iterat
         down = (a, b) in layout.routes
         course = (layout.routes[a, b] if down else layout.routes[b, a]) + MARGIN
         own = look(edge)
-        shortened, head = arrow(course, HEAD_LENGTH, HEAD_WIDTH, at_end=down)
+        shape = edge_shape(course, own.ends, HEAD_LENGTH, HEAD_WIDTH, down=down)
         strength = own.strength if len(graph.edges) <= MOST_LABELLED else ""
         x, y = _label_spot(course, spots) if strength else (0.0, 0.0)
         spots += [(x - MARGIN, y - MARGIN)] if strength else []
         yield Line(
             source=edge.source,
             target=edge.target,
-            directed=own.directed,
-            path=_path(shortened if own.directed else course),
-            head=" ".join(f"{x:.1f},{y:.1f}" for x, y in head) if own.directed else "",
+            directed="arrow" in own.ends,
+            path=_path(shape.course),
+            heads=tuple(" ".join(f"{x:.1f},{y:.1f}" for x, y in head) for head in shape.heads),
+            circles=tuple((round(float(x), 1), round(float(y), 1)) for x, y in shape.circles),
             width=round(own.width, 2),
             strength=strength,
             x=x,

@@ -82,21 +82,22 @@ def site_generator(question: LocalBeliefs, table: SiteTable) -> torch.Generator:
 def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
     """What the local method learns: psi, or gamma and theta, shape (m, p, p)."""
     from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
+    from cipherdag.sites.compute.device import threads_for
 
-    prior = question.belief_arrays()
-    if question.reference == "code":
-        return np.clip(
-            learn_logits(regimes, prior, question.training, generator), -LOGIT_BOUND, LOGIT_BOUND
-        )
-    return learn_belief(
-        question.method,
-        regimes,
-        None if prior is None else prior[0],
-        question.training,
-        generator,
-        prior_weight=question.prior_weight,
-        sampled=question.start == "sampled",
-    )[None]
+    prior, training = question.belief_arrays(), question.training
+    with threads_for(question.n_variables * training.batch * training.hidden):
+        if question.reference == "code":
+            logits = learn_logits(regimes, prior, training, generator)
+            return np.clip(logits, -LOGIT_BOUND, LOGIT_BOUND)
+        return learn_belief(
+            question.method,
+            regimes,
+            None if prior is None else prior[0],
+            training,
+            generator,
+            prior_weight=question.prior_weight,
+            sampled=question.start == "sampled",
+        )[None]
 
 
 def weighted_answer(

@@ -10,6 +10,8 @@ from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
 from cipherdag.sites.plan_facts import plan_facts
@@ -25,6 +27,9 @@ _RESULTS = {
     LearntGraph: "a graph that says which of the study's variables probably cause which.",
     SelectedFeatures: "for every variable that the schema marks as a label, its probable causes "
     "and effects.",
+    SurvivalAnalysis: "how long it takes until an event, over all sites' rows together.",
+    EstimatedEffect: "how much one variable of the study changes another, if the graph that says "
+    "what to adjust for is right.",
 }
 
 

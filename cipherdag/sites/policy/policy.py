@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_POLICY_BYTES = 64 * 1024
 QUESTION_KINDS = frozenset(str(kind.__struct_config__.tag) for kind in get_args(SingleQuestion))
-OPT_IN_KINDS = frozenset({"regression-steps"})
+OPT_IN_KINDS = frozenset({"regression-steps", "hazard-steps", "hazard-sums", "effect-sums"})
 """Kinds that a site answers only if its policy names them.
 
 A coordinator that chooses the coefficients of regressions freely can narrow their sums down to a
@@ -53,7 +53,8 @@ _ONE_OF = {"reveal": ("sums", "variances", "verdicts")}
 _COMMENTS = {
     "algorithms": "Algorithms this site takes part in.",
     "questions": "Kinds of questions it answers; remove one to refuse it. regression-steps (mixed "
-    "columns) needs a coordinator that is trusted to follow the protocol.",
+    "columns), hazard-steps and hazard-sums (Cox models) and effect-sums need a coordinator that "
+    "is trusted to follow the protocol.",
     "protections": "How its answers may be protected.",
     "allow_unprotected": "true lets answers leave in the clear: only for made-up data.",
     "min_sites": "Smallest number of sites in a run.",

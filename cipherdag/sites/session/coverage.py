@@ -9,7 +9,8 @@ import numpy as np
 
 from cipherdag.errors import PolicyRefusedError
 from cipherdag.protocol.messages import content_digest
-from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered
+from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, counted_as
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.lockstep import parts_of, split_parts
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import Resampled
@@ -108,7 +109,7 @@ class Coverage:
             if isinstance(inner, Contributors):
                 counts = np.rint(own)
                 self._counts[_key(part, inner.question)] = Counted(counts, n_sites)
-            elif isinstance(inner, Covered):
+            elif isinstance(inner, Covered) and not isinstance(inner.question, EffectSums):
                 self._counts.pop(_key(part, inner.question), None)
 
 
@@ -125,4 +126,4 @@ def _tells_of_one(question: object) -> bool:
 
 def _key(part: SingleQuestion, inner: CountedQuestion) -> tuple[object, ...]:
     drawn = (part.replicate, part.seed) if isinstance(part, Resampled) else ()
-    return (*drawn, content_digest(inner))
+    return (*drawn, content_digest(counted_as(inner)))

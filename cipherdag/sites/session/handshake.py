@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
@@ -39,17 +39,17 @@ from cipherdag.protocol.messages import (
     Seals,
     SharedContent,
     SharedSecrets,
-    open_envelope,
-    read_envelope,
 )
 from cipherdag.protocol.verdict_rounds import beacon_of, commitment, new_chance
-from cipherdag.protocol.wire import decode, digest, encode
+from cipherdag.protocol.wire import decode, encode
+from cipherdag.sites.session.reading import read_relayed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.plan import Plan
+    from cipherdag.sites.session.reading import Relayed
     from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
@@ -78,18 +78,20 @@ class Handshake:
     Args:
         profile: Who the site is and whom it knows.
         plan: The coordinator's plan.
+        read: `read_relayed`, or what remembers what it came to.
 
     Raises:
         CohortError: The cohort has a duplicate, an unknown site or not this one.
         SignatureError: An identity in the cohort is not the pinned one.
     """
 
-    def __init__(self, profile: SiteProfile, plan: Plan) -> None:
+    def __init__(self, profile: SiteProfile, plan: Plan, read: Relayed = read_relayed) -> None:
         self._names = [member.name for member in plan.cohort]
         _check_cohort(plan, profile.name, profile.pinned)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
         self.plan = plan
+        self._read = read
         self._keys = EphemeralKeys.generate()
         self._chance = new_chance()
         self._pair_keys: dict[int, PairKey] = {}
@@ -114,8 +116,7 @@ class Handshake:
         """
         if self._transcript:
             raise KeyAgreementError("the offers were relayed a second time")
-        opened = self._opened_offers(offers)
-        self._transcript = digest(b"offers", self.plan.digest, *offers.envelopes)
+        opened, self._transcript = self._opened_offers(offers)
         ciphertexts = []
         for later in range(self.index + 1, len(self._names)):
             ciphertext, self._pair_keys[later] = agree_as_initiator(
@@ -144,7 +145,7 @@ class Handshake:
                 another random number than it committed to.
             SchemaMismatchError: The first site's schema is another one.
         """
-        seals = self._opened_seals(sealed)
+        seals, transcript = self._opened_seals(sealed)
         committed = [own.commitment for own in self._offers]
         beacon = beacon_of(self.plan, committed, [own.chance for own in seals])
         for earlier in range(self.index):
@@ -161,7 +162,6 @@ class Handshake:
         if content.schema != self._schema:
             log.error("this site's schema differs from the study's: %s", self._difference(content))
             raise SchemaMismatchError("the site's schema is not the one of the first site")
-        transcript = digest(b"sealed", self._transcript, *sealed.envelopes)
         proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
         kind = PROTECTIONS[self.plan.protection]
         aggregation = kind.site(
@@ -176,8 +176,8 @@ class Handshake:
         )
         return keyring, Ready(schema_digest=proof, n_variables=0)
 
-    def _opened_offers(self, offers: Offers) -> list[Offer]:
-        opened = self._opened(offers.envelopes, "offer", Offer)
+    def _opened_offers(self, offers: Offers) -> tuple[Sequence[Offer], bytes]:
+        opened, transcript = self._opened(offers.envelopes, Offer, self.plan.digest)
         if any(offer.plan_digest != self.plan.digest for offer in opened):
             raise KeyAgreementError("a site answered another plan than this one")
         if opened[self.index] != self.offer():
@@ -185,12 +185,12 @@ class Handshake:
         for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
             if len(set(keys)) != len(keys):
                 raise KeyAgreementError("two sites offer the same key")
-        return opened
+        return opened, transcript
 
-    def _opened_seals(self, sealed: Sealed) -> list[Seals]:
+    def _opened_seals(self, sealed: Sealed) -> tuple[Sequence[Seals], bytes]:
         if not self._transcript:
             raise KeyAgreementError("the seals came before the offers")
-        opened = self._opened(sealed.envelopes, "seals", Seals)
+        opened, transcript = self._opened(sealed.envelopes, Seals, self._transcript)
         for position, seals in enumerate(opened):
             if seals.transcript != self._transcript:
                 raise KeyAgreementError("the sites were not shown the same offers")
@@ -198,25 +198,17 @@ class Handshake:
                 raise KeyAgreementError("a site's key ciphertexts are not complete")
         if len(opened[0].secrets) != len(self._names) - 1:
             raise KeyAgreementError("the first site's sealed secrets are not complete")
-        return opened
+        return opened, transcript
 
-    def _opened(self, envelopes: tuple[bytes, ...], topic: str, kind: type[Kind]) -> list[Kind]:
-        """The messages of all sites, one each, in the order of the cohort."""
+    def _opened(
+        self, envelopes: tuple[bytes, ...], kind: type[Kind], before: bytes
+    ) -> tuple[Sequence[Kind], bytes]:
+        """The messages of all sites, and what their digests are bound to from then on."""
         count, cohort = len(envelopes), self.plan.cohort
         if count != len(cohort):
             raise KeyAgreementError(f"{count} messages were relayed for {len(cohort)} sites")
-        session = self.plan.session
-        bodies = (
-            open_envelope(
-                read_envelope(envelope),
-                identity=member.identity,
-                session=session,
-                sender=member.name,
-                topic=topic,
-            )
-            for envelope, member in zip(envelopes, cohort, strict=True)
-        )
-        return [decode(body, kind) for body in bodies]
+        bodies, transcript = self._read(envelopes, kind, cohort, self.plan.session, before)
+        return cast("Sequence[Kind]", bodies), transcript
 
     def _with_secrets(self, seals: Seals) -> Seals:
         """Add what the first site makes for all: small keys for each, the large context once."""

@@ -54,6 +54,7 @@ from cipherdag.protocol.verdict_rounds import most_bytes, read_verdicts
 from cipherdag.protocol.wire import digest, unpack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import finds_verdicts
+from cipherdag.sites.session.reading import read_sum
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, FloatVector
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.run_record import RunRecord
     from cipherdag.sites.session.coverage import Coverage
     from cipherdag.sites.session.program import Program
+    from cipherdag.sites.session.reading import ReadSum
     from cipherdag.sites.session.verdicts import Part, Parts
 
 log = logging.getLogger("cipherdag.site")
@@ -100,6 +102,7 @@ class Rounds:
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         kept: Keeps the sums, where the site has a folder.
+        read: `read_sum`, or what remembers what it came to.
     """
 
     plan: Plan
@@ -115,6 +118,7 @@ class Rounds:
     coverage: Coverage
     daily: DailyReleases | None = None
     kept: RunRecord | None = None
+    read: ReadSum = read_sum
     _number: int = 0
     _values: int = 0
     _present: tuple[int, ...] = ()
@@ -232,8 +236,7 @@ class Rounds:
         """What was opened, or the verdicts found, and the numbers in it; checked."""
         declared, part = current.declared, current.part
         if part is None:
-            opened = unpack(previous, self.aggregation.sum_bytes(declared))
-            return opened, self.aggregation.accept(opened, declared)
+            return self.read(previous, declared, self.aggregation)
         opened = unpack(previous, most_bytes(declared), exactly=False)
         return opened, read_verdicts(opened, self.plan, declared, part.roles, current.question)
 

@@ -49,6 +49,7 @@ from cipherdag.sites.session.coverage import Coverage
 from cipherdag.sites.session.handshake import Handshake
 from cipherdag.sites.session.incoming import Incoming, open_message
 from cipherdag.sites.session.program import Program, Programs, installed_program
+from cipherdag.sites.session.reading import ALONE, Reading
 from cipherdag.sites.session.recording import description, recorded, refusal
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.verdicts import Parts
@@ -96,6 +97,7 @@ class SiteRuntime:
         sums: Records which sums were opened; in memory only where None.
         folder: The limits that its folder adds; none for a site in memory.
         programs: Makes the program of a plan; what the site has installed by default.
+        reading: Reads what all sites are told alike; itself by default.
 
     ``refused`` is why it refused last, for whoever runs the site.
     """
@@ -110,6 +112,7 @@ class SiteRuntime:
         sums: OpenedSums | None = None,
         folder: FolderLimits | None = None,
         programs: Programs = installed_program,
+        reading: Reading = ALONE,
     ) -> None:
         self._profile = profile
         self._respondent = respondent
@@ -118,6 +121,7 @@ class SiteRuntime:
         self._sums = OpenedSums(profile.schema) if sums is None else sums
         self._folder = folder
         self._programs = programs
+        self._reading = reading
         self._seen = {
             bytes.fromhex(own.session)
             for own in read_releases(ledger.lines)
@@ -217,7 +221,7 @@ class SiteRuntime:
         return reply
 
     def _begin(self, session: bytes, plan: Plan) -> Offer:
-        handshake = Handshake(self._profile, plan)
+        handshake = Handshake(self._profile, plan, self._reading.relayed)
         self._seen.add(session)
         if self._folder is not None:
             self._folder.budget.start_run()
@@ -252,6 +256,7 @@ class SiteRuntime:
             coverage=coverage,
             daily=self._folder.daily if self._folder is not None else None,
             kept=kept,
+            read=self._reading.sum,
         )
         current.handshake = None  # the private halves of its keys are not needed any more
         return msgspec.structs.replace(

@@ -23,6 +23,7 @@ from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms, distinct_pare
 from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits, logits_of
 from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.beliefs.sdi import likelihood_gradient, two_cycle_gradient
+from cipherdag.sites.compute.device import FEWEST_SHARED, threads_for
 
 CPU = torch.device("cpu")
 SMALL = Training(epochs=3, fit_steps=150, graph_steps=60, batch=64, graphs=40, hidden=16)
@@ -241,6 +242,26 @@ def test_enco_recovers_a_chain_and_repeats_itself(reference):
         found.append(belief > 0.5)
     assert (found[0] == found[1]).all()
     assert (found[0] == np.eye(4, k=1, dtype=bool)).all()
+
+
+def test_small_tensors_have_one_thread_and_the_number_of_threads_moves_no_bit():
+    regimes = regimes_of(*chain(rows=300, each=50))
+    few = Training(epochs=1, fit_steps=20, graph_steps=20, batch=64, graphs=40, hidden=16)
+    usual = torch.get_num_threads()
+    beliefs, used = [], []
+    try:
+        torch.set_num_threads(2)
+        for elements in (FEWEST_SHARED - 1, FEWEST_SHARED):
+            with threads_for(elements):
+                used.append(torch.get_num_threads())
+                beliefs.append(learn_logits(regimes, None, few, generator()))
+        with pytest.raises(ZeroDivisionError), threads_for(1):
+            1 / 0  # noqa: B018
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(usual)
+    assert used == [1, 2]
+    assert np.array_equal(*beliefs)
 
 
 def test_interventions_on_several_variables_at_once_and_on_numbers():

@@ -19,7 +19,7 @@ import numpy as np
 from cipherdag.questions.regression_steps import coefficient_count, outputs
 from cipherdag.questions.within_scores import WithinScores, score_count
 from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.site_regressions import regression_step
+from cipherdag.sites.compute.pooled.site_regressions import model_step
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, first_fit, step_parts
 
 if TYPE_CHECKING:
@@ -127,9 +127,7 @@ class OwnScores:
         categories = self._categories[small.response]
         fit = first_fit(small, self._categories)
         while not fit.finished:
-            step = regression_step(
-                nuisance, response, fit.proposed, categories, ordered=small.ordered
-            )
+            step = model_step(nuisance, response, fit.proposed, categories, ordered=small.ordered)
             fit.hear(*step_parts(step, count), outputs(categories))
         self._fits[small] = fit
         return fit
@@ -153,7 +151,7 @@ class OwnScores:
             coefficients = np.column_stack([by_output, np.tile(zeros, (len(by_output), 1))]).ravel()
             places = np.arange(nuisance.shape[1] + len(zeros)) >= nuisance.shape[1]
             tested = np.tile(places, len(by_output))
-        step = regression_step(
+        step = model_step(
             np.column_stack([nuisance, other]),
             response,
             coefficients,

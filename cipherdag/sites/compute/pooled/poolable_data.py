@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
+from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.within_scores import WithinScores
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
@@ -121,29 +125,31 @@ class PoolableData:
             PolicyRefusedError: A table has a count, or the site rows, below ``min_cell_size``.
             MalformedMessageError: The question is about other columns than the site has.
         """
-        match question:
-            case Columns():
-                answer = self._kinds(order=question.order)
-            case Moments():
-                answer = self._moments(question)
-            case RegressionSteps():
-                answer = self._regressions(question)
-            case WithinScores():
-                return self._within_scores(question)
-            case StratifiedTables() | TableCells():
-                answer = self._strata(question)
-            case SiteDifferences():
-                answer = self._shares(question)
-            case LogLikelihoods():
-                answer = self._likelihoods(question)
-            case ColumnSums() | ValueCounts():
-                self._spend(len(self._categories))
-                answer = self.described.answer(question)
-            case SmallCells() | Tables():
-                answer = self._tables(question)
-        return answer
+        answers: dict[type, Callable[[Any], FloatVector]] = {
+            Columns: self._kinds,
+            Moments: self._moments,
+            RegressionSteps: self._regressions,
+            EffectSums: self._effect,
+            WithinScores: self._within_scores,
+            StratifiedTables: self._strata,
+            TableCells: self._strata,
+            SiteDifferences: self._shares,
+            LogLikelihoods: self._likelihoods,
+            ColumnSums: self._describe,
+            ValueCounts: self._describe,
+            SurvivalCounts: self._followed,
+            HazardSteps: self._followed,
+            HazardSums: self._followed,
+            SmallCells: self._tables,
+            Tables: self._tables,
+        }
+        return answers[type(question)](question)
 
-    def _kinds(self, *, order: bool) -> FloatVector:
+    def _describe(self, question: ColumnSums | ValueCounts) -> FloatVector:
+        self._spend(len(self._categories))
+        return self.described.answer(question)
+
+    def _kinds(self, question: Columns) -> FloatVector:
         p, rows, least = len(self._categories), self.rows, self._min_cell_size
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
@@ -155,7 +161,7 @@ class PoolableData:
                 place[variable], spread[:, variable], size[:, variable] = marks
         told = rows if rows >= least else 0
         parts = [[1, told], self._categories, place, *spread, *size, missing, [least > 1]]
-        if order:
+        if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
         return np.concatenate(parts, dtype=np.float64)
 
@@ -226,6 +232,14 @@ class PoolableData:
     @property
     def _schema(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(self._categories.tolist()), self._ordered
+
+    def _effect(self, question: EffectSums) -> FloatVector:
+        from cipherdag.sites.compute.pooled.effect_rows import effect_answer
+
+        if question.categories != tuple(self._categories.tolist()) or self._within is not None:
+            raise MalformedMessageError("an effect on other columns than the site's schema has")
+        self._spend(1)
+        return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
     def _check_models(self, models: list[Regression]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
@@ -333,6 +347,31 @@ class PoolableData:
                 self._codes, self._values, self._categories, self._device
             )
         return self._complete.answer(question.sets(), question.discount)
+
+    def _followed(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
+        from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
+        from cipherdag.sites.compute.pooled.hazards import hazard_step, hazard_sums
+
+        rows = question.model if isinstance(question, HazardSums) else question
+        if rows.categories != tuple(self._categories.tolist()):
+            raise MalformedMessageError("times of other columns than the site's schema has")
+        self._spend(1)
+        if Followed.of(rows, self.column).impossible:
+            log.warning("a time lies below 0, so that this site tells nothing of times")
+        least = self._min_cell_size
+        if isinstance(question, SurvivalCounts):
+            return survival_counts(question, self.column, least=least)
+        if isinstance(question, HazardSums):
+            return hazard_sums(question, self.column, least=least)
+        few = least > 1 and self._few_of(question)
+        return hazard_step(question, self.column, least=least, few=few)
+
+    def _few_of(self, model: HazardSteps) -> bool:
+        """Whether a table of two among the event and the discrete predictors has small counts."""
+        discrete = [model.event, *(v for v in model.predictors if self._categories[v])]
+        pairs = [sorted(own) for own in combinations(discrete, 2)]
+        single = bool(self._withheld(np.array([[model.event]])).any())
+        return single or bool(self._withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

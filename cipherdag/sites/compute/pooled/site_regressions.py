@@ -59,7 +59,7 @@ def regression_steps(
             answers.append(step(design, response, own, categories))
         else:
             rows = centred(design, response) if question.site_effect else (design, response)
-            answers.append(regression_step(*rows, own, categories, ordered=model.ordered))
+            answers.append(model_step(*rows, own, categories, ordered=model.ordered))
     return np.concatenate([np.zeros(0), *answers])
 
 
@@ -122,15 +122,13 @@ class RegressionTest(CachedTest):
             count = coefficient_count(model, self._categories)
             fit = first_fit(model, self._categories)
             while not fit.finished:
-                step = regression_step(
-                    design, response, fit.proposed, categories, ordered=model.ordered
-                )
+                step = model_step(design, response, fit.proposed, categories, ordered=model.ordered)
                 fit.hear(*step_parts(step, count), outputs(categories))
             self._fits[model] = fit, len(response)
         return self._fits[model]
 
 
-def regression_step(
+def model_step(
     design: FloatMatrix,
     response: FloatVector,
     coefficients: FloatVector,

@@ -1,0 +1,1 @@
+"""Estimates the effect of one variable on another over all sites, given what a graph says."""

@@ -1,0 +1,293 @@
+"""Effect: what a change of one variable does to another, adjusted for what a graph says.
+
+Models of treatment and outcome are fitted by Newton steps on sums over the sites, and the effect
+and its standard error follow from two more sums: those of the same estimator on all rows together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import InitVar, dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.departures import over_one_cohort
+from cipherdag.algorithms.effect.estimating import Estimation
+from cipherdag.algorithms.effect.report import disclosed, reported
+from cipherdag.algorithms.effect.sets import read_sets, written_sets
+from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.errors import DataError, ParameterError
+from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
+from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
+from cipherdag.questions.estimation.effect_sums import (
+    LEAST_TRUNCATED,
+    MOST_CELLS,
+    EffectSums,
+    Estimator,
+)
+from cipherdag.questions.lockstep import lockstep
+from cipherdag.questions.pooled_data import MAX_CATEGORIES, Columns
+from cipherdag.questions.question import pack_integers
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.algorithms.effect.sets import PossibleSet
+    from cipherdag.findings.conclusion import Report
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import FloatVector, Question
+
+TWO = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EffectOutcome:
+    """What was found, by position.
+
+    Attributes:
+        treatment: Position.
+        outcome: Position.
+        estimator: What ``auto`` came to.
+        found: The effect given each set.
+        adjust: What each set has.
+        parents: Causes of the treatment in the DAGs of each set; None of the only one.
+    """
+
+    treatment: int
+    outcome: int
+    estimator: Estimator
+    found: tuple[AdjustedEffect, ...]
+    adjust: tuple[tuple[int, ...], ...]
+    parents: tuple[tuple[int, ...] | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
+    """Effect's parameters; `ask` is the algorithm.
+
+    Attributes:
+        treatment: The cause, by name.
+        outcome: The variable that it acts on: numbers, or two categories.
+        adjust: Names of what to adjust for, with commas between them; or a list in JSON.
+        estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
+            (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
+            if either is; ``linear``: the coefficient of the treatment in one linear model;
+            ``standardise``: means stratum by stratum of the categories adjusted for;
+            ``auto``: aipw of a treatment with categories, linear of a number.
+        reference: The treatment's category that others are compared with, 1 for the first.
+        truncate: Least propensity, below which a row weighs no more.
+        withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
+            estimated; ``leave-out``: the others estimate it without them.
+        max_rows: Declared bound of a site's rows, a power of two.
+
+    Leaks:
+        The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
+        of these rows, the models of treatment and outcome step by step, the means of the arms and
+        how rows spread about them, and counts of propensities by arm. With ``leave-out``, two runs
+        in which other sites tell show these sites' sums by subtraction.
+    """
+
+    name: ClassVar[str] = "effect"
+    title: ClassVar[str] = "Effect"
+    concludes: ClassVar[type[EstimatedEffect]] = EstimatedEffect
+
+    query: InitVar[Answer | None] = field(default=None, kw_only=False)
+    treatment: str = ""
+    outcome: str = ""
+    adjust: str = ""
+    estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
+    reference: int = within(1, 1, MAX_CATEGORIES)
+    truncate: float = within(0.01, LEAST_TRUNCATED, 0.5, below=True)
+    withheld: Literal["refuse", "leave-out"] = "refuse"
+    max_rows: int = row_bound()
+
+    def __post_init__(self, query: Answer | None) -> None:
+        if query is not None:
+            require(
+                not (self.treatment or self.outcome or self.adjust),
+                "treatment, outcome and adjust follow from what the graph says: give no others",
+            )
+            object.__setattr__(self, "adjust", written_sets(query))
+            object.__setattr__(self, "treatment", query.treatment)
+            object.__setattr__(self, "outcome", query.outcome)
+        Algorithm.__post_init__(self)
+
+    def check(self) -> None:
+        """Refuse what is adjusted for where it cannot be read."""
+        read_sets(self.adjust)
+
+    def ask(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
+        """The run as a generator: yields questions, receives sums, returns an `EffectOutcome`.
+
+        Returns:
+            The outcome: one round for the columns, one for the sites that tell, one for each step
+            of the models, and one or two more, whatever the number of sets.
+
+        Raises:
+            ParameterError: A variable is not named, unknown, or of another kind than it takes.
+            DataError: The rows tell no effect.
+            SiteUnreachableError: A site left.
+        """
+        require(
+            bool(self.treatment and self.outcome),
+            "an effect needs the names of treatment and outcome",
+        )
+        return over_one_cohort(self._run(facts), facts.present)
+
+    def _run(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
+        treatment, outcome = (_place(facts, own) for own in (self.treatment, self.outcome))
+        sets = read_sets(self.adjust)
+        adjust = [tuple(sorted(_place(facts, name) for name in own.adjust)) for own in sets]
+        for own in adjust:
+            named = (treatment, outcome, *own)
+            require(len(set(named)) == len(named), "an effect names a variable twice")
+        question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
+        kinds = question.read((yield question))
+        estimator = self._chosen(kinds, treatment, outcome)
+        self._check_strata(kinds, estimator, facts, treatment, adjust)
+        scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
+        estimations = {
+            number: Estimation(scope, facts, self.reference - 1, self.withheld == "leave-out")
+            for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
+            if not own.why
+        }
+        told = yield from lockstep([own.run() for own in estimations.values()])
+        by_number = dict(zip(estimations, told, strict=True))
+        found = [by_number.get(n, _untold(own)) for n, own in enumerate(sets)]
+        _require_any(found)
+        return EffectOutcome(
+            treatment,
+            outcome,
+            estimator,
+            tuple(replace(a, n_dags=own.n_dags) for a, own in zip(found, sets, strict=True)),
+            tuple(adjust),
+            tuple(_places(facts, own.parents) for own in sets),
+        )
+
+    def _chosen(self, kinds: ColumnKinds, treatment: int, outcome: int) -> Estimator:
+        """The estimator, if it takes these columns."""
+        arms, values = kinds.categories[[treatment, outcome]].tolist()
+        require(
+            values <= TWO,
+            f"the outcome '{self.outcome}' has {values} categories; an effect is estimated on "
+            "numbers or two categories",
+        )
+        require(values != 1, f"the outcome '{self.outcome}' has one category only")
+        require(arms != 1, f"the treatment '{self.treatment}' has one category only")
+        require(
+            self.reference <= max(arms, 1),
+            f"reference {self.reference} is no category of '{self.treatment}'",
+        )
+        if self.estimator == "auto":
+            return "aipw" if arms else "linear"
+        require(
+            bool(arms) or self.estimator == "linear",
+            f"the treatment '{self.treatment}' has numbers, and '{self.estimator}' compares "
+            "categories; choose linear, or cut the numbers into bins in the schema",
+        )
+        return self.estimator
+
+    def _check_strata(
+        self,
+        kinds: ColumnKinds,
+        estimator: Estimator,
+        facts: Facts,
+        treatment: int,
+        adjust: list[tuple[int, ...]],
+    ) -> None:
+        """Refuse strata of numbers, and too many of them."""
+        for own in adjust if estimator == "standardise" else ():
+            numbers = [facts.names[v] for v in own if not kinds.categories[v]]
+            require(
+                not numbers,
+                f"standardise takes categories, and '{numbers[0] if numbers else ''}' has numbers",
+            )
+            cells = math.prod(kinds.categories[[treatment, *own]].tolist())
+            require(cells <= MOST_CELLS, f"there are more than {MOST_CELLS} strata and arms")
+
+    def _scopes(
+        self,
+        kinds: ColumnKinds,
+        pair: tuple[int, int],
+        adjust: list[tuple[int, ...]],
+        estimator: Estimator,
+    ) -> list[EffectSums]:
+        """A question for every set, all of the same rows."""
+        discrete = kinds.categories > 0
+        origins = np.where(discrete, 0.0, common_origins(kinds))
+        whole = {v for own in adjust for v in own}
+        return [
+            EffectSums(
+                categories=tuple(kinds.categories.tolist()),
+                origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
+                units=pack_integers(np.where(discrete, 0, common_units(kinds))),
+                treatment=pair[0],
+                outcome=pair[1],
+                adjust=own,
+                beside=tuple(sorted(whole - set(own))),
+                estimator=estimator,
+                truncate=self.truncate,
+                max_rows=self.max_rows,
+            )
+            for own in adjust
+        ]
+
+    def conclude(self, outcome: EffectOutcome, facts: Facts) -> EstimatedEffect:
+        """The effect by name."""
+        names = facts.names
+        return EstimatedEffect(
+            treatment=names[outcome.treatment],
+            outcome=names[outcome.outcome],
+            estimator=outcome.estimator,
+            reference=self.reference - 1,
+            sets=tuple(
+                replace(
+                    own,
+                    adjust=tuple(names[v] for v in adjust),
+                    parents=None if parents is None else tuple(names[v] for v in parents),
+                )
+                for own, adjust, parents in zip(
+                    outcome.found, outcome.adjust, outcome.parents, strict=True
+                )
+            ),
+        )
+
+    def disclosures(self) -> tuple[str, ...]:
+        """Models, means and counts of propensities."""
+        return disclosed(self.estimator)
+
+    def report(self, found: EstimatedEffect) -> Report:
+        """What makes the estimates doubtful, and what they take for granted."""
+        return reported(found)
+
+
+def _place(facts: Facts, name: str) -> int:
+    if name not in facts.names:
+        raise ParameterError(
+            f"an effect names '{name}', which is no variable",
+            remedy="Name columns of the schema; between real sites, where names stay there, their "
+            "identifiers.",
+        )
+    return facts.names.index(name)
+
+
+def _places(facts: Facts, names: tuple[str, ...] | None) -> tuple[int, ...] | None:
+    return None if names is None else tuple(sorted(_place(facts, name) for name in names))
+
+
+def _untold(own: PossibleSet) -> AdjustedEffect:
+    """A set of which nothing is asked."""
+    return AdjustedEffect(adjust=own.adjust, why=own.why)
+
+
+def _require_any(found: list[AdjustedEffect]) -> None:
+    """Refuse a result without any estimate."""
+    untold = [own.why for own in found if own.why and own.why != NO_EFFECT]
+    if len(untold) == len(found):
+        raise DataError(
+            f"no effect is estimated: {untold[0]}",
+            remedy="Adjust for fewer or coarser variables, or choose another estimator.",
+        )

@@ -1,0 +1,285 @@
+"""From questions to the effect given one set of variables, arms and models by position."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.effect.contrasts import differences, ratios
+from cipherdag.findings.effect import AdjustedEffect, ArmMean, Contrast
+from cipherdag.questions.coverage import Contributors, opened_where
+from cipherdag.questions.estimation.effect_sums import TREATMENT
+from cipherdag.questions.regression_steps import step_length
+from cipherdag.statistics.effect_estimates import (
+    arm_means,
+    coefficient_estimates,
+    linear_covariance,
+    standardised,
+)
+from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, Fit, step_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.questions.estimation.effect_sums import EffectSums
+    from cipherdag.questions.question import Question
+    from cipherdag.statistics.effect_estimates import Arms, Estimates
+
+Estimating = Generator["Question", "FloatVector", AdjustedEffect]
+Opening = Generator["Question", "FloatVector", "FloatVector"]
+
+CONVERGED = 1e-16
+"""Gain of a step, as a share of the likelihood: coefficients to about 1e-8 standard errors."""
+EXTREME = 2
+"""Bins at either end whose propensities, below 0.05 or above 0.95, hardly overlap."""
+DOUBTFUL = 0.1
+"""Share of rows with extreme propensities, or of an arm's rows that weights are worth."""
+
+
+@dataclass(slots=True)
+class Estimation:
+    """The estimate given one set.
+
+    Attributes:
+        question: The scope of its questions.
+        facts: What the session knows.
+        reference: The arm that others are compared with.
+        leave_out: Whether sites that may tell nothing are left out.
+        fits: The models so far, by number.
+    """
+
+    question: EffectSums
+    facts: Facts
+    reference: int
+    leave_out: bool
+    fits: dict[int, Fit] = field(default_factory=dict)
+    _sites: int = 0
+    _cells: IndexArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def run(self) -> Estimating:
+        """The effect, or why there is none."""
+        why = yield from self._count()
+        if why:
+            return AdjustedEffect(adjust=(), why=why)
+        yield from self._fit()
+        why = self._unfit()
+        if why:
+            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+        if self.question.linear:
+            return (yield from self._coefficients())
+        return (yield from (self._strata() if self.question.stratified else self._means()))
+
+    def _count(self) -> Generator[Question, FloatVector, str]:
+        """How many sites add rows; in words why they are too few."""
+        scope = self.question.scope
+        asked = scope if self.facts.fewest <= 1 else Contributors(question=scope)
+        counts = np.rint((yield asked)).astype(np.int64)
+        (tell, *arms), self._cells = counts[: 1 + scope.arms].tolist(), counts[1 + scope.arms :]
+        self._sites, cohort, fewest = tell, self.facts.present.n_sites, self.facts.fewest
+        if tell < cohort and not self.leave_out:
+            return (
+                f"{cohort - tell} of {cohort} sites have a count below their min_cell_size in the "
+                "table of treatment, outcome and what is adjusted for: take fewer or coarser "
+                "categories, or leave these sites out (withheld=leave-out)"
+            )
+        if tell < fewest:
+            return f"{tell} sites may tell of these rows, and {fewest} have to"
+        for arm, sites in enumerate(arms):
+            if sites < max(fewest, 1):
+                which = f" of arm {arm + 1}" if self.question.arms > 1 else ""
+                return f"{sites} sites have rows{which}, and {max(fewest, 1)} have to"
+        return ""
+
+    def _stage(self, **stage: Any) -> EffectSums:
+        return msgspec.structs.replace(self.question, **stage)
+
+    def _asked(self, question: EffectSums, cells: BoolVector | None = None) -> Opening:
+        """The sums of a question; of strata those of some cells."""
+        if self.facts.fewest <= 1:
+            return (yield question)
+        enough = np.ones(1 + question.arms, dtype=bool)
+        enough = enough if cells is None else np.concatenate([enough, cells])
+        return (yield from opened_where(question, enough))
+
+    def _fit(self) -> Generator[Question, FloatVector, None]:
+        """All models at their maxima, side by side, one round per step."""
+        question = self.question
+        for model in question.needed:
+            discrete = not question.linear and (
+                model == TREATMENT or question.categories[question.outcome] > 0
+            )
+            start = np.zeros(question.size(model))
+            self.fits[model] = Fit(question.regression(model), discrete, start, converged=CONVERGED)
+        while active := tuple(m for m, fit in self.fits.items() if not fit.finished):
+            proposed = [self.fits[model].proposed for model in active]
+            packed = _packed(np.concatenate(proposed))
+            sums = yield from self._asked(
+                self._stage(stage="models", models=active, coefficients=packed)
+            )
+            for model in active:
+                count = question.size(model)
+                step, sums = np.split(sums, [step_length(count)])
+                self.fits[model].hear(*step_parts(step, count), question.outputs(model))
+
+    def _unfit(self) -> str:
+        """Why the models do not do."""
+        fit = self.fits.get(TREATMENT)
+        if fit is not None and fit.astray:
+            return (
+                "the treatment's model has no finite maximum: some values of what is adjusted for "
+                "occur with one treatment only; adjust for fewer or coarser variables, or choose "
+                "estimator=regression, which extrapolates"
+            )
+        for model, own in self.fits.items():
+            size = len(own.coefficients)
+            if model != TREATMENT and not own.discrete and own.scarce <= size:
+                return f"{own.scarce:.0f} rows do not determine a model of {size} coefficients"
+        return ""
+
+    def _means(self) -> Estimating:
+        asked = self._stage(stage="means", coefficients=self._all_coefficients())
+        arms = arm_means(asked, (yield from self._asked(asked)), self.fits)
+        known = arms.estimates
+        covariance = yield from self._covariance(known)
+        return self._of_arms(
+            known.values,
+            covariance,
+            arms.rows,
+            arms.effective,
+            overlap=_whole(arms.overlap),
+            doubts=tuple(self._doubts(arms)),
+        )
+
+    def _strata(self) -> Estimating:
+        arms, fewest = self.question.arms, max(self.facts.fewest, 1)
+        sites = self._cells.reshape(-1, arms)
+        told = (sites >= fewest).all(axis=1)
+        if not told.any():
+            why = f"in no stratum has every arm rows at {fewest} sites"
+            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+        asked = self._stage(stage="strata")
+        sums = yield from self._asked(asked, np.repeat(told, arms))
+        parts = np.split(sums[: 3 * asked.cells], 3)
+        own = standardised(*(part.reshape(-1, arms)[told] for part in parts))
+        filled: BoolVector = np.asarray((sites > 0).any(axis=1))
+        left, all_filled = int((filled & ~told).sum()), int(filled.sum())
+        doubt = (
+            f"{left} of {all_filled} strata with rows are left out: not every arm has rows there "
+            f"at {fewest} sites. The effect is that over the rows of the others."
+        )
+        return self._of_arms(*own, np.zeros(arms), doubts=(doubt,) if left else ())
+
+    def _of_arms(
+        self,
+        values: FloatVector,
+        covariance: FloatVector,
+        rows: FloatVector,
+        effective: FloatVector,
+        **more: Any,
+    ) -> AdjustedEffect:
+        """Means and contrasts, on the outcome's own scale."""
+        unit, origin = self._outcome_scale()
+        values, covariance = origin + values * unit, covariance * unit * unit
+        errors = np.sqrt(np.maximum(covariance.diagonal(), 0.0))
+        contrasts = [*differences(values, covariance, self.reference)]
+        if self.question.categories[self.question.outcome]:
+            contrasts += ratios(values, covariance, self.reference)
+        columns = (own.tolist() for own in (rows, values, errors, effective))
+        means = tuple(
+            ArmMean(arm=a, rows=int(n), mean=mean, error=error, effective=weights or None)
+            for a, (n, mean, error, weights) in enumerate(zip(*columns, strict=True))
+        )
+        return self._found(contrasts, rows=int(rows.sum()), means=means, **more)
+
+    def _coefficients(self) -> Estimating:
+        (fit,) = self.fits.values()
+        known = coefficient_estimates(self.question, fit)
+        if not (np.diagonal(known.influence[:, -len(known.values) :]) > 0.0).all():
+            why = "the treatment is constant, or a linear combination of what is adjusted for"
+            return AdjustedEffect(adjust=(), why=why, sites=self._sites)
+        covariance = yield from self._covariance(known)
+        unit = self._outcome_scale()[0] / self._treatment_unit()
+        robust = linear_covariance(covariance, fit) * unit * unit
+        values, reference = known.values * unit, None
+        if self.question.categories[self.question.treatment]:
+            # of the first category, which has no coefficient, it is 0
+            values, reference = np.append(0.0, values), self.reference
+            robust = np.pad(robust, ((1, 0), (1, 0)))
+        contrasts = [*differences(values, robust, reference)]
+        return self._found(contrasts, rows=int(fit.scarce), doubts=tuple(self._of_models()))
+
+    def _covariance(self, known: Estimates) -> Opening:
+        """Covariances of the estimates, shape (k, k)."""
+        asked = self._stage(
+            stage="spread",
+            coefficients=self._all_coefficients(),
+            influence=_packed(known.influence),
+        )
+        return known.covariance((yield from self._asked(asked)))
+
+    def _found(self, contrasts: list[Contrast], **more: Any) -> AdjustedEffect:
+        return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
+
+    def _all_coefficients(self) -> bytes:
+        return _packed(np.concatenate([fit.coefficients for fit in self.fits.values()]))
+
+    def _outcome_scale(self) -> tuple[float, float]:
+        """The outcome's unit and origin; those of categories are 1 and 0."""
+        question, own = self.question, self.question.outcome
+        unit = math.ldexp(1.0, int(question.unit_array()[own]))
+        return unit, float(question.origin_array()[own])
+
+    def _treatment_unit(self) -> float:
+        return math.ldexp(1.0, int(self.question.unit_array()[self.question.treatment]))
+
+    def _doubts(self, arms: Arms) -> Iterator[str]:
+        """What makes the estimate doubtful."""
+        yield from self._of_models()
+        counts = arms.overlap
+        if counts.size:
+            extreme = [counts[..., :EXTREME].sum(), counts[..., -EXTREME:].sum()]
+            share = sum(extreme) / max(counts.sum(), 1.0)
+            if share > DOUBTFUL:
+                yield (
+                    f"{share:.0%} of the rows have a propensity below 0.05 or above 0.95: in them "
+                    "one arm has hardly any row to learn from."
+                )
+        for a, (rows, effective) in enumerate(zip(arms.rows, arms.effective, strict=True)):
+            if 0.0 < effective < DOUBTFUL * rows:
+                yield (
+                    f"Few rows of arm {a + 1} have nearly all the weight: {rows:.0f} rows are "
+                    f"worth {effective:.0f}."
+                )
+
+    def _of_models(self) -> Iterator[str]:
+        for model, fit in self.fits.items():
+            whose = f"the outcome in arm {model + 1}" if self.question.arms > 1 else "the outcome"
+            whose = "the treatment" if model == TREATMENT else whose
+            if fit.astray:
+                yield (
+                    f"The model of {whose} has no finite maximum: some values of what is adjusted "
+                    "for occur with one value only."
+                )
+            if fit.rank < len(fit.coefficients):
+                yield (
+                    f"The model of {whose} has {len(fit.coefficients)} coefficients, of which the "
+                    f"rows determine {fit.rank}: what it says of other rows is a guess, unless two "
+                    "variables say the same."
+                )
+            if fit.scarce < FEWEST_PER_COEFFICIENT * len(fit.coefficients):
+                yield f"The model of {whose} has few rows for {len(fit.coefficients)} coefficients."
+
+
+def _packed(numbers: FloatVector) -> bytes:
+    return np.ascontiguousarray(numbers, dtype="<f8").tobytes()
+
+
+def _whole(counts: FloatVector) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    return tuple(tuple(tuple(own) for own in by_arm) for by_arm in counts.astype(int).tolist())

@@ -1,0 +1,86 @@
+"""Effect's account of a run: what makes the estimates doubtful, and what they take for granted.
+
+Leaks:
+    Nothing new: it follows from opened sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.findings.conclusion import Report
+
+if TYPE_CHECKING:
+    from cipherdag.findings.effect import EstimatedEffect
+
+LIMITS = (
+    (
+        "The graph is taken for right: that what is adjusted for blocks every path from treatment "
+        "to outcome but those by which the treatment acts. No number says whether it does."
+    ),
+    (
+        "Standard errors take the set for chosen before the data were seen. A graph learnt from "
+        "the same rows makes them too small."
+    ),
+)
+_OF = {
+    "regression": "The models take their form for right: what is adjusted for acts by main effects "
+    "in each arm.",
+    "ipw": "The treatment's model takes its form for right.",
+    "aipw": "The models of treatment and outcome take their form for right; one of them suffices.",
+    "standardise": "Effects are those over the strata in which every arm has rows at enough sites.",
+    "linear": "The outcome is taken to be linear in the treatment and in what is adjusted for.",
+}
+_MODELS = {
+    "regression": "a model of the outcome in every arm",
+    "ipw": "a model of the treatment",
+    "aipw": "models of the treatment, and of the outcome in every arm",
+    "linear": "a linear model of the outcome",
+    "auto": "models of the treatment, and of the outcome in every arm, or of a number a linear "
+    "model of the outcome",
+}
+
+_STEPS = (
+    "Over all these sites' rows together, {}: sums of likelihoods, gradients and Hessians, and so "
+    "coefficients, step by step. Of categories these add up to the table of treatment, outcome and "
+    "what is adjusted for."
+)
+_MEANS = (
+    "The rows and the mean of every arm, how single rows spread about it together, and how many "
+    "rows have a propensity in each of ten ranges; no row's weight or propensity."
+)
+_STRATA = (
+    "At how many sites every arm has rows in every stratum of what is adjusted for; of those "
+    "strata where enough sites have rows of every arm, rows, mean and squares of the outcome by "
+    "arm."
+)
+
+
+def disclosed(estimator: str) -> tuple[str, ...]:
+    """What the opened sums tell."""
+    return (
+        (
+            "How many rows all sites hold; of each column its kind, and whether some site misses "
+            "values of it, and of numbers about where they lie and how far they spread."
+        ),
+        (
+            "How many sites may tell of the rows of treatment, outcome and what is adjusted for, "
+            "and have rows of each arm."
+        ),
+        *(
+            (_STRATA,)
+            if estimator == "standardise"
+            else (_STEPS.format(_MODELS[estimator]), _MEANS)
+        ),
+    )
+
+
+def reported(found: EstimatedEffect) -> Report:
+    """What is doubtful is said first."""
+    doubts = [(own, said) for own in found.sets for said in own.doubts]
+    several = len(found.sets) > 1
+    warnings = tuple(
+        f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
+        for own, said in doubts
+    )
+    return Report(limits=(_OF[found.estimator], *LIMITS), warnings=tuple(dict.fromkeys(warnings)))

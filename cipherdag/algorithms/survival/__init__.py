@@ -1,0 +1,1 @@
+"""Times until an event over all sites: curves, the log-rank test and hazard ratios."""

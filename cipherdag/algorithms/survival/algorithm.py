@@ -1,0 +1,214 @@
+"""Survival: curves and log-rank tests from counts in public bins of time, and Cox models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.departures import over_one_cohort
+from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.algorithms.survival.bins import round_edges
+from cipherdag.algorithms.survival.hazard_ratios import first_step, fitted, model_of
+from cipherdag.algorithms.survival.outcome import (
+    SurvivalOutcome,
+    counted_of,
+    curve_of,
+    tested,
+    tested_together,
+)
+from cipherdag.algorithms.survival.report import disclosed, reported
+from cipherdag.errors import DataError
+from cipherdag.findings.survival import SurvivalAnalysis
+from cipherdag.questions.coverage import covered
+from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.survival.counts import MOST_BINS, MOST_GROUPS, SurvivalCounts
+from cipherdag.questions.survival.hazards import MOST_COLUMNS, column_count
+
+if TYPE_CHECKING:
+    from cipherdag.findings.conclusion import Report
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import FloatVector, Question
+
+Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
+    """Survival's parameters; `ask` is the algorithm.
+
+    Columns are named as a study's schema names them; over real sites, where the coordinator knows
+    numbers only, by these: "1" is the first in alphabetical order.
+
+    Attributes:
+        time: Column of the time until the event or the end of follow-up, numbers from 0.
+        event: Column of two categories that says which of the two it was.
+        event_category: Which of these is the event: 1 for the first or 2 for the second, as the
+            schema lists them ("0" and "1", "no" and "yes").
+        by: Column whose categories are the groups to compare; empty for one group of all rows.
+        adjust: Columns of a Cox model, numbers or categories; none without any. The groups' column
+            may be one of them, which gives their ratio of hazards with the others alike.
+        ties: How the Cox model takes rows that have the event at the same time.
+        site_effect: Whether each site has a hazard of its own in the Cox model, at exact times. If
+            not, all have one, times are those of bins, and no site may restrict small counts.
+        bins: Most bins of time, where no edges are given.
+        edges: Upper edges of the bins of time, ascending from above 0. Without any, round numbers
+            up to about two standard deviations beyond the mean.
+        max_rows: Declared bound of a site's rows, a power of two.
+
+    Leaks:
+        The coordinator learns what `Columns` opens, its marks of columns that enough sites have;
+        and of every group that enough sites tell of the events, and the rows at risk, in each bin
+        of time over all sites (`SurvivalCounts`), hence how many rows end there without the event;
+        and of the log-rank test within the sites the sums of events, expected events and their
+        covariances; of a Cox model what `HazardSteps` opens, or without ``site_effect`` what
+        `HazardSums` does, at each step towards its maximum.
+    """
+
+    name: ClassVar[str] = "survival"
+    title: ClassVar[str] = "Survival"
+    concludes: ClassVar[type[SurvivalAnalysis]] = SurvivalAnalysis
+
+    time: str = "time"
+    event: str = "event"
+    event_category: int = within(2, 1, 2)
+    by: str = ""
+    adjust: tuple[str, ...] = ()
+    ties: Literal["efron", "breslow"] = "efron"
+    site_effect: bool = True
+    bins: int = within(20, 1, 200)
+    edges: tuple[float, ...] = ()
+    max_rows: int = row_bound()
+
+    def check(self) -> None:
+        """Refuse edges that are none, and one column in two roles."""
+        rising = all(low < high for low, high in zip((0.0, *self.edges), self.edges, strict=False))
+        finite = all(map(math.isfinite, self.edges))
+        require(rising and finite, "edges must be numbers above 0 that ascend")
+        require(len(self.edges) <= MOST_BINS, f"edges must be at most {MOST_BINS}")
+        named = [own for own in (self.time, self.event, self.by) if own]
+        require(len(set(named)) == len(named), "time, event and by must be different columns")
+        adjusted = [self.time, self.event, *self.adjust]
+        require(
+            len(set(adjusted)) == len(adjusted) and "" not in adjusted,
+            "adjust must name different columns, and neither time nor event",
+        )
+
+    def ask(self, facts: Facts) -> Surviving:
+        """The run as a generator: yields questions, receives sums, returns a `SurvivalOutcome`.
+
+        Returns:
+            The outcome, after four rounds, or two where one site alone may answer; two more, or
+            one, for every step of a Cox model.
+
+        Raises:
+            ParameterError: A column is not there, or not of its kind.
+            DataError: A site has times below 0, or too few sites tell of any group.
+            SiteUnreachableError: A site left.
+            AggregateRangeError: Sums contradict each other.
+        """
+        return over_one_cohort(self._followed(facts), facts.present)
+
+    def _followed(self, facts: Facts) -> Surviving:
+        time, event, by = (self._place(own, facts) for own in (self.time, self.event, self.by))
+        adjust = tuple(self._place(own, facts) for own in self.adjust)
+        columns = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
+        kinds = columns.read((yield from covered(columns, facts.fewest)))
+        self._check_kinds(kinds, time, event, by)
+        rows: dict[str, Any] = {
+            "categories": tuple(kinds.categories.tolist()),
+            "time": time,
+            "event": event,
+            "code": self.event_category - 1,
+            "complete_in": tuple(sorted({by, *adjust} - {-1})),
+            "max_rows": self.max_rows,
+        }
+        edges = np.array(self._edges(kinds, time), dtype="<f8").tobytes()
+        self._check_model(kinds, adjust)
+        question = SurvivalCounts(**rows, edges=edges, by=by)
+        sums = yield from covered(question, facts.fewest)
+        found = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
+        if not found.told.any():
+            raise DataError(
+                "too few sites tell of any group: each needs a min_cell_size of rows with the "
+                "event, and as many without, in one group, and no time below 0",
+                remedy="Look at each site's times and events, or compare fewer groups.",
+            )
+        if not adjust:
+            return found
+        model = first_step(kinds, adjust, rows, efron=self.ties == "efron")
+        bins = None if self.site_effect else edges
+        return replace(found, fitted=(yield from fitted(model, bins, facts.fewest)))
+
+    def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
+        """Curves, tests and ratios, by name."""
+        model = outcome.fitted
+        groups = range(len(outcome.sites))
+        return SurvivalAnalysis(
+            time=self.time,
+            event=self.event,
+            by=self.by,
+            edges=tuple(outcome.edges.tolist()),
+            curves=tuple(curve_of(outcome, group) for group in groups),
+            n_sites=outcome.n_sites,
+            test=tested(outcome),
+            together=None if outcome.restricted else tested_together(outcome),
+            model=None if model is None else model_of(model, facts.names),
+        )
+
+    def disclosures(self) -> tuple[str, ...]:
+        """Counts in bins of time, and steps of a Cox model."""
+        model = bool(self.adjust)
+        return disclosed(steps=model and self.site_effect, sums=model and not self.site_effect)
+
+    def report(self, found: Any) -> Report:
+        """Curves, and what makes them doubtful."""
+        return reported(found)
+
+    def _place(self, name: str, facts: Facts) -> int:
+        """Position of a column; -1 of none."""
+        if not name:
+            return -1
+        require(name in facts.names, f"there is no column '{name}'")
+        return facts.names.index(name)
+
+    def _check_kinds(self, kinds: ColumnKinds, time: int, event: int, by: int) -> None:
+        own = kinds.categories
+        require(own[time] == 0, f"time names '{self.time}', a column of categories, not of numbers")
+        require(
+            own[event] == 2,  # noqa: PLR2004
+            f"event names '{self.event}', which does not have two categories in the schema",
+        )
+        require(
+            by == -1 or 1 <= own[by] <= MOST_GROUPS,
+            f"by names '{self.by}', which does not have 1 to {MOST_GROUPS} categories",
+        )
+        known = bool(self.edges) or not np.isnan([kinds.spread[time], kinds.size[time]]).all()
+        if not known:
+            raise DataError(
+                f"too few sites have enough times in '{self.time}' to choose bins of time",
+                remedy="Give the edges of the bins.",
+            )
+
+    def _check_model(self, kinds: ColumnKinds, adjust: tuple[int, ...]) -> None:
+        columns = column_count(adjust, kinds.categories.tolist())
+        require(
+            not adjust or 1 <= columns <= MOST_COLUMNS,
+            f"adjust makes {columns} columns of a model, which has 1 to {MOST_COLUMNS}",
+        )
+        require(
+            not adjust or self.site_effect or not kinds.restricted,
+            "site_effect cannot be left out, as some site's policy restricts small counts, and "
+            "one hazard of all sites needs the sums of each bin of time",
+        )
+
+    def _edges(self, kinds: ColumnKinds, time: int) -> tuple[float, ...]:
+        if self.edges:
+            return self.edges
+        unit = float(np.ldexp(1.0, common_units(kinds)[time]))
+        return round_edges(float(common_origins(kinds)[time]), unit, self.bins)

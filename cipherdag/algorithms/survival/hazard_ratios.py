@@ -1,0 +1,178 @@
+"""A Cox model over all sites, by Newton steps on sums.
+
+With a hazard of each site's own nothing is opened but a value, a gradient and a Hessian per step;
+with one hazard of all sites, sums over the rows at risk in every bin of time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
+from cipherdag.findings.survival import HazardModel, HazardRatio
+from cipherdag.questions.coverage import covered
+from cipherdag.questions.encodings import pack_integers, segments
+from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums, column_count
+from cipherdag.statistics.effects import LARGEST_LOG, WIDTH
+from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
+from cipherdag.statistics.regression_fits import step_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.question import FloatVector, Question
+
+Fitting = Generator["Question", "FloatVector", "Fitted"]
+Step = tuple[float, "FloatVector", "NDArray[np.float64]"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fitted:
+    """A Cox model at its maximum.
+
+    Attributes:
+        first: The question of its first step: rows, predictors and scales.
+        fit: The maximum; None where too few sites tell.
+        sites: How many sites tell.
+        own_hazards: Whether each site has a hazard of its own.
+    """
+
+    first: HazardSteps
+    fit: HazardFit | None
+    sites: int
+    own_hazards: bool
+
+
+def first_step(
+    kinds: ColumnKinds, adjust: tuple[int, ...], rows: Mapping[str, Any], *, efron: bool
+) -> HazardSteps:
+    """The question of the first step.
+
+    Args:
+        kinds: The columns.
+        adjust: Positions of the predictors.
+        rows: Which rows it is of: the fields of `Survived`.
+        efron: How ties are taken.
+    """
+    chosen = np.array(adjust)
+    discrete = kinds.categories[chosen] > 0
+    origins = np.where(discrete, 0.0, common_origins(kinds)[chosen])
+    columns = column_count(adjust, rows["categories"])
+    return HazardSteps(
+        **rows,
+        predictors=adjust,
+        origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
+        units=pack_integers(np.where(discrete, 0, common_units(kinds)[chosen])),
+        coefficients=np.zeros(columns, dtype="<f8").tobytes(),
+        efron=efron,
+    )
+
+
+def fitted(first: HazardSteps, edges: bytes | None, fewest: int) -> Fitting:
+    """Fit a model; two rounds per step, or one where one site alone may answer.
+
+    Args:
+        first: The question of the first step, whose coefficients are 0.
+        edges: Edges of bins, packed, where all sites have one hazard; else None.
+        fewest: How many sites have to tell.
+
+    Leaks:
+        See `HazardSteps` and `HazardSums`.
+    """
+    fit, sites = HazardFit(first.coefficient_array()), 0
+    while not fit.finished:
+        coefficients = np.ascontiguousarray(fit.proposed, dtype="<f8").tobytes()
+        model = msgspec.structs.replace(first, coefficients=coefficients)
+        question = model if edges is None else HazardSums(model=model, edges=edges)
+        sums = yield from covered(question, fewest)
+        sites = int(sums[-1])
+        if not sites:
+            return Fitted(first, None, 0, edges is None)
+        step = _summed(question, sums) if isinstance(question, HazardSums) else _own(model, sums)
+        fit.hear(*step)
+    return Fitted(first, fit, sites, edges is None)
+
+
+def _own(model: HazardSteps, sums: FloatVector) -> Step:
+    return step_parts(segments(model.encodings, sums)[0], model.n_columns)
+
+
+def _summed(question: HazardSums, sums: FloatVector) -> Step:
+    model, bins = question.model, len(question.edges) // 8
+    events, rest, _ = segments(question.encodings, sums)
+    of_events, by_bin = np.split(rest, [model.n_columns])
+    at_risk, tied = by_bin.reshape(2, bins, step_length(model.n_columns))
+    found = RiskSums(events, of_events, at_risk, tied)
+    return partial_likelihood(found, model.coefficient_array(), efron=model.efron)
+
+
+def model_of(found: Fitted, names: Sequence[str]) -> HazardModel:
+    """The model by name."""
+    fit, first = found.fit, found.first
+    ratios = tuple(_ratios(found, names))
+    if fit is None:
+        return HazardModel(sites=0, own_hazards=found.own_hazards, ratios=ratios)
+    gained = max(2.0 * (fit.value - fit.null), 0.0)
+    known = fit.rank > 0 and not fit.endless.any()
+    return HazardModel(
+        sites=found.sites,
+        own_hazards=found.own_hazards,
+        efron=first.efron,
+        ratios=ratios,
+        value=fit.value,
+        null=fit.null,
+        statistic=gained if known else None,
+        dof=fit.rank,
+        p_value=_tail(gained, fit.rank) if known else None,
+    )
+
+
+def _ratios(found: Fitted, names: Sequence[str]) -> Iterator[HazardRatio]:
+    """Of every column of the model, per unit as the data have it."""
+    first, at = found.first, 0
+    for v, unit in zip(first.predictors, first.unit_array().tolist(), strict=True):
+        categories = first.categories[v]
+        for code in range(1, categories) if categories else (None,):
+            yield _ratio(names[v], code, found.fit, at, 0 if categories else unit)
+            at += 1
+
+
+def _ratio(
+    name: str, category: int | None, fit: HazardFit | None, at: int, unit: int
+) -> HazardRatio:
+    if fit is None:
+        return HazardRatio(column=name, category=category, fault="not told of")
+    log = math.ldexp(float(fit.coefficients[at]), -unit)
+    deviation = math.ldexp(float(fit.deviations[at]), -unit)
+    if fit.endless[at]:
+        fault = "endless down" if fit.coefficients[at] < 0.0 else "endless up"
+        return HazardRatio(column=name, category=category, fault=fault)
+    if deviation == 0.0 or abs(log) + WIDTH * deviation > LARGEST_LOG:
+        return HazardRatio(column=name, category=category, fault="not determined")
+    ratio, low, high = (math.exp(log + way * WIDTH * deviation) for way in (0.0, -1.0, 1.0))
+    return HazardRatio(
+        column=name,
+        category=category,
+        log_ratio=log,
+        deviation=deviation,
+        ratio=ratio,
+        low=low,
+        high=high,
+        p_value=math.erfc(abs(log) / deviation / math.sqrt(2.0)),
+    )
+
+
+def _tail(statistic: float, dof: int) -> float:
+    from scipy.special import gammaincc
+
+    return float(gammaincc(dof / 2.0, statistic / 2.0))

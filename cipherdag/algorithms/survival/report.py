@@ -1,0 +1,152 @@
+"""Survival's account of a run: its curves, and what to know of them.
+
+Leaks:
+    Nothing new: it follows from opened sums.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.findings.conclusion import Report
+from cipherdag.findings.curves import MOST_SERIES, Curves, Series
+
+if TYPE_CHECKING:
+    from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
+
+TITLE = "Kaplan-Meier curves"
+LIMITS = (
+    (
+        "Times are counted in bins, and of each bin as if all its rows ended at its upper edge: "
+        "a curve is known at these edges only, and a median no better than to the bin it lies in."
+    ),
+    (
+        "A site that restricts small counts moves fewer than min_cell_size events, and as few "
+        "other ends of follow-up, past an edge, and tells nothing of a group that has fewer of "
+        "either; curves and test are then those of the rows as told."
+    ),
+    (
+        "Whether the event comes faster in a group says nothing of a cause, unless groups were "
+        "drawn by lot: whoever is in it may differ in other ways, and sites may differ, too."
+    ),
+)
+
+
+PROPORTIONAL = (
+    "A Cox model takes ratios of hazards to be the same at all times, and the logarithm of a "
+    "hazard to be linear in numbers; neither is looked at here."
+)
+NO_MODEL = (
+    "Too few sites tell of the Cox model: each needs events, a min_cell_size of them, and no "
+    "smaller count in a table of two among the event and the model's columns of categories."
+)
+STEPS = (
+    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
+    "the sums of their partial likelihoods, each with a hazard of its own, of the gradients and "
+    "Hessians, and so its coefficients over all sites."
+)
+SUMS = (
+    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
+    "sums over all sites of weights, of weighted columns and of products of these: of the rows at "
+    "risk in each public bin of time, and of those with the event there. By subtraction they tell "
+    "of the rows that end in a bin how many have each category, and about how numbers are "
+    "distributed; of few rows, each one's values."
+)
+
+
+def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
+    """What the opened sums tell, with the steps of a Cox model or sums for one."""
+    return (
+        (
+            "How many rows all sites hold; of each column its kind, and about where it lies and "
+            "how far it spreads: a mean to a quarter of a deviation, and a deviation to a power "
+            "of two."
+        ),
+        (
+            "How many sites tell of each group; and of those that enough sites tell of, over all "
+            "sites together, how many rows are at risk in each public bin of time, how many have "
+            "the event there, and so how many end there without it. Counts of a site below its "
+            "min_cell_size are told at another edge only, together with others. Whether some site "
+            "has a time below 0."
+        ),
+        (
+            "Where there are groups, and enough sites tell of all of theirs: over all sites the "
+            "events of each group at any time, how many are expected within the sites if groups do "
+            "not differ, and their covariances."
+        ),
+        *((STEPS,) if steps else ()),
+        *((SUMS,) if sums else ()),
+    )
+
+
+def reported(found: SurvivalAnalysis) -> Report:
+    """Curves, and what makes them doubtful."""
+    names = found.group_names
+    told = [(name, own) for name, own in zip(names, found.curves, strict=True) if own.told]
+    panel = Curves(
+        title=TITLE,
+        note=_note(len(told)),
+        x_label=found.time,
+        y_label="share without the event",
+        series=tuple(_series(name, own, found.edges) for name, own in told[:MOST_SERIES]),
+        steps=True,
+    )
+    limits = LIMITS if found.model is None else (*LIMITS, PROPORTIONAL)
+    return Report(panels=(panel,), limits=limits, warnings=tuple(_warnings(found)))
+
+
+def _note(groups: int) -> str:
+    shown = f"The first {MOST_SERIES} of {groups} groups; all" if groups > MOST_SERIES else "All"
+    return f"With 95 % intervals at each edge of a bin. {shown} numbers stand in curves.csv."
+
+
+def _series(name: str, own: GroupCurve, edges: tuple[float, ...]) -> Series:
+    points, band = [(0.0, 1.0)], [(0.0, 1.0, 1.0)]
+    for x, y, low, high in zip(edges, own.survival, own.low, own.high, strict=True):
+        if y is not None and low is not None and high is not None:
+            points.append((x, y))
+            band.append((x, low, high))
+    return Series(name, tuple(points), tuple(band))
+
+
+def _warnings(found: SurvivalAnalysis) -> list[str]:
+    said, left = [], found.not_told
+    if left:
+        said.append(
+            f"Too few sites tell of {', '.join(left)}, so there is no curve of it, and no test."
+        )
+    if any(own.told and own.sites < found.n_sites for own in found.curves):
+        said.append(
+            "Some sites tell nothing of some groups, as they have too few rows with the event, or "
+            "without: what is told is of the others."
+        )
+    if not any(sum(own.events) for own in found.curves):
+        said.append("No row has the event within the bins of time: nothing can be compared.")
+    return [*said, *_model_warnings(found)]
+
+
+def _model_warnings(found: SurvivalAnalysis) -> list[str]:
+    model = found.model
+    if model is None:
+        return []
+    if not model.sites:
+        return [NO_MODEL]
+    said = []
+    for name, own in zip(found.ratio_names, model.ratios, strict=True):
+        if own.fault == "not determined":
+            said.append(
+                f"{name} follows from the other columns of the Cox model, or nobody with an event "
+                "differs in it: no ratio of hazards can be told."
+            )
+        elif own.fault:
+            ends = "all" if own.fault.endswith("up") else "none"
+            said.append(
+                f"The likelihood of {name} rises without end, as where {ends} of those with the "
+                "event have it: no ratio of hazards can be told, and no test of the model."
+            )
+    if 0 < model.sites < found.n_sites:
+        said.append(
+            f"{found.n_sites - model.sites} of {found.n_sites} sites tell nothing of the Cox "
+            "model, as some of their counts are too small."
+        )
+    return said

@@ -1,0 +1,51 @@
+"""What sites of one process are told alike, read and checked by the first of them for all.
+
+Sites in processes of their own never share it; what is not the same to the last byte is read again.
+
+Leaks:
+    Nothing: every site of the process is sent it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING
+
+from cipherdag.sites.session.incoming import open_message
+from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import Declaration
+    from cipherdag.privacy.sums import SiteAggregation
+    from cipherdag.protocol.engines.local import Handler
+    from cipherdag.questions.question import FloatVector
+    from cipherdag.sites.session.runtime import SiteRuntime
+
+
+class SharedReading:
+    """The last message, the last set-up and the last sum that a site of this process has read.
+
+    Args:
+        coordinator: The coordinator's public key, 32 bytes.
+    """
+
+    def __init__(self, coordinator: bytes) -> None:
+        self._opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator))
+        self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
+        self._sum: tuple[bytes, FloatVector]
+        self.reading = Reading(lru_cache(maxsize=1)(read_relayed), self._read_sum)
+
+    def door(self, runtime: SiteRuntime) -> Handler:
+        """What `SiteRuntime.handle` does, of messages that may have been opened for another."""
+        return lambda operation, message: runtime.answer(self._opened(operation, message))
+
+    def _read_sum(
+        self, previous: bytes, declared: Declaration, aggregation: SiteAggregation
+    ) -> tuple[bytes, FloatVector]:
+        """As `read_sum`; of a sum that a site with the same key has checked, what it found."""
+        known = self._checked
+        same = known is not None and known[:2] == (previous, declared)
+        if known is None or not same or not aggregation.accepts_as(known[2]):
+            self._sum = read_sum(previous, declared, aggregation)
+            self._checked = previous, declared, aggregation
+        return self._sum

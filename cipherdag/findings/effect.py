@@ -1,0 +1,116 @@
+"""The estimated effect of one variable on another, for every set that it may be adjusted for.
+
+Leaks:
+    Nothing new: all of it follows from opened sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Scale = Literal["difference", "ratio", "odds ratio"]
+NO_EFFECT = "no effect"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmMean:
+    """The mean of the outcome if all rows were of one arm.
+
+    Attributes:
+        arm: The treatment's category, 0 for the first.
+        rows: Rows of the arm.
+        mean: Of the outcome, or of two categories the share of the second one.
+        error: Its standard error.
+        effective: How many rows of equal weight would be as good; None where none is weighted.
+    """
+
+    arm: int
+    rows: int
+    mean: float
+    error: float
+    effective: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """One category of the treatment against the reference, or one unit of it.
+
+    Attributes:
+        arm: The category, 0 for the first; None of a number.
+        scale: How the two are compared.
+        estimate: The effect.
+        error: Its standard error; of ratios that of the logarithm.
+        low: Where its interval of 95 % begins.
+        high: Where it ends.
+    """
+
+    arm: int | None
+    scale: Scale
+    estimate: float
+    error: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdjustedEffect:
+    """The effect as one set of variables tells it.
+
+    Attributes:
+        adjust: The variables adjusted for.
+        parents: The direct causes of the treatment in the DAGs that say so, where the graph leaves
+            several possible; else None.
+        n_dags: How many DAGs these are, if known.
+        why: Empty, or why nothing is estimated; ``no effect``: because these DAGs have none.
+        sites: How many sites add rows.
+        rows: How many rows.
+        means: Of every arm; none of a linear model.
+        contrasts: Against the reference, by scale, differences first.
+        overlap: How many rows have which propensity, category by category but the first, arm by
+            arm, bin by bin of `effect_sums.OVERLAP`, but for counts that a site keeps.
+        doubts: What makes the numbers doubtful, in sentences.
+    """
+
+    adjust: tuple[str, ...]
+    parents: tuple[str, ...] | None = None
+    n_dags: int | None = None
+    why: str = ""
+    sites: int = 0
+    rows: int = 0
+    means: tuple[ArmMean, ...] = ()
+    contrasts: tuple[Contrast, ...] = ()
+    overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    doubts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimatedEffect:
+    """The effect of one variable on another.
+
+    Attributes:
+        treatment: The cause.
+        outcome: What it acts on.
+        estimator: How it was estimated.
+        reference: The category of the treatment that the others are compared with, 0 for the first.
+        sets: The effect for every set that the graph leaves possible.
+        details: What else was found.
+    """
+
+    treatment: str
+    outcome: str
+    estimator: str
+    reference: int
+    sets: tuple[AdjustedEffect, ...]
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def decisions(self) -> bytes:
+        """All numbers, in one order: equal estimates, equal bytes."""
+        said = [self.treatment, self.outcome, self.estimator, *map(asdict, self.sets)]
+        return msgspec.json.encode(said, order="deterministic")

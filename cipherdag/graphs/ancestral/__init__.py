@@ -1,0 +1,1 @@
+"""Graphs of variables whose common causes may be unmeasured: partial ancestral graphs (PAGs)."""

@@ -1,0 +1,172 @@
+"""Partial ancestral graphs over named variables: what data tell where causes may be unmeasured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from cipherdag.errors import GraphError
+from cipherdag.graphs import exports
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, SIGNS, TAIL, checked_marks
+from cipherdag.graphs.drawing import figure, notebook
+from cipherdag.graphs.edges import BoolMatrix, Edge, writable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edges import Mark
+
+SAID: dict[Mark, str] = {
+    "-->": "{0} is a cause of {1}, perhaps through others",
+    "<->": "neither causes the other: {0} and {1} share an unmeasured cause",
+    "o->": "{1} is no cause of {0}: {0} causes it, or they share an unmeasured cause",
+    "o-o": "{0} and {1}: which causes which, or an unmeasured cause of both, is not determined",
+    "---": "{0} and {1}: each causes the other or what rows were selected by",
+    "o--": "{1} causes {0} or what rows were selected by; the other end is not determined",
+}
+"""What an edge of each kind says of its two variables."""
+_KNOWN: dict[str, Mark] = {mark: mark for mark in SAID}
+_MARKS = {sign[side]: mark for side in (0, 1) for mark, sign in SIGNS.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class PAG:
+    """A partial ancestral graph: at each end of an edge a tail, an arrowhead or a circle.
+
+    ``A *-> B``: B is no cause of A. ``A --* B``: A is a cause of B, perhaps through others, or of a
+    selection variable, where there may be one. A circle: in some graphs that data cannot tell apart
+    it is a tail, in others an arrowhead. Two variables with an edge stay dependent given any of the
+    others. Two graphs are equal if they have the same names and edges.
+
+    Attributes:
+        nodes: Names of the p variables, all different, not empty, without control characters.
+        marks: Read-only, shape (p, p): the mark at nodes[j] of the edge between nodes[i] and
+            nodes[j]: 0 without an edge, 1 a circle, 2 an arrowhead, 3 a tail, as the R package
+            pcalg numbers them.
+
+    Raises:
+        GraphError: A name is repeated or cannot be written, or the matrix is no graph over the
+            names.
+
+    Source: Zhang, Artificial Intelligence 172 (2008), section 2.
+    """
+
+    nodes: tuple[str, ...]
+    marks: Marks
+
+    def __post_init__(self) -> None:
+        marks = checked_marks(self.marks)
+        marks.setflags(write=False)
+        object.__setattr__(self, "nodes", writable(self.nodes, len(marks)))
+        object.__setattr__(self, "marks", marks)
+
+    @classmethod
+    def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
+        """A graph of arrows, and where arcs stand both ways of edges with circles."""
+        arcs = np.array(matrix, dtype=np.bool_)
+        marks = np.where(arcs & arcs.T, CIRCLE, np.where(arcs, ARROW, np.where(arcs.T, TAIL, 0)))
+        return cls(tuple(nodes), marks.astype(np.int8))
+
+    @classmethod
+    def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
+        """A graph from (source, target, mark) triples with marks such as ``o->``.
+
+        Raises:
+            GraphError: Another mark, an unknown name, a loop, or two edges between one pair.
+        """
+        names = tuple(nodes)
+        position = {name: index for index, name in enumerate(names)}
+        marks = np.zeros((len(names), len(names)), dtype=np.int8)
+        for source, target, mark in edges:
+            if {source, target} - set(names) or source == target:
+                raise GraphError(f"no edge can join '{source}' and '{target}'")
+            i, j = position[source], position[target]
+            if mark not in SAID:
+                raise GraphError(f"an edge has the mark {mark!r}, not one of {', '.join(SAID)}")
+            if marks[i, j]:
+                raise GraphError(f"'{source}' and '{target}' are joined by two edges")
+            marks[j, i], marks[i, j] = _MARKS[mark[0]], _MARKS[mark[2]]
+        return cls(names, marks)
+
+    @classmethod
+    def from_csv(cls, text: str, *, nodes: Iterable[str] | None = None) -> Self:
+        """Read a CSV of edges; see `cipherdag.graphs.exports.edges_from_csv`."""
+        known = None if nodes is None else tuple(nodes)
+        edges = exports.edges_from_csv(text, nodes=known, marks=tuple(SAID))
+        if known is None:
+            known = tuple(sorted({name for edge in edges for name in edge[:2]}))
+        return cls.from_marked(known, edges)
+
+    @property
+    def arcs(self) -> BoolMatrix:
+        """Shape (p, p): True from i to j where only j has an arrowhead, else both ways."""
+        into, joined = self.marks == ARROW, self.skeleton()
+        found: BoolMatrix = joined & ~(into.T & ~into)
+        return found
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Every edge once, sorted by source, then target.
+
+        The one of two that sorts first is the source, unless the mark is then written the other
+        way round, as ``<-o`` is.
+        """
+        found = []
+        for i, j in np.argwhere(np.triu(self.marks)).tolist():
+            ends = sorted((i, j), key=self.nodes.__getitem__)
+            a, b = ends if self._mark(*ends) in _KNOWN else reversed(ends)
+            found.append(Edge(self.nodes[a], self.nodes[b], _KNOWN[self._mark(a, b)]))
+        return tuple(sorted(found))
+
+    @property
+    def kind(self) -> str:
+        """``pag``."""
+        return "pag"
+
+    def skeleton(self) -> BoolMatrix:
+        """Symmetric adjacency, shape (p, p)."""
+        found: BoolMatrix = self.marks > 0
+        return found
+
+    def says(self, edge: Edge) -> str:
+        """What an edge says of its variables, in words."""
+        return SAID[edge.mark].format(edge.source, edge.target)
+
+    def to_numpy(self) -> NDArray[np.int8]:
+        """A copy of `marks`, shape (p, p)."""
+        return self.marks.copy()
+
+    to_networkx = exports.to_networkx
+    to_graphml = exports.to_graphml
+    to_gml = exports.to_gml
+    to_dot = exports.to_dot
+    to_dagitty = exports.to_dagitty
+    to_csv = exports.to_csv
+    plot = figure.plot
+    _repr_html_ = notebook.notebook_html
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PAG):
+            return NotImplemented
+        return self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash(self._content())
+
+    def __str__(self) -> str:
+        return "\n".join(str(edge) for edge in self.edges)
+
+    def __repr__(self) -> str:
+        return f"<PAG: {len(self.nodes)} nodes, {len(self.edges)} edges>"
+
+    def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
+        return frozenset(self.nodes), frozenset(self.edges)
+
+    def _mark(self, a: int, b: int) -> str:
+        left, right = int(self.marks[b, a]), int(self.marks[a, b])
+        return f"{SIGNS[left][0]}-{SIGNS[right][1]}"

@@ -1,0 +1,136 @@
+"""The paths that orienting a PAG looks for: discriminating, uncovered, and possible d-separation.
+
+Sources: Zhang, "On the completeness of orientation rules for causal discovery in the presence of
+latent confounders and selection bias", Artificial Intelligence 172 (2008); Spirtes, Glymour and
+Scheines, "Causation, Prediction, and Search", MIT Press 2000, section 6.7 (Possible-D-SEP).
+
+Leaks:
+    Nothing: a graph is already the coordinator's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, bits, directed
+from cipherdag.graphs.dags import members
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edges import BoolMatrix
+
+
+def discriminating(marks: Marks, b: int, c: int) -> Iterator[tuple[int, ...]]:
+    """Shortest paths (t, ..., a, b, c) that discriminate b, one for every start t and every a.
+
+    t and c are not adjacent; every variable between t and b is a collider on the path and a parent
+    of c.
+    """
+    parents = directed(marks)[:, c]
+    for a in np.flatnonzero(parents & (marks[b] == ARROW)).tolist():
+        before: dict[int, int] = {a: b}
+        frontier, starts = [a], list[int]()
+        while frontier and not starts:
+            onward: list[int] = []
+            for v in frontier:
+                for w in np.flatnonzero(marks[:, v] == ARROW).tolist():
+                    if w in before or w in (b, c):
+                        continue
+                    if marks[w, c] == NONE:
+                        before[w] = v
+                        starts.append(w)
+                    elif parents[w] and marks[v, w] == ARROW:
+                        before[w] = v
+                        onward.append(w)
+            frontier = onward
+        for start in starts:
+            path = [start]
+            while path[-1] != b:
+                path.append(before[path[-1]])
+            yield (*path, c)
+
+
+class Uncovered:
+    """Looks for paths of which no two variables that are one apart are adjacent.
+
+    Args:
+        marks: The graph, shape (p, p).
+        steps: [i, j] is True where a path may go from i to j, shape (p, p).
+    """
+
+    def __init__(self, marks: Marks, steps: BoolMatrix) -> None:
+        self.adjacent = bits(marks != NONE)
+        self.steps = bits(steps)
+
+    def reaches(self, start: int, first: int, targets: int, *, last: int = -1) -> bool:
+        """Whether such a path leads from a start over its first step to one of some targets.
+
+        Args:
+            start: Where it begins.
+            first: The variable after it.
+            targets: Bit mask.
+            last: Bit mask of what may stand before the target; -1 for anything.
+        """
+        if targets >> first & 1:
+            return bool(last >> start & 1)
+        if not self._walks(start, first, targets):
+            return False
+        waiting = deque([(start, first, 1 << start | 1 << first)])
+        while waiting:
+            u, v, seen = waiting.popleft()
+            onward = self.steps[v] & ~self.adjacent[u] & ~seen
+            if onward & targets and last >> v & 1:
+                return True
+            waiting.extend((v, w, seen | 1 << w) for w in members(onward & ~targets))
+        return False
+
+    def _walks(self, start: int, first: int, targets: int) -> bool:
+        """Whether a walk does, which may come to a variable twice; far sooner found to be none."""
+        seen = {(start, first)}
+        waiting = [(start, first)]
+        while waiting:
+            u, v = waiting.pop()
+            onward = self.steps[v] & ~self.adjacent[u]
+            if onward & targets:
+                return True
+            new = [(v, w) for w in members(onward) if (v, w) not in seen]
+            seen.update(new)
+            waiting += new
+        return False
+
+
+def possibly_directed(marks: Marks) -> BoolMatrix:
+    """[i, j] is True where i *-* j has no arrowhead at i and no tail at j, shape (p, p)."""
+    found: BoolMatrix = (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
+    return found
+
+
+def possible_d_sep(marks: Marks) -> BoolMatrix:
+    """[x, v] is True where v is in Possible-D-SEP(x), shape (p, p).
+
+    v is reached from x along edges of which every two that follow one another meet in a collider or
+    lie in a triangle.
+    """
+    adjacent = marks != NONE
+    near, into = bits(adjacent), bits((marks == ARROW).T)
+    found: BoolMatrix = adjacent.copy()
+    for x in range(len(marks)):
+        seen = {(x, v) for v in members(near[x])}
+        waiting = list(seen)
+        while waiting:
+            a, b = waiting.pop()
+            found[x, b] = True
+            onward = near[b] & near[a]
+            if into[b] >> a & 1:
+                onward |= into[b]
+            for c in members(onward & ~(1 << a | 1 << x)):
+                if (b, c) not in seen:
+                    seen.add((b, c))
+                    waiting.append((b, c))
+    np.fill_diagonal(found, val=False)
+    return found

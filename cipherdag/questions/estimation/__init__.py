@@ -1,0 +1,1 @@
+"""Questions whose sums estimate an effect."""

@@ -1,0 +1,307 @@
+"""What a coordinator asks to estimate the effect of a treatment: sums of estimating functions.
+
+An estimator is a root of estimating functions stacked upon each other: the scores of the models
+of treatment and outcome, then the functions of the means or coefficients that are wanted. Its
+variance is the sum of squares of what one row moves it by (Stefanski and Boos, The American
+Statistician 56 (2002) 29-38). All of these are sums over rows, so they add up over sites.
+
+Leaks:
+    Every site and whoever carries the messages see treatment, outcome and what is adjusted for, by
+    position, and the coefficients so far. The coordinator sees the sums that `EffectSums` lists.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal, Self
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector
+from cipherdag.questions.pooled_data import (
+    LARGEST_DEVIATION,
+    MOMENT_BITS,
+    OnScales,
+    check_categories,
+)
+from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
+
+Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
+Stage = Literal["rows", "models", "means", "spread", "strata"]
+
+OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+"""Where the bins of propensities begin; the last one ends at 1."""
+LEAST_TRUNCATED = 1e-4
+MOST_CELLS = 1 << 16
+TREATMENT = -1
+"""The model of the treatment; those of the outcome have the number of their arm."""
+PER_ARM = 5
+"""Sums of an arm beside derivatives: rows, numerator, denominator, weights and their squares."""
+
+
+class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
+                 tag="effect-sums"):  # fmt: skip
+    """What do the rows say of the effect of a treatment, given these coefficients?
+
+    All rows complete in treatment, outcome, what is adjusted for and ``beside`` count. The arms are
+    the treatment's categories. A row's design has 1, then per variable that is adjusted for a
+    number in the common unit, or an indicator of every category but 0; for ``linear``, whose one
+    model has the number 0, the treatment comes last, likewise. Models are logistic where the
+    response has two categories, multinomial for more (treatments alone), and linear otherwise; the
+    outcome has a model of its own in every arm. The answer has, by stage:
+
+    - ``rows``: nothing;
+    - ``models``: what `RegressionSteps` has of the models named, ``linear`` on numbers throughout;
+    - ``means``: arm by arm its rows; the sums of numerators and denominators whose ratio is the
+      mean of the arm; the weights and their squares; the derivatives of the numerators by the
+      coefficients of the arm's outcome, of numerators and of denominators by those of the
+      treatment; then how many rows of every arm have a propensity in each bin of `OVERLAP`, for
+      every category of the treatment but 0;
+    - ``spread``: of every row what it moves the estimates by, summed, and the sums of squares and
+      products, the upper triangle by rows;
+
+    - ``strata``, of ``standardise`` alone: for every combination of the categories adjusted for,
+      the last variable's fastest, and every arm the sum and the squares of the outcome; and rows;
+
+    and in every stage, whether the site tells anything, and whether it has rows of each arm, for
+    ``standardise`` also in each stratum: strata that too few sites have in an arm are not told. A
+    row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w, where
+    w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the fitted
+    outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
+    ``truncate``.
+
+    A site tells nothing where the table of all discrete variables named has a count below its
+    ``min_cell_size`` but 0; and in the bins it leaves out such counts.
+
+    Leaks:
+        The coordinator learns these sums over the sites: models of treatment and outcome, means of
+        the arms, and counts of propensities; of strata, rows, means and squares by arm. With
+        discrete variables, the steps add up to the table of them all. Counts of propensities given
+        two sets may differ by single rows. No row's weight or propensity.
+
+    Attributes:
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        origins: Packed 64-bit floats: what is taken off each continuous column, shape (p,).
+        units: Packed binary exponents that it is then divided by, shape (p,).
+        treatment: Position.
+        outcome: Position, of numbers or of two categories.
+        adjust: Positions of what is adjusted for, ascending.
+        beside: Further variables that decide which rows and sites count, ascending, so that
+            questions of one run are all of the same rows.
+        estimator: How the effect is estimated.
+        stage: What is asked.
+        models: In the stage ``models`` those that are stepped, ascending.
+        coefficients: Packed 64-bit floats: of these models, or in later stages of all.
+        influence: Packed 64-bit floats, in the stage ``spread``: per estimate what is taken off its
+            numerator per denominator, and the weights of the scores of the arm's outcome and of
+            the treatment; of ``linear`` the weights of its model's scores.
+        truncate: Least propensity.
+        max_rows: Declared bound of a site's rows.
+    """
+
+    leaves: ClassVar[str] = "estimating functions of a treatment's effect"
+
+    categories: tuple[int, ...]
+    origins: bytes
+    units: bytes
+    treatment: int
+    outcome: int
+    adjust: tuple[int, ...] = ()
+    beside: tuple[int, ...] = ()
+    estimator: Estimator = "aipw"
+    stage: Stage = "rows"
+    models: tuple[int, ...] = ()
+    coefficients: bytes = b""
+    influence: bytes = b""
+    truncate: float = 0.01
+    max_rows: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        p = len(self.categories)
+        check_categories(self.categories, self.max_rows)
+        if not len(self.origins) == len(self.units) == 8 * p:
+            raise ValueError("origins or units do not have the length of the study")
+        self.check_scales()
+        named = (self.treatment, self.outcome, *self.adjust, *self.beside)
+        if len(set(named)) < len(named) or not all(0 <= v < p for v in named):
+            raise ValueError("treatment, outcome and what is adjusted for must be other variables")
+        if any(list(own) != sorted(own) for own in (self.adjust, self.beside)):
+            raise ValueError("what is adjusted for must ascend")
+        if not self.linear and self.categories[self.treatment] == 0:
+            raise ValueError("a treatment with arms must have categories")
+        if self.categories[self.outcome] > 2:  # noqa: PLR2004
+            raise ValueError("an outcome must be a number or have two categories")
+        if not LEAST_TRUNCATED <= self.truncate < 0.5:  # noqa: PLR2004
+            raise ValueError("the least propensity must lie between 0.0001 and a half")
+        if self.stratified and not all(self.categories[v] for v in self.adjust):
+            raise ValueError("strata are of categories")
+        if self.stratified and self.cells > MOST_CELLS:
+            raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
+        if self.stage != "rows" and (self.stage == "strata") != self.stratified:
+            raise ValueError("strata are asked of what is standardised, and of nothing else")
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        known = (TREATMENT, *range(self.arms))
+        if not set(self.models) <= set(self.needed) or list(self.models) != sorted(self.models):
+            raise ValueError(f"models must ascend and be among {known}")
+        sizes = {"rows": 0, "models": sum(map(self.size, self.models))}
+        whole = sizes.get(self.stage, sum(map(self.size, self.needed)))
+        influence = self.estimates * self._influenced if self.stage == "spread" else 0
+        if (len(self.coefficients), len(self.influence)) != (8 * whole, 8 * influence):
+            raise ValueError("the packed coefficients do not have the length of the models")
+        if not all(np.isfinite(own).all() for own in (self._floats(), self.influences())):
+            raise ValueError("coefficients must be finite")
+        if sum(map(step_length, map(self.size, self.needed))) > 1 << 24:
+            raise ValueError("the models have too many coefficients")
+
+    @property
+    def linear(self) -> bool:
+        """Whether one linear model has the effect as its coefficients."""
+        return self.estimator == "linear"
+
+    @property
+    def stratified(self) -> bool:
+        """Whether means are taken stratum by stratum."""
+        return self.estimator == "standardise"
+
+    @property
+    def cells(self) -> int:
+        """Strata times arms."""
+        return math.prod((*(self.categories[v] for v in self.adjust), self.arms))
+
+    @property
+    def arms(self) -> int:
+        """Categories of the treatment; 1 of a number."""
+        return max(self.categories[self.treatment], 1)
+
+    @property
+    def estimates(self) -> int:
+        """How many means or coefficients are estimated."""
+        return max(self.arms - 1, 1) if self.linear else self.arms
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """The models that the estimator needs."""
+        outcomes = (0,) if self.linear else tuple(range(self.arms))
+        return {
+            "regression": outcomes, "linear": outcomes, "ipw": (TREATMENT,),
+            "aipw": (TREATMENT, *outcomes), "standardise": (),
+        }[self.estimator]  # fmt: skip
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        """All variables of the question, ascending."""
+        return tuple(sorted((self.treatment, self.outcome, *self.adjust, *self.beside)))
+
+    @property
+    def scope(self) -> Self:
+        """The question of which sites add rows, the same in every stage."""
+        return msgspec.structs.replace(
+            self, stage="rows", models=(), coefficients=b"", influence=b""
+        )
+
+    def regression(self, model: int) -> Regression:
+        """A model as `RegressionSteps` has it, but for the rows of an arm."""
+        if self.linear:
+            return Regression(self.outcome, (*self.adjust, self.treatment))
+        return Regression(self.treatment if model == TREATMENT else self.outcome, self.adjust)
+
+    def outputs(self, model: int) -> int:
+        """Linear combinations that a model has."""
+        return self.arms - 1 if model == TREATMENT else 1
+
+    def size(self, model: int) -> int:
+        """Coefficients of a model."""
+        own = self.regression(model)
+        if self.linear and self.categories[self.outcome]:
+            return coefficient_count(own, self._as_numbers)
+        return coefficient_count(own, self.categories)
+
+    @property
+    def _as_numbers(self) -> tuple[int, ...]:
+        """The categories as a linear model of indicators takes them."""
+        own = self.categories
+        return (*own[: self.outcome], 0, *own[self.outcome + 1 :])
+
+    def _floats(self) -> FloatVector:
+        return np.frombuffer(self.coefficients, dtype="<f8").astype(np.float64)
+
+    def by_model(self) -> dict[int, FloatVector]:
+        """The coefficients of every model that has some here."""
+        models = self.models if self.stage == "models" else self.needed
+        values, found = self._floats(), {}
+        for model in models:
+            found[model], values = np.split(values, [self.size(model)])
+        return found
+
+    @property
+    def _influenced(self) -> int:
+        """Numbers per estimate: what is taken off, and the weights of scores."""
+        if self.linear:
+            return self.size(0)
+        outcome, treatment = (m in self.needed for m in (0, TREATMENT))
+        return 1 + self.size(0) * outcome + self.size(TREATMENT) * treatment
+
+    def influences(self) -> FloatVector:
+        """The influence, shape (estimates, numbers)."""
+        own = np.frombuffer(self.influence, dtype="<f8").astype(np.float64)
+        return own.reshape(self.estimates, -1) if own.size else own
+
+    @property
+    def derivatives(self) -> tuple[int, int]:
+        """Sums of derivatives of an arm, by the outcome's and by the treatment's coefficients."""
+        outcome = self.size(0) if 0 in self.needed else 0
+        treatment = self.size(TREATMENT) if TREATMENT in self.needed else 0
+        return outcome, 2 * treatment
+
+    @property
+    def bins(self) -> tuple[int, int, int]:
+        """Shape of the counts: categories but 0, arms, bins; no bin without propensities."""
+        return self.arms - 1, self.arms, len(OVERLAP) if TREATMENT in self.needed else 0
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        said = {
+            "rows": "rows",
+            "models": f"a step of {len(self.models)} models",
+            "means": "means of the arms",
+            "spread": "spread of the estimates",
+            "strata": "strata",
+        }[self.stage]
+        return f"{said} for an effect"
+
+    @property
+    def _lengths(self) -> tuple[int, int]:
+        """How many sums, and how many counts."""
+        if self.stage == "models":
+            return sum(step_length(self.size(model)) for model in self.models), 0
+        if self.stage == "means":
+            return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
+        if self.stage == "strata":
+            return 2 * self.cells, self.cells
+        k = self.estimates if self.stage == "spread" else 0
+        return k + k * (k + 1) // 2, 0
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """Sums on the grid that `Moments` has, counts, and whether anything is told, arm by arm."""
+        sums, counts = self._lengths
+        bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
+        bound = float(self.max_rows) * LARGEST_DEVIATION**2
+        return (
+            Encoding(length=sums, bound=bound, resolution_bits=bits, signed=True),
+            Encoding(length=counts, bound=float(self.max_rows)),
+            Encoding(length=1 + self.arms + self.cells * self.stratified, bound=1.0),
+        )
+
+    def where(self, chosen: BoolVector) -> BoolVector:
+        """Which values are told: all, if enough sites tell something and have rows of every arm."""
+        length = sum(encoding.length for encoding in self.encodings)
+        if not self.stratified or self.stage == "rows":
+            return np.full(length, bool(chosen.all()))
+        head, cells = np.split(chosen, [1 + self.arms])
+        told = np.repeat(cells.reshape(-1, self.arms).all(axis=1) & head.all(), self.arms)
+        return np.concatenate([told, told, told, np.ones(len(chosen), dtype=bool)])

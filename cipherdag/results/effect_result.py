@@ -1,0 +1,223 @@
+"""The result of a run that estimated an effect."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from cipherdag.errors import ParameterError
+from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, EstimatedEffect
+from cipherdag.graphs.exports import csv_text
+from cipherdag.pages.numerals import shown
+from cipherdag.results.run import Run, shortened
+from cipherdag.sites.table.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+
+    from cipherdag.graphs.graph import CausalGraph
+
+COLUMNS = (
+    "set", "adjusted_for", "parents", "dags", "arm", "against", "scale", "estimate",
+    "standard_error", "low", "high", "sites", "rows", "note",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EffectResult(EstimatedEffect, Run):
+    """An effect over all sites' rows together, what left each site, and what it cost.
+
+    Its fields are those of `EstimatedEffect` and `Run`.
+    """
+
+    kind: ClassVar[str] = "effect"
+    template: ClassVar[str] = "effect_run.html.j2"
+    of_causes: ClassVar[bool] = False
+
+    __repr__ = Run.__repr__
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return f"<p>{escape(self._headline)}</p>{self.by_graph.to_html(index=False)}"
+
+    @property
+    def _counted(self) -> str:
+        return f"the effect of {self.treatment} on {self.outcome}"
+
+    @property
+    def estimate(self) -> float:
+        """The difference in means, or per unit of the treatment, of the first set.
+
+        Of a treatment with more than two categories the first one against the reference. NaN where
+        it is not estimated. `by_graph` has all, `range` how far they lie apart.
+        """
+        return self._first.estimate
+
+    @property
+    def standard_error(self) -> float:
+        """Of `estimate`."""
+        return self._first.error
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Where the true difference lies at 95 %, if the graph and the models are right."""
+        return self._first.low, self._first.high
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The smallest and the largest difference over all sets that were estimated."""
+        found = [own.estimate for one in self.sets for own in _told(one)[:1]]
+        return min(found, default=math.nan), max(found, default=math.nan)
+
+    @property
+    def _first(self) -> Contrast:
+        return (_told(self.sets[0]) or (_UNTOLD,))[0]
+
+    @property
+    def by_graph(self) -> pd.DataFrame:
+        """One row per set, arm and scale; of a graph that leaves several sets possible, all.
+
+        Columns ``set`` (number, from 1), ``adjusted_for``, ``parents`` (of the treatment, where the
+        graph leaves them open), ``dags``, ``arm`` and ``against``, ``scale``, ``estimate``,
+        ``standard_error`` (of ratios that of the logarithm), ``low`` and ``high`` (95 %),
+        ``sites``, ``rows``, and ``note``: why nothing is estimated.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.effect_rows(), columns=list(COLUMNS))
+
+    @property
+    def overlap(self) -> pd.DataFrame:
+        """Rows by propensity: ``set``, ``arm``, ``of`` (whose propensity), ``from``, ``rows``."""
+        import pandas as pd
+
+        return pd.DataFrame(self.overlap_rows(), columns=["set", "arm", "of", "from", "rows"])
+
+    def effect_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `by_graph`."""
+        return [
+            (
+                number,
+                ", ".join(own.adjust),
+                None if own.parents is None else ", ".join(own.parents),
+                own.n_dags,
+                *self._arms(one.arm),
+                one.scale,
+                *(_known(x) for x in (one.estimate, one.error, one.low, one.high)),
+                own.sites,
+                own.rows,
+                own.why,
+            )
+            for number, own in enumerate(self.sets, start=1)
+            for one in (_told(own) or (_UNTOLD,))
+        ]
+
+    def mean_rows(self) -> list[tuple[Any, ...]]:
+        """Set, arm, rows, mean, standard error and effective rows of every arm."""
+        return [
+            (number, self.arm_name(one.arm), one.rows, one.mean, one.error, one.effective)
+            for number, own in enumerate(self.sets, start=1)
+            for one in own.means
+        ]
+
+    def overlap_rows(self) -> list[tuple[int, str, str, float, int]]:
+        """The rows of `overlap`."""
+        from cipherdag.questions.estimation.effect_sums import OVERLAP
+
+        return [
+            (number, self.arm_name(arm), self.arm_name(category + 1), OVERLAP[place], rows)
+            for number, own in enumerate(self.sets, start=1)
+            for category, by_arm in enumerate(own.overlap)
+            for arm, bins in enumerate(by_arm)
+            for place, rows in enumerate(bins)
+        ]
+
+    def _arms(self, arm: int | None) -> tuple[str, str]:
+        if arm is None:
+            return "one unit more", ""
+        return self.arm_name(arm), self.arm_name(self.reference)
+
+    def arm_name(self, arm: int) -> str:
+        """A category of the treatment; its number from 1 where only the sites know its name."""
+        for column in Schema.loads(self.schema).variables if self.schema else ():
+            if column.name == self.treatment and column.cardinality:
+                return column.category_name(arm)
+        return str(arm + 1)
+
+    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        return {
+            "treatment": self.treatment,
+            "outcome": self.outcome,
+            "estimator": self.estimator,
+            "reference": self.reference,
+            "sets": [asdict(own) for own in self.sets],
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
+        plain = {key: report[key] for key in ("treatment", "outcome", "estimator", "reference")}
+        sets = msgspec.convert(report["sets"], tuple[AdjustedEffect, ...])
+        return {**plain, "sets": sets, "details": report["details"]}
+
+    def _summary(self) -> list[str]:
+        lines = ["", f"The effect of {self.treatment} on {self.outcome} ({self.estimator}):"]
+        for own in self.sets:
+            lines += shortened([*self._said(own)])
+        if len(self.sets) > 1:
+            low, high = self.range
+            lines.append(f"Between {shown(low)} and {shown(high)}, as the graph leaves it open.")
+        return lines
+
+    def _said(self, own: AdjustedEffect) -> Iterator[str]:
+        """The effect given one set, in lines."""
+        head = f"adjusted for {', '.join(own.adjust) or 'nothing'}"
+        if own.parents is not None:
+            head = f"if the direct causes are {', '.join(own.parents) or 'none'}, {head}"
+        yield f"{head}: {own.why or f'{own.rows:,} rows of {own.sites} sites'}"
+        for one in own.contrasts:
+            arm, against = self._arms(one.arm)
+            pair = f"{arm} against {against}" if against else arm
+            yield (
+                f"  {pair}, {one.scale}: {shown(one.estimate)} "
+                f"({shown(one.low)} to {shown(one.high)})"
+            )
+
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        _no_truth(truth)
+        return []
+
+    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        return {"remarks": (), "own_limits": []}
+
+    def _tables(self) -> dict[str, str]:
+        return {"effects.csv": csv_text([COLUMNS, *self.effect_rows()])}
+
+
+_UNTOLD = Contrast(
+    arm=None, scale="difference", estimate=math.nan, error=math.nan, low=math.nan, high=math.nan
+)
+
+
+def _told(own: AdjustedEffect) -> tuple[Contrast, ...]:
+    """The contrasts of a set; 0 where its DAGs have no effect."""
+    if own.why == NO_EFFECT:
+        return (Contrast(arm=None, scale="difference", estimate=0.0, error=0.0, low=0.0, high=0.0),)
+    return own.contrasts
+
+
+def _known(number: float) -> float | None:
+    return None if math.isnan(number) else number
+
+
+def _no_truth(truth: CausalGraph | None) -> None:
+    if truth is not None:
+        raise ParameterError("an effect is not compared with a true graph")

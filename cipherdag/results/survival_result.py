@@ -1,0 +1,230 @@
+"""The result of a run about times until an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from cipherdag.errors import ParameterError
+from cipherdag.findings.survival import GroupCurve, GroupTest, HazardModel, SurvivalAnalysis
+from cipherdag.graphs.exports import csv_text
+from cipherdag.pages.numerals import probability, shown
+from cipherdag.results.run import Run, category_names, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+    from cipherdag.graphs.graph import CausalGraph
+
+COLUMNS = ("group", "time", "at_risk", "events", "survival", "low", "high")
+
+RATIOS = ("of", "ratio", "low", "high", "p_value", "log_ratio", "deviation", "fault")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SurvivalResult(SurvivalAnalysis, Run):
+    """Curves over all sites, what left each site, and what it cost.
+
+    Its fields are those of `SurvivalAnalysis` and `Run`.
+    """
+
+    kind: ClassVar[str] = "survival"
+    template: ClassVar[str] = "survival_run.html.j2"
+    of_causes: ClassVar[bool] = False
+
+    __repr__ = Run.__repr__
+
+    def _repr_html_(self) -> str:
+        """The tables in a notebook."""
+        shown_tables = [self.table, *([self.hazard_ratios] if self.model else [])]
+        tables = "".join(own.to_html(index=False) for own in shown_tables)
+        return f"<p>{escape(self._headline)}</p>{tables}"
+
+    @property
+    def _counted(self) -> str:
+        return f"{sum(sum(own.events) for own in self.curves)} events"
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """What the groups are called, in the order of `curves`."""
+        if not (self.by and self.schema):
+            return super().group_names
+        return category_names(self.schema, self.by, len(self.curves))
+
+    def category_name(self, column: str, category: int) -> str:
+        """What a category is called, by its place."""
+        if not self.schema:
+            return super().category_name(column, category)
+        return category_names(self.schema, column, category + 1)[category]
+
+    @property
+    def hazard_ratios(self) -> pd.DataFrame:
+        """One row per column of the Cox model.
+
+        Columns ``of`` (the column, and the two categories that are compared), ``ratio`` (how many
+        times the hazard is, with others alike), its 95 % interval ``low`` and ``high``,
+        ``p_value``, ``log_ratio`` and ``deviation``, and ``fault``: why there is no number.
+        """
+        import pandas as pd
+
+        numbers = dict.fromkeys(RATIOS[1:-1], "float64")
+        return pd.DataFrame(self.ratio_rows(), columns=list(RATIOS)).astype(numbers)
+
+    def ratio_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `hazard_ratios`; None where there is no number."""
+        ratios = () if self.model is None else self.model.ratios
+        return [
+            (name, *(getattr(own, column) for column in RATIOS[1:]))
+            for name, own in zip(self.ratio_names, ratios, strict=True)
+        ]
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row per group and bin of time.
+
+        Columns ``group``, ``time`` (the upper edge of the bin), ``at_risk`` (rows when it begins),
+        ``events`` (rows with the event in it), ``survival`` (estimated chance of no event up to the
+        edge), and its 95 % interval ``low`` and ``high``; NaN without rows at risk.
+        """
+        import pandas as pd
+
+        numbers = dict.fromkeys(("survival", "low", "high"), "float64")
+        return pd.DataFrame(self.curve_rows(), columns=list(COLUMNS)).astype(numbers)
+
+    def curve_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `table`; None where there is no number."""
+        return [
+            (name, *row)
+            for name, own in zip(self.group_names, self.curves, strict=True)
+            if own.told
+            for row in zip(
+                self.edges, own.at_risk, own.events, own.survival, own.low, own.high, strict=True
+            )
+        ]
+
+    def group_rows(self) -> list[tuple[Any, ...]]:
+        """Of every group its name, sites, rows, events, expected events, and median with ends.
+
+        Events at any time, and as many as the test within the sites expects; those in the bins, and
+        None expected, where there is none.
+        """
+        seen = [sum(own.events) for own in self.curves]
+        events = self.test.observed if self.test else seen
+        expected = self.test.expected if self.test else (None,) * len(seen)
+        return [
+            (name, own.sites, own.at_risk[0], int(d), e, *own.median)
+            if own.told
+            else (name, own.sites, *(None,) * 6)
+            for name, own, d, e in zip(self.group_names, self.curves, events, expected, strict=True)
+        ]
+
+    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        found: dict[str, Any] = msgspec.to_builtins(
+            {
+                **{
+                    name: getattr(self, name)
+                    for name in ("time", "event", "by", "n_sites", "edges")
+                },
+                "groups": self.group_names,
+                "curves": self.curves,
+                "test": self.test,
+                "together": self.together,
+                "model": self.model,
+                "details": self.details,
+            }
+        )
+        return found
+
+    @classmethod
+    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            **{name: report[name] for name in ("time", "event", "by", "n_sites", "details")},
+            "edges": tuple(map(float, report["edges"])),
+            "curves": msgspec.convert(report["curves"], tuple[GroupCurve, ...]),
+            **{
+                name: msgspec.convert(report[name], GroupTest | None)
+                for name in ("test", "together")
+            },
+            "model": msgspec.convert(report["model"], HazardModel | None),
+        }
+
+    def _summary(self) -> list[str]:
+        rows = sum(own.at_risk[0] for own in self.curves if own.told)
+        lines = [
+            "",
+            f"{rows:,} rows of {self.n_sites} sites, up to {self.time} {self.edges[-1]:g}:",
+        ]
+        wide = max(map(len, self.group_names))
+        lines += shortened([f"{row[0]:{wide}}  {_line(*row[1:])}" for row in self.group_rows()])
+        lines += ["", *self.tested_lines()] if self.test or self.together else []
+        told = [row for row in self.ratio_rows() if row[1] is not None]
+        wide = max((len(row[0]) for row in told), default=0)
+        if told:
+            lines += ["", "Ratios of hazards, all else alike:"]
+            lines += shortened([f"{row[0]:{wide}}  {_ratio(*row[1:5])}" for row in told])
+        return lines
+
+    def tested_lines(self) -> list[str]:
+        """Each log-rank test in one line."""
+        tests = ("within sites", self.test), ("of the rows of all sites", self.together)
+        return [_tested(what, own) for what, own in tests if own is not None]
+
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        _no_truth(truth)
+        return []
+
+    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        return {
+            "remarks": (),
+            "own_limits": [],
+        }
+
+    def _tables(self) -> dict[str, str]:
+        ratios = {"hazard_ratios.csv": csv_text([RATIOS, *self.ratio_rows()])}
+        return {
+            "curves.csv": csv_text([COLUMNS, *self.curve_rows()]),
+            **(ratios if self.model else {}),
+        }
+
+
+def _tested(what: str, test: GroupTest) -> str:
+    if test.p_value is None:
+        return f"Log-rank test {what}: not done, as no groups are at risk together at an event."
+    return (
+        f"Log-rank test {what}, {test.sites} of them: chi-square {test.statistic:.2f} with "
+        f"{test.dof} degree{'s' * (test.dof != 1)} of freedom, p = {probability(test.p_value)}."
+    )
+
+
+def _line(
+    sites: int,
+    rows: int | None,
+    events: int,
+    expected: float | None,
+    median: float | None,
+    low: float | None,
+    high: float | None,
+) -> str:
+    """A group in one line of a terminal."""
+    if rows is None:
+        return "not told of: too few sites have enough rows with the event, and without"
+    below = "" if expected is None else f" ({expected:.1f} expected)"
+    ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
+    half = "no median yet" if median is None else f"median {shown(median)} ({ends})"
+    return f"{rows:,} rows at {sites} sites, {events:,} events{below}, {half}"
+
+
+def _ratio(ratio: float, low: float, high: float, p_value: float) -> str:
+    return f"{shown(ratio)} ({shown(low)} to {shown(high)}), p = {probability(p_value)}"
+
+
+def _no_truth(truth: CausalGraph | None) -> None:
+    if truth is not None:
+        raise ParameterError("a survival analysis is not compared with a true graph")

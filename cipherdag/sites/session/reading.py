@@ -1,0 +1,92 @@
+"""What a site reads that comes from all sites alike: their set-up, and the last sum.
+
+A site of its own reads and checks everything itself. Sites of one process may share what one of
+them has read (`federation.shared_reading`).
+
+Leaks:
+    Nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cipherdag.protocol.messages import Offer, Seals, open_envelope, read_envelope
+from cipherdag.protocol.wire import decode, digest, unpack
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import Declaration
+    from cipherdag.privacy.sums import SiteAggregation
+    from cipherdag.protocol.plan import Member
+    from cipherdag.questions.question import FloatVector
+
+PURPOSES: Final = {Offer: ("offer", b"offers"), Seals: ("seals", b"sealed")}
+"""What these messages are about, and what the digest of all of them is for."""
+
+
+def read_relayed(
+    envelopes: tuple[bytes, ...],
+    kind: type[Offer | Seals],
+    cohort: tuple[Member, ...],
+    session: bytes,
+    before: bytes,
+) -> tuple[Sequence[Offer | Seals], bytes]:
+    """What all sites told each other, in the order of the cohort, and the digest of it.
+
+    Args:
+        envelopes: A signed message of every site.
+        kind: What they say.
+        cohort: Who signed them.
+        session: The session that they belong to.
+        before: The digest that the new one goes on from.
+
+    Raises:
+        MalformedMessageError: One has no form.
+        SignatureError: One is not signed by its site for this session.
+    """
+    topic, purpose = PURPOSES[kind]
+    bodies = [
+        open_envelope(
+            read_envelope(envelope),
+            identity=member.identity,
+            session=session,
+            sender=member.name,
+            topic=topic,
+        )
+        for envelope, member in zip(envelopes, cohort, strict=True)
+    ]
+    return [decode(body, kind) for body in bodies], digest(purpose, before, *envelopes)
+
+
+def read_sum(
+    previous: bytes, declared: Declaration, aggregation: SiteAggregation
+) -> tuple[bytes, FloatVector]:
+    """What was opened, and the numbers in it; checked.
+
+    Raises:
+        MalformedMessageError: It is cut short or too long.
+        PrivacyError: As `SiteAggregation.accept`.
+    """
+    opened = unpack(previous, aggregation.sum_bytes(declared))
+    return opened, aggregation.accept(opened, declared)
+
+
+Relayed = Callable[
+    [tuple[bytes, ...], type[Offer | Seals], tuple["Member", ...], bytes, bytes],
+    tuple[Sequence[Offer | Seals], bytes],
+]
+ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "FloatVector"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a site reads both."""
+
+    relayed: Relayed = read_relayed
+    sum: ReadSum = read_sum
+
+
+ALONE: Final = Reading()
+"""Whatever it reads, it reads itself."""

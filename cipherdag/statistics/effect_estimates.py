@@ -1,0 +1,152 @@
+"""From sums of estimating functions to means of arms and effects, with standard errors.
+
+At the root of the estimating functions a row moves an estimate by its own function, plus what its
+scores move the fitted models by times what the models move the estimate by; the sum of squares of
+that, over the squared denominator, is the variance (the sandwich of the stacked functions).
+
+Sources: Stefanski and Boos, The American Statistician 56 (2002) 29-38; Tsiatis, Semiparametric
+Theory and Missing Data (2006), chapters 7 and 13; White, Econometrica 48 (1980) 817-838 (linear).
+
+Leaks:
+    Nothing: pure arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.encodings import require_possible, segments
+from cipherdag.questions.estimation.effect_sums import PER_ARM, TREATMENT
+from cipherdag.statistics.regression_fits import newton_step
+from cipherdag.statistics.reproducible import dot, product
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cipherdag.questions.encodings import FloatVector
+    from cipherdag.questions.estimation.effect_sums import EffectSums
+    from cipherdag.statistics.regression_fits import Fit, FloatMatrix
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """Means of the arms or coefficients, on the scales of the question.
+
+    Attributes:
+        values: Shape (k,).
+        divisors: What sums of squares are divided by, once for each of two, shape (k,).
+        influence: As `EffectSums` takes it, shape (k, numbers).
+    """
+
+    values: FloatVector
+    divisors: FloatVector
+    influence: FloatMatrix
+
+    def covariance(self, sums: FloatVector) -> FloatMatrix:
+        """Covariances, shape (k, k), from the sums of the stage ``spread``."""
+        k = len(self.values)
+        products = np.zeros((k, k))
+        products[np.triu_indices(k)] = sums[k : k + k * (k + 1) // 2]
+        products = products + np.triu(products, k=1).T
+        return products / (self.divisors[:, None] * self.divisors)
+
+
+@dataclass(frozen=True, slots=True)
+class Arms:
+    """What the stage ``means`` tells, by arm.
+
+    Attributes:
+        rows: Rows, shape (arms,).
+        effective: Of how many equal weights the weights are worth, shape (arms,); 0 without any.
+        estimates: Means, and what every row moves them by.
+        overlap: Counts of propensities, shape `EffectSums.bins`.
+    """
+
+    rows: FloatVector
+    effective: FloatVector
+    estimates: Estimates
+    overlap: FloatVector
+
+
+def arm_means(question: EffectSums, sums: FloatVector, fits: Mapping[int, Fit]) -> Arms:
+    """Means of the arms from the sums of the stage ``means``.
+
+    Args:
+        question: The question.
+        sums: Its sums.
+        fits: The models at their maxima.
+
+    Raises:
+        AggregateRangeError: Sums that no rows have.
+    """
+    means, overlap, _ = segments(question.encodings, sums)
+    values, divisors, influence, sizes = [], [], [], []
+    for a, own in enumerate(means.reshape(question.arms, -1)):
+        rows, numerator, denominator, weight, squares = own[:PER_ARM].tolist()
+        require_possible(question.label, "nothing to divide by", holds=denominator > 0.0)
+        mean = numerator / denominator
+        sizes.append((rows, weight * weight / squares if squares > 0.0 else 0.0))
+        values.append(mean)
+        divisors.append(denominator)
+        influence.append([mean, *_influence(question, own[PER_ARM:], fits, a, mean)])
+    rows, effective = np.array(sizes).T
+    known = Estimates(np.array(values), np.array(divisors), np.array(influence))
+    return Arms(rows, effective, known, overlap.reshape(question.bins))
+
+
+def _influence(
+    question: EffectSums, derivatives: FloatVector, fits: Mapping[int, Fit], arm: int, mean: float
+) -> Iterator[float]:
+    """Weights of the scores of the arm's outcome, and of the treatment."""
+    outcome, treatment = question.derivatives
+    by_outcome, numerator, denominator = np.split(derivatives, [outcome, outcome + treatment // 2])
+    for model, slope in ((arm, by_outcome), (TREATMENT, numerator - mean * denominator)):
+        if len(slope):
+            information = fits[model].information
+            assert information is not None, "the model was fitted"
+            yield from newton_step(information, slope)[0].tolist()
+
+
+def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
+    """The coefficients of the treatment in a linear model, its last."""
+    k, information = question.estimates, fit.information
+    assert information is not None, "the model was fitted"
+    units = np.eye(len(information))[-k:]
+    influence = np.array([newton_step(information, own)[0] for own in units])
+    return Estimates(fit.coefficients[-k:], np.ones(k), influence)
+
+
+def linear_covariance(robust: FloatMatrix, fit: Fit) -> FloatMatrix:
+    """White's covariances times n / (n - coefficients), as HC1 has them; infinite of few rows."""
+    spare = fit.scarce - fit.rank
+    return robust * (fit.scarce / spare if spare > 0 else math.inf)
+
+
+def standardised(
+    sums: FloatMatrix, squares: FloatMatrix, rows: FloatMatrix
+) -> tuple[FloatVector, FloatMatrix, FloatVector]:
+    """Means of arms over all strata's rows, their covariances, and rows of the arms.
+
+    As a regression in every arm with a coefficient for every stratum, stacked with the shares of
+    the strata (Robins, Mathematical Modelling 7 (1986) 1393-1512: the g-formula).
+
+    Args:
+        sums: Of the outcome, by stratum and arm, shape (strata, arms).
+        squares: Of its squares, likewise.
+        rows: Likewise, none 0.
+    """
+    arms = rows.shape[1]
+    total = dot(rows.ravel(), np.ones(rows.size))
+    share = product(rows, np.ones((arms, 1)))[:, 0] / total
+    mean = sums / rows
+    values = np.array([dot(share, own) for own in mean.T])
+    about = mean - values
+    within = np.maximum(squares / rows - mean * mean, 0.0) / rows
+    covariance = np.array([[dot(share, a * b) / total for b in about.T] for a in about.T])
+    for arm in range(arms):
+        covariance[arm, arm] += dot(share * share, within[:, arm])
+    return values, covariance, np.array([dot(own, np.ones(len(own))) for own in rows.T])

@@ -1,0 +1,452 @@
+"""An effect over sites is the same estimator on all rows in one place, with its standard error."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import plain_effects
+import pytest
+import statsmodels.api as sm
+from driving import drive, plain_sum
+from statsmodels.treatment.treatment_effects import TreatmentEffect
+
+from cipherdag import CausalGraph, Effect, Federation, Policy
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
+from cipherdag.questions.estimation.effect_sums import OVERLAP
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+ARMS = ("ipw", "regression", "aipw")
+ADJUST = "age,sex,stage"
+
+
+@cache
+def patients(n=1500, seed=1, arms=2):
+    """Rows of all sites; treatment and outcome depend on age, sex and stage."""
+    rng = np.random.default_rng(seed)
+    age, sex = rng.normal(60.0, 10.0, n), rng.integers(0, 2, n)
+    stage = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    push = (age - 60.0) / 25.0 + 0.4 * sex - 0.3 * stage
+    draw = rng.gumbel(size=(n, arms)) + push[:, None] * np.linspace(0.0, 1.0, arms)
+    drug = draw.argmax(axis=1)
+    cost = 900.0 + 40.0 * drug + age + 12.0 * sex * drug + 30.0 * stage + rng.normal(0, 25.0, n)
+    well = rng.random(n) < 1.0 / (1.0 + np.exp(0.5 - 0.8 * drug + push))
+    return pd.DataFrame(
+        {
+            "age": age, "sex": np.array(["f", "m"])[sex], "stage": np.array(list("abc"))[stage],
+            "drug": np.array(["none", "one", "two"])[drug], "cost": cost,
+            "well": np.where(well, "yes", "no"),
+        }
+    )  # fmt: skip
+
+
+def hospitals(rows, sites=3):
+    """The rows dealt to sites of uneven sizes."""
+    cuts = np.linspace(0.0, 1.0, sites + 1)[1:-1] ** 1.3 * len(rows)
+    parts = np.split(np.arange(len(rows)), cuts.astype(int))
+    return {f"site-{k}": rows.iloc[own] for k, own in enumerate(parts)}
+
+
+def estimated(rows, *, least=0, **parameters):
+    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
+    federation = Federation.simulate(hospitals(rows), policy=policy, device="cpu")
+    return federation.run(Effect(**parameters))
+
+
+def plain_design(rows, names=("age", "sex", "stage")):
+    return plain_effects.design(*(rows[name].to_numpy() for name in names))
+
+
+def codes(column):
+    return pd.factorize(column, sort=True)[0]
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+@pytest.mark.parametrize("estimator", ARMS)
+def test_it_is_m_estimation_on_all_rows(estimator, outcome, arms):
+    rows = patients(arms=arms)
+    found = estimated(rows, treatment="drug", outcome=outcome, adjust=ADJUST, estimator=estimator)
+    binary = outcome == "well"
+    y = codes(rows["well"]).astype(float) if binary else rows["cost"].to_numpy()
+    means, covariance = plain_effects.arm_means(
+        y, codes(rows["drug"]), plain_design(rows), estimator, truncate=0.01, binary=binary
+    )
+    (own,) = found.sets
+    assert own.rows == len(rows)
+    assert own.sites == 3
+    assert [one.mean for one in own.means] == pytest.approx(means, rel=1e-7)
+    errors = np.sqrt(covariance.diagonal())
+    assert [one.error for one in own.means] == pytest.approx(errors, rel=1e-6)
+    for arm in range(1, arms):
+        weights = np.eye(arms)[arm] - np.eye(arms)[0]
+        (own_difference,) = (
+            one for one in own.contrasts if (one.arm, one.scale) == (arm, "difference")
+        )
+        assert own_difference.estimate == pytest.approx(means[arm] - means[0], rel=1e-6)
+        expected = np.sqrt(weights @ covariance @ weights)
+        assert own_difference.error == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "theirs"), [(e, t) for e, t in zip(ARMS, ("ipw", "ra", "aipw"), strict=True)]
+)
+def test_it_is_what_statsmodels_estimates(estimator, theirs):
+    rows = patients()
+    X, t = plain_design(rows), codes(rows["drug"])
+    treated = sm.Logit(t, X).fit(disp=0, method="newton", tol=1e-13)
+    known = TreatmentEffect(sm.OLS(rows["cost"].to_numpy(), X), t, results_select=treated)
+    wanted = getattr(known, theirs)(disp=False)
+    found = estimated(
+        rows, treatment="drug", outcome="cost", adjust=ADJUST, estimator=estimator, truncate=1e-4
+    )
+    assert found.estimate == pytest.approx(wanted.effect[0], rel=1e-6)
+    assert found.standard_error == pytest.approx(wanted.results_gmm.bse[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("treatment", ["age", "drug"])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+def test_linear_is_ordinary_least_squares_with_robust_errors(treatment, outcome):
+    rows = patients(arms=3)
+    others = [name for name in ("age", "sex", "stage") if name != treatment]
+    found = estimated(
+        rows, treatment=treatment, outcome=outcome, adjust=",".join(others), estimator="linear"
+    )
+    y = rows["cost"] if outcome == "cost" else codes(rows["well"])
+    X = plain_design(rows, [*others, treatment])
+    known = sm.OLS(np.asarray(y, float), X).fit(cov_type="HC1")
+    k = X.shape[1] - (1 if treatment == "age" else 2)
+    contrasts = found.sets[0].contrasts
+    assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
+    assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+def test_standardising_is_a_saturated_regression(outcome, arms):
+    rows = patients(arms=arms)
+    found = estimated(
+        rows, treatment="drug", outcome=outcome, adjust="stage,sex", estimator="standardise"
+    )
+    both = (rows["sex"] + rows["stage"]).to_numpy()
+    y = codes(rows["well"]).astype(float) if outcome == "well" else rows["cost"].to_numpy()
+    means, covariance = plain_effects.arm_means(
+        y, codes(rows["drug"]), plain_effects.design(both), "regression"
+    )
+    (own,) = found.sets
+    assert (own.rows, own.doubts) == (len(rows), ())
+    assert [one.mean for one in own.means] == pytest.approx(means, rel=1e-9)
+    errors = np.sqrt(covariance.diagonal())
+    assert [one.error for one in own.means] == pytest.approx(errors, rel=1e-6)
+    weights = np.eye(arms)[1] - np.eye(arms)[0]
+    expected = np.sqrt(weights @ covariance @ weights)
+    assert own.contrasts[0].error == pytest.approx(expected, rel=1e-6)
+
+
+def test_strata_that_too_few_sites_have_in_an_arm_are_neither_opened_nor_filled():
+    data = hospitals(patients(n=6000))
+    data["site-0"] = data["site-0"][data["site-0"]["stage"] != "c"]
+    west = data["site-1"]
+    data["site-1"] = west[(west["stage"] != "b") | (west["drug"] == "none")]
+    own = Effect(treatment="drug", outcome="cost", adjust="stage", estimator="standardise")
+    federation = federated(data)
+    found = federation.run(own)
+    (warned,) = found.report.warnings
+    assert warned.startswith("2 of 3 strata with rows are left out: not every arm has rows")
+    left = pd.concat(data.values())
+    left = left[left["stage"] == "a"]
+    by_arm = left.groupby("drug")["cost"].mean()
+    assert found.sets[0].rows == len(left)
+    assert found.estimate == pytest.approx(by_arm["one"] - by_arm["none"], rel=1e-9)
+    sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    asked = drive(own.ask(Facts(6, 3, names=federation.sites[0].table.names, fewest=3)), sites)[1]
+    cells = plain_sum(asked[-1], sites)[:18].reshape(3, 3, 2)
+    assert cells[:, 0].all()
+    assert not cells[:, 1:].any()
+
+
+def test_ratios_and_their_intervals_follow_by_the_delta_method():
+    rows = patients()
+    found = estimated(rows, treatment="drug", outcome="well", adjust=ADJUST, estimator="aipw")
+    means, covariance = plain_effects.arm_means(
+        codes(rows["well"]).astype(float), codes(rows["drug"]), plain_design(rows), "aipw",
+        truncate=0.01, binary=True,
+    )  # fmt: skip
+    table = found.by_graph.set_index("scale")
+    for scale, slope in (("ratio", 1 / means), ("odds ratio", 1 / (means * (1 - means)))):
+        log = np.log(means if scale == "ratio" else means / (1 - means)) @ [-1.0, 1.0]
+        error = np.sqrt((slope * [-1, 1]) @ covariance @ (slope * [-1, 1]))
+        own = table.loc[scale]
+        assert own["estimate"] == pytest.approx(np.exp(log), rel=1e-7)
+        assert own["standard_error"] == pytest.approx(error, rel=1e-6)
+        assert own["low"] == pytest.approx(np.exp(log - 1.959964 * error), rel=1e-6)
+        assert own["high"] == pytest.approx(np.exp(log + 1.959964 * error), rel=1e-6)
+
+
+def test_another_reference_turns_the_effect_round():
+    one = estimated(patients(), treatment="drug", outcome="cost", adjust=ADJUST)
+    other = estimated(patients(), treatment="drug", outcome="cost", adjust=ADJUST, reference=2)
+    assert other.estimate == -one.estimate
+    assert other.interval == (-one.interval[1], -one.interval[0])
+    assert other.by_graph.loc[0, ["arm", "against"]].tolist() == ["none", "one"]
+
+
+def test_rows_that_miss_a_value_are_left_out():
+    rows = patients().copy()
+    rng = np.random.default_rng(3)
+    for name in ("age", "sex", "drug", "cost"):
+        rows.loc[rng.random(len(rows)) < 0.05, name] = np.nan if name in ("age", "cost") else None
+    whole = estimated(rows, treatment="drug", outcome="cost", adjust="age,sex")
+    complete = rows.dropna(subset=["age", "sex", "drug", "cost"])
+    assert whole.sets[0].rows == len(complete)
+    again = estimated(complete, treatment="drug", outcome="cost", adjust="age,sex")
+    assert whole.estimate == pytest.approx(again.estimate, rel=1e-9)
+    assert whole.standard_error == pytest.approx(again.standard_error, rel=1e-9)
+
+
+def test_where_small_counts_stay_all_runs_are_of_the_same_rows():
+    """So that two runs with neighbouring sets do not show by subtraction who misses a value."""
+    rows = patients(n=3000).drop(columns=["stage", "well"])
+    rows.loc[rows.index[7], "age"] = np.nan
+    with_age = estimated(rows, least=11, treatment="drug", outcome="cost", adjust="age")
+    without = estimated(rows, least=11, treatment="drug", outcome="cost", adjust="sex")
+    assert with_age.sets[0].rows == without.sets[0].rows == len(rows) - 1
+
+
+def test_overlap_counts_every_row_by_its_propensity():
+    rows = patients()
+    found = estimated(rows, treatment="drug", outcome="cost", adjust=ADJUST)
+    X, t = plain_design(rows), codes(rows["drug"])
+    chance = sm.Logit(t, X).fit(disp=0, method="newton", tol=1e-13).predict()
+    own = found.overlap.set_index(["arm", "from"])["rows"]
+    for arm, name in enumerate(("none", "one")):
+        counts, _ = np.histogram(chance[t == arm], [*OVERLAP, 1.0])
+        assert own.loc[name].tolist() == counts.tolist()
+
+
+def test_a_site_s_small_counts_of_propensities_are_left_out():
+    found = estimated(
+        patients(n=4000), least=11, treatment="drug", outcome="cost", adjust="age,sex"
+    )
+    counts = found.overlap["rows"]
+    assert counts.sum() < found.sets[0].rows
+    assert not ((counts > 0) & (counts < 11)).any()
+
+
+# what the graph says
+
+
+def test_a_query_says_what_to_adjust_for():
+    graph = CausalGraph.from_edges(
+        ["age", "sex", "stage", "drug", "cost", "well"],
+        directed=[("age", "drug"), ("age", "cost"), ("sex", "drug"), ("sex", "cost"),
+                  ("stage", "drug"), ("stage", "cost"), ("drug", "cost")],
+    )  # fmt: skip
+    query = graph.identify("drug", "cost")
+    own = Effect(query)
+    assert (own.treatment, own.outcome) == ("drug", "cost")
+    federation = Federation.simulate(hospitals(patients()), policy=Policy(
+        min_cell_size=0, questions=QUESTION_KINDS), device="cpu")  # fmt: skip
+    by_query = federation.run(own)
+    by_name = federation.run(Effect(treatment="drug", outcome="cost", adjust=ADJUST))
+    assert by_query.sets == by_name.sets
+    assert by_query.sets[0].adjust == ("age", "sex", "stage")
+
+
+def test_every_set_that_a_graph_leaves_possible_is_estimated_in_the_same_rounds():
+    graph = CausalGraph.from_edges(
+        ["age", "drug", "cost"],
+        directed=[("age", "drug"), ("drug", "cost"), ("age", "cost")],
+    )
+    query = graph.to_cpdag().identify("drug", "cost")
+    rows = patients().drop(columns=["sex", "stage", "well"])
+    found = estimated(rows, **_fields(Effect(query, estimator="regression")))
+    assert len(found.sets) == len(query.possibilities) > 1
+    assert [own.parents for own in found.sets] == [own.parents for own in query.possibilities]
+    assert [own.n_dags for own in found.sets] == [own.n_dags for own in query.possibilities]
+    alone = {}
+    for own, possible in zip(found.sets, query.possibilities, strict=True):
+        if possible.answer.method == "no effect":
+            assert own.why == "no effect"
+            continue
+        assert own.adjust == possible.answer.chosen
+        alone[own.adjust] = estimated(
+            rows, treatment="drug", outcome="cost", adjust=",".join(own.adjust),
+            estimator="regression",
+        )  # fmt: skip
+        assert own.contrasts == alone[own.adjust].sets[0].contrasts
+    told = [0.0 if own.why else own.contrasts[0].estimate for own in found.sets]
+    assert found.range == (min(told), max(told))
+    assert len(found.rounds) == max(len(own.rounds) for own in alone.values())
+    assert sorted(set(found.by_graph["estimate"])) == sorted(set(told))
+
+
+def _fields(effect):
+    names = ("treatment", "outcome", "adjust", "estimator")
+    return {name: getattr(effect, name) for name in names}
+
+
+def test_what_is_not_identified_by_adjustment_is_refused_and_says_why():
+    hidden = CausalGraph.from_edges(
+        ["u", "x", "m", "y"], directed=[("u", "x"), ("u", "y"), ("x", "m"), ("m", "y")]
+    )
+    query = hidden.identify("x", "y", unobserved=["u", "m"])
+    with pytest.raises(ParameterError, match="leaves the path x <-- u --> y open"):
+        Effect(query)
+    with pytest.raises(ParameterError, match="front door through m"):
+        Effect(hidden.identify("x", "y", unobserved=["u"]))
+    with pytest.raises(ParameterError, match="x has no effect on u.* the effect is 0"):
+        Effect(hidden.identify("x", "u"))
+    with pytest.raises(ParameterError, match="follow from what the graph says"):
+        Effect(hidden.identify("u", "y"), treatment="u")
+    with pytest.raises(ParameterError, match="is not what a graph says"):
+        Effect("x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"treatment": ""}, "needs the names"),
+        ({"treatment": "dose"}, "names 'dose', which is no variable"),
+        ({"adjust": "age,nobody"}, "names 'nobody', which is no variable"),
+        ({"adjust": "age,drug"}, "names a variable twice"),
+        ({"adjust": '["age"'}, "no list of names in JSON"),
+        ({"outcome": "stage"}, "'stage' has 3 categories"),
+        ({"treatment": "age", "adjust": "sex", "estimator": "aipw"}, "choose linear"),
+        ({"reference": 3}, "reference 3 is no category"),
+        ({"estimator": "standardise"}, "standardise takes categories, and 'age' has numbers"),
+        ({"truncate": 0.5}, "truncate must be"),
+    ],
+)
+def test_what_cannot_be_asked_is_named(changes, said):
+    with pytest.raises(ParameterError, match=said):
+        estimated(patients(), **{"treatment": "drug", "outcome": "cost", "adjust": "age"} | changes)
+
+
+def test_names_with_commas_are_written_in_json():
+    rows = patients().rename(columns={"age": "age, in years"})
+    found = estimated(rows, treatment="drug", outcome="cost", adjust='["age, in years", "sex"]')
+    assert found.sets[0].adjust == ("age, in years", "sex")
+
+
+# what the rows do not tell
+
+
+def test_a_treatment_that_follows_from_a_category_is_refused():
+    rows = patients().copy()
+    rows.loc[rows["stage"] == "c", "drug"] = "one"
+    for estimator in ("ipw", "aipw"):
+        with pytest.raises(DataError, match="no finite maximum"):
+            estimated(rows, treatment="drug", outcome="cost", adjust="stage", estimator=estimator)
+
+
+def test_an_arm_without_a_category_is_said_to_be_guessed():
+    rows = patients().copy()
+    rows.loc[rows["stage"] == "c", "drug"] = "one"
+    found = estimated(
+        rows, treatment="drug", outcome="cost", adjust="stage", estimator="regression"
+    )
+    assert any("a guess" in said for said in found.report.warnings)
+    assert "WARNING" in "\n".join(found.lines())
+
+
+def test_variables_that_say_the_same_change_nothing_but_a_warning():
+    rows = patients().copy()
+    rows["months"] = rows["age"] * 12.0
+    twice = estimated(rows, treatment="drug", outcome="cost", adjust="age,months")
+    once = estimated(rows, treatment="drug", outcome="cost", adjust="age")
+    assert twice.estimate == pytest.approx(once.estimate, rel=1e-6)
+    assert twice.standard_error == pytest.approx(once.standard_error, rel=1e-5)
+    assert any("unless two variables say the same" in said for said in twice.report.warnings)
+
+
+def test_a_number_that_follows_from_the_others_has_no_effect_of_its_own():
+    rows = patients().copy()
+    rows["months"] = rows["age"] * 12.0
+    with pytest.raises(DataError, match="a linear combination of what is adjusted for"):
+        estimated(rows, treatment="months", outcome="cost", adjust="age,sex")
+
+
+def test_rows_with_hardly_any_overlap_are_warned_of():
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=3000)
+    drug = rng.random(3000) < 1.0 / (1.0 + np.exp(-4.0 * x))
+    rows = pd.DataFrame({"x": x, "drug": drug, "y": x + drug + rng.normal(size=3000)})
+    found = estimated(rows, treatment="drug", outcome="y", adjust="x", estimator="ipw")
+    assert any("below 0.05 or above 0.95" in said for said in found.report.warnings)
+    plain, covariance = plain_effects.arm_means(
+        rows["y"].to_numpy(), codes(drug), plain_design(rows, ["x"]), "ipw", truncate=0.01
+    )
+    assert found.estimate == pytest.approx(plain[1] - plain[0], rel=1e-7)
+    error = np.sqrt([-1, 1] @ covariance @ [-1, 1])
+    # some rows lie where the truncated weight has a corner
+    assert found.standard_error == pytest.approx(error, rel=1e-3)
+
+
+# sites with few rows
+
+
+def rare(sites=3):
+    """One site has three rows of an arm."""
+    rows = patients(n=3000).drop(columns=["stage", "well", "sex"])
+    data = hospitals(rows, sites)
+    few = data["site-0"].copy()
+    few["drug"] = "none"
+    few.iloc[:3, few.columns.get_loc("drug")] = "one"
+    return data | {"site-0": few}
+
+
+def federated(data, least=11, **settings):
+    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
+    return Federation.simulate(data, policy=policy, device="cpu", **settings)
+
+
+def test_a_site_with_few_rows_of_an_arm_stops_it_or_is_left_out():
+    own = {"treatment": "drug", "outcome": "cost", "adjust": "age"}
+    with pytest.raises(DataError, match="1 of 4 sites have a count below their min_cell_size"):
+        federated(rare(4)).run(Effect(**own))
+    found = federated(rare(4)).run(Effect(**own, withheld="leave-out"))
+    rest = {name: rows for name, rows in rare(4).items() if name != "site-0"}
+    alone = federated(rest).run(Effect(**own))
+    assert found.sets[0].sites == 3
+    assert found.estimate == pytest.approx(alone.estimate, rel=1e-9)
+    assert found.standard_error == pytest.approx(alone.standard_error, rel=1e-9)
+    with pytest.raises(DataError, match="2 sites may tell of these rows, and 3 have to"):
+        federated(rare(3)).run(Effect(**own, withheld="leave-out"))
+
+
+def test_an_arm_that_two_sites_have_is_not_told():
+    data = {
+        name: rows.assign(drug="none") if name == "site-0" else rows
+        for name, rows in hospitals(patients(n=3000)).items()
+    }
+    with pytest.raises(DataError, match="2 sites have rows of arm 2, and 3 have to"):
+        federated(data).run(Effect(treatment="drug", outcome="cost", adjust="age"))
+
+
+def test_between_the_count_and_the_models_no_site_may_leave():
+    with pytest.raises(SiteUnreachableError, match="a site left"):
+        _leaving(Effect(treatment="drug", outcome="cost", adjust="age"))
+
+
+def _leaving(effect):
+    federation = federated(hospitals(patients(n=3000), 4))
+    sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    facts = Facts(6, 4, names=federation.sites[0].table.names, fewest=3)
+    asking = effect.ask(facts)
+    question = next(asking)
+    for number in range(9):
+        present = sites if number < 3 else sites[1:]
+        facts.present.n_sites = len(present)
+        question = asking.send(plain_sum(question, present))
+
+
+def test_a_policy_can_refuse_it():
+    policy = Policy(questions=QUESTION_KINDS - {"effect-sums"})
+    federation = Federation.simulate(hospitals(patients(n=3000)), policy=policy, device="cpu")
+    with pytest.raises(PolicyRefusedError, match="effect-sums"):
+        federation.run(Effect(treatment="drug", outcome="cost", adjust="age"))
+    assert "effect-sums" not in Policy().questions

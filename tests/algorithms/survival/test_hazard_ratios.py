@@ -1,0 +1,328 @@
+"""Cox models over sites are those of statsmodels over all their rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive
+from followed_patients import EDGES, binned, ward, wards
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from statsmodels.duration.hazard_regression import PHReg
+
+from cipherdag import Federation, Policy, Schema, Survival
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import ParameterError, PolicyRefusedError
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.regression_steps import step_length
+from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.compute.pooled.followed import Followed
+from cipherdag.sites.compute.pooled.hazards import hazard_sums, own_likelihood
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.statistics.hazard_fits import HazardFit, RiskSums, partial_likelihood
+
+STAGES = ("I", "II", "III")
+
+
+def staged():
+    """The patients with a stage, and a column that some miss."""
+    found = {}
+    for k, (name, own) in enumerate(wards().items()):
+        rng = np.random.default_rng(10 + k)
+        crp = rng.lognormal(1.0, 0.5, len(own)).round(2)
+        crp[rng.random(len(own)) < 0.05] = np.nan
+        found[name] = own.assign(stage=rng.choice(STAGES, len(own)), crp=crp)
+    return found
+
+
+def fitted(data, *, least=0, schema=None, policy=None, **parameters):
+    schema = schema or Schema.infer(list(data.values()))
+    policy = policy or Policy(min_cell_size=least, questions=QUESTION_KINDS)
+    federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
+    own = {"time": "months", "event": "died", "edges": EDGES} | parameters
+    return federation.run(Survival(**own))
+
+
+def known(rows, ties, times=None, ended=None, strata=None):
+    """What statsmodels makes of age, arm and stage."""
+    ended = rows["died"] == "yes" if ended is None else ended
+    design = np.column_stack(
+        [rows["age"], rows["arm"] == "old", rows["stage"] == "II", rows["stage"] == "III"]
+    ).astype(float)
+    times = rows["months"] if times is None else times
+    return PHReg(times, design, np.asarray(ended, dtype=int), strata=strata, ties=ties).fit()
+
+
+def same(result, expected):
+    table = result.hazard_ratios
+    assert np.abs(table["log_ratio"] - expected.params).max() < 1e-9
+    assert np.abs(table["deviation"] - expected.bse).max() < 1e-6
+    assert np.abs(table["p_value"] - expected.pvalues).max() < 1e-6
+    np.testing.assert_allclose(np.log(table[["low", "high"]]), expected.conf_int(), atol=1e-5)
+    assert result.model.value == pytest.approx(expected.llf, abs=1e-6)
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+@pytest.mark.parametrize("least", [0, 11])
+def test_with_hazards_of_their_own_it_is_that_of_strata_at_exact_times(ties, least):
+    data = {name: own.assign(months=own["months"].round(1)) for name, own in staged().items()}
+    result = fitted(data, least=least, adjust=("age", "arm", "stage"), ties=ties)
+    whole = pd.concat([own.assign(site=name) for name, own in data.items()])
+    if least:  # all tables are of rows without any missing value
+        whole = whole.dropna()
+    same(result, known(whole, ties, strata=whole["site"]))
+    assert result.model.own_hazards
+    assert result.model.sites == 3
+    null = PHReg(
+        whole["months"],
+        np.zeros((len(whole), 1)),
+        whole["died"] == "yes",
+        strata=whole["site"],
+        ties=ties,
+    ).loglike(np.zeros(1))
+    assert result.model.null == pytest.approx(null, abs=1e-6)
+    assert result.model.statistic == pytest.approx(2 * (result.model.value - null), abs=1e-5)
+    assert result.model.dof == 4
+
+
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_with_one_hazard_it_is_that_of_all_rows_on_binned_times(ties):
+    result = fitted(staged(), adjust=("age", "arm", "stage"), ties=ties, site_effect=False)
+    whole = pd.concat(staged().values())
+    same(result, known(whole, ties, *binned(whole)))
+
+
+def test_a_site_without_events_still_has_rows_at_risk_of_one_hazard():
+    data = staged()
+    data["west"]["died"] = "no"
+    schema = Schema.infer(list(staged().values()))
+    schema = Schema(tuple(_constant(own) for own in schema.columns))
+    adjust = ("age", "arm", "stage")
+    together = fitted(data, schema=schema, adjust=adjust, site_effect=False)
+    whole = pd.concat(data.values())
+    same(together, known(whole, "efron", *binned(whole)))
+
+
+def _constant(column):
+    from dataclasses import replace
+
+    return replace(column, allow_constant=True)
+
+
+def test_rows_are_those_without_a_missing_value_in_any_column_that_is_used():
+    result = fitted(staged(), adjust=("crp",))
+    whole = pd.concat([own.assign(site=name) for name, own in staged().items()]).dropna()
+    expected = PHReg(
+        whole["months"], whole[["crp"]], whole["died"] == "yes", strata=whole["site"], ties="efron"
+    ).fit()
+    assert result.hazard_ratios["log_ratio"][0] == pytest.approx(expected.params[0], abs=1e-9)
+    assert result.curves[0].at_risk[0] == len(whole)
+
+
+def test_the_unit_of_a_number_is_that_of_the_data():
+    data = {name: own.assign(age=own["age"] * 1e6 + 3e9) for name, own in wards().items()}
+    large, plain = (fitted(own, adjust=("age",)).hazard_ratios for own in (data, wards()))
+    assert large["log_ratio"][0] * 1e6 == pytest.approx(plain["log_ratio"][0], rel=1e-6)
+    assert large["deviation"][0] * 1e6 == pytest.approx(plain["deviation"][0], rel=1e-6)
+
+
+def test_columns_that_follow_from_others_are_named():
+    data = {
+        name: own.assign(double=2 * own["age"] - 7, copy=own["arm"])
+        for name, own in wards().items()
+    }
+    result = fitted(data, adjust=("age", "arm", "copy", "double"))
+    table = result.hazard_ratios
+    plain = fitted(data, adjust=("age", "arm"))
+    assert (table["fault"] == "not determined").sum() == 2
+    assert result.model.dof == 2
+    assert result.model.value == pytest.approx(plain.model.value, abs=1e-6)
+    assert sum("follows from the other columns" in own for own in result.report.warnings) == 2
+
+
+@pytest.mark.parametrize("site_effect", [True, False])
+def test_a_likelihood_that_rises_without_end_is_named(site_effect):
+    data = {}
+    for name, own in wards().items():
+        safe = np.where(own["died"] == "no", np.random.default_rng(1).random(len(own)) < 0.5, False)
+        data[name] = own.assign(safe=np.where(safe, "yes", "no"))
+    result = fitted(data, adjust=("age", "safe"), site_effect=site_effect)
+    table = result.hazard_ratios.set_index("of")
+    assert table.loc["safe yes rather than no", "fault"] == "endless down"
+    assert np.isnan(table.loc["safe yes rather than no", "ratio"])
+    assert table.loc["age", "fault"] == ""
+    assert result.model.statistic is None
+    assert any("rises without end" in own for own in result.report.warnings)
+    assert "endless down" in result.page()
+    assert "safe" not in "\n".join(result.lines()).split("Ratios of hazards")[1].split("\n\n")[0]
+
+
+def test_sites_with_small_counts_stay_out_and_it_is_said():
+    data = wards() | {"east": ward(200, 9)}
+    for own in data.values():
+        own["stage"] = np.where(np.arange(len(own)) % 2 == 0, "I", "II")
+    data["east"]["stage"] = np.where(np.arange(200) < 7, "I", "II")
+    result = fitted(data, least=11, adjust=("arm", "stage"))
+    others = fitted({name: data[name] for name in wards()}, least=11, adjust=("arm", "stage"))
+    assert result.model.sites == 3
+    pd.testing.assert_frame_equal(result.hazard_ratios, others.hazard_ratios, rtol=1e-9)
+    assert any("1 of 4 sites tell nothing of the Cox model" in s for s in result.report.warnings)
+    del data["west"]
+    with_two = fitted(data, least=11, adjust=("arm", "stage"))
+    assert with_two.model.sites == 0
+    assert (with_two.hazard_ratios["fault"] == "not told of").all()
+    assert any("Too few sites tell of the Cox model" in own for own in with_two.report.warnings)
+
+
+def test_one_hazard_needs_sites_that_restrict_no_small_counts():
+    with pytest.raises(ParameterError, match="restricts small counts"):
+        fitted(wards(), least=11, adjust=("arm",), site_effect=False)
+
+
+@pytest.mark.parametrize(("site_effect", "kind"), [(True, "steps"), (False, "sums")])
+def test_a_site_answers_only_if_its_policy_names_the_kind(site_effect, kind):
+    policy = Policy(min_cell_size=0)
+    with pytest.raises(PolicyRefusedError, match=f"hazard-{kind}"):
+        fitted(wards(), policy=policy, adjust=("arm",), site_effect=site_effect)
+    assert fitted(wards(), policy=policy).model is None
+
+
+@pytest.mark.parametrize(
+    ("adjust", "said"),
+    [
+        (("weeks",), "no column 'weeks'"),
+        (("age", "age"), "different columns"),
+        (("months",), "neither time nor event"),
+        (("",), "different columns"),
+        (["age"], "a tuple of str"),
+        ((1,), "a tuple of str"),
+    ],
+)
+def test_columns_of_a_model_that_cannot_be_are_named(adjust, said):
+    with pytest.raises(ParameterError, match=said):
+        fitted(wards(), adjust=adjust)
+
+
+@pytest.mark.parametrize("site_effect", [True, False])
+def test_nothing_is_opened_that_was_not_counted(site_effect):
+    schema = Schema.infer(list(wards().values()))
+    federation = Federation.simulate(wards(), schema=schema, policy=Policy(), device="cpu")
+    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    facts = Facts(4, 3, names=schema.names, fewest=3)
+    own = Survival(time="months", event="died", adjust=("arm",), site_effect=site_effect)
+    _, asked = drive(own.ask(facts), sites)
+    assert all(isinstance(question, Covered | Contributors) for question in asked)
+    kind = HazardSteps if site_effect else HazardSums
+    assert sum(isinstance(q.question, kind) for q in asked) == len(asked) - 4 >= 6
+
+
+# two ways to one likelihood: of rows at the site, and of sums over risk sets
+
+
+@st.composite
+def rows(draw):
+    n, m = draw(st.integers(2, 40)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    time = rng.integers(1, draw(st.integers(2, 12)), n).astype(float)
+    ended = rng.random(n) < 0.6
+    ended[0] = True
+    return (
+        Followed(time, ended, np.ones(n, dtype=bool)),
+        rng.normal(size=(n, m)),
+        rng.normal(size=m),
+    )
+
+
+@given(rows(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_rows_and_sums_have_one_likelihood_which_is_that_of_statsmodels(drawn, efron):
+    own, design, coefficients = drawn
+    table = np.column_stack([own.time, own.ended, design])
+    m = design.shape[1]
+    model = HazardSteps(
+        categories=(0, 2) + (0,) * m,
+        time=0,
+        event=1,
+        complete_in=tuple(range(2, 2 + m)),
+        predictors=tuple(range(2, 2 + m)),
+        origins=np.zeros(m).tobytes(),
+        units=np.zeros(m, dtype="<i8").tobytes(),
+        coefficients=coefficients.tobytes(),
+        efron=efron,
+    )
+    edges = np.arange(1.0, 13.0)
+    sums = hazard_sums(
+        HazardSums(model=model, edges=edges.tobytes()), lambda v: table[:, v], least=0
+    )
+    at_risk, tied = sums[12 + m : -1].reshape(2, 12, step_length(m))
+    parts = RiskSums(sums[:12], sums[12 : 12 + m], at_risk, tied)
+    for value, gradient, hessian in (
+        own_likelihood(own, design, coefficients, efron=efron),
+        partial_likelihood(parts, coefficients, efron=efron),
+    ):
+        truly = PHReg(own.time, design, own.ended.astype(int), ties="efron" if efron else "breslow")
+        np.testing.assert_allclose(value, truly.loglike(coefficients), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(gradient, truly.score(coefficients), rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(-hessian, truly.hessian(coefficients), rtol=1e-7, atol=1e-7)
+
+
+def test_a_step_too_far_is_halved_and_the_maximum_found():
+    """A quartic that Newton's step overshoots."""
+    fit = HazardFit(np.array([0.0]))
+    asked = []
+    while not fit.finished:
+        b = float(fit.proposed[0])
+        asked.append(b)
+        root = np.sqrt(1.0 + (b - 3.0) ** 2)
+        slope, bend = -(b - 3.0) / root, 1.0 / root**3
+        fit.hear(-float(root), np.array([slope]), np.array([[bend]]))
+    assert fit.coefficients[0] == pytest.approx(3.0, abs=1e-6) or fit.endless[0]
+    assert len(asked) < 40
+
+
+@pytest.mark.parametrize("efron", [True, False])
+def test_one_value_far_from_all_others_ends_in_numbers_or_by_name(efron):
+    data = wards()
+    data["west"].loc[5, "age"] = 5e4
+    for site_effect in (True, False):
+        result = fitted(
+            data, adjust=("age",), site_effect=site_effect, ties="efron" if efron else "breslow"
+        )
+        (own,) = result.model.ratios
+        assert own.fault or 0.0 < own.low <= own.ratio <= own.high
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"predictors": ()},
+        {"predictors": (2, 2)},
+        {"predictors": (0,)},
+        {"predictors": (3,)},
+        {"coefficients": np.array([np.nan]).tobytes()},
+        {"coefficients": np.array([65.0]).tobytes()},
+        {"coefficients": np.zeros(2).tobytes()},
+        {"origins": np.array([np.inf]).tobytes()},
+        {"units": b""},
+        {"categories": (0, 2, 1)},
+        {"categories": (0, 2, 300)},
+    ],
+)
+def test_a_hostile_question_cannot_be_made(changes):
+    fields = {
+        "categories": (0, 2, 0),
+        "time": 0,
+        "event": 1,
+        "complete_in": (2,),
+        "predictors": (2,),
+        "origins": np.zeros(1).tobytes(),
+        "units": np.zeros(1, dtype="<i8").tobytes(),
+        "coefficients": np.zeros(1).tobytes(),
+    }
+    model = HazardSteps(**fields)
+    with pytest.raises(ValueError, match="."):
+        HazardSteps(**fields | changes)
+    with pytest.raises(ValueError, match="edges"):
+        HazardSums(model=model, edges=np.zeros(1).tobytes())

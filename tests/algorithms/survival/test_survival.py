@@ -1,0 +1,290 @@
+"""Survival over sites is statsmodels over all their rows, their times at the edges of bins."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive
+from followed_patients import EDGES, binned, ward, wards
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.duration.survfunc import SurvfuncRight, survdiff
+
+from cipherdag import Federation, Policy, Schema, Survival
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.survival.bins import round_edges
+from cipherdag.errors import AggregateRangeError, DataError, ParameterError, SiteUnreachableError
+from cipherdag.questions.coverage import Covered
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+OWN = {"time": "months", "event": "died"}
+
+
+def survived(data, *, least=0, schema=None, **parameters):
+    parameters = OWN | {"edges": EDGES} | parameters
+    schema = schema or Schema.infer(list(data.values()))
+    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
+    federation = Federation.simulate(data, schema=schema, policy=policy, device="cpu")
+    return federation.run(Survival(**parameters))
+
+
+@pytest.fixture(scope="module")
+def result():
+    return survived(wards(), by="arm")
+
+
+def test_curves_are_those_of_all_rows_on_binned_times(result):
+    whole = pd.concat(wards().values())
+    times, ended = binned(whole)
+    for name, own in zip(result.group_names, result.curves, strict=True):
+        chosen = (whole["arm"] == name).to_numpy()
+        known = SurvfuncRight(times[chosen], ended[chosen])
+        at = np.searchsorted(EDGES, known.surv_times)
+        np.testing.assert_allclose(np.array(own.survival)[at], known.surv_prob, atol=1e-12)
+        assert np.array(own.at_risk)[at].tolist() == known.n_risk.tolist()
+        assert np.array(own.events)[at].tolist() == known.n_events.tolist()
+        # the interval at log(-log S), from the standard error that statsmodels has
+        spread = known.surv_prob_se / (known.surv_prob * np.abs(np.log(known.surv_prob)))
+        for ends, way in ((own.low, 1.0), (own.high, -1.0)):
+            reach = np.exp(way * stats.norm.ppf(0.975) * spread)
+            np.testing.assert_allclose(np.array(ends)[at], known.surv_prob**reach, atol=1e-9)
+        assert own.median[0] == known.quantile(0.5)
+        assert own.median[1:] == pytest.approx(known.quantile_ci(0.5, method="cloglog"))
+
+
+def test_the_log_rank_test_is_that_of_all_rows_on_binned_times(result):
+    whole = pd.concat(wards().values())
+    statistic, p_value = survdiff(*binned(whole), whole["arm"])
+    assert result.together.statistic == pytest.approx(statistic, rel=1e-9)
+    assert result.together.p_value == pytest.approx(p_value, rel=1e-9)
+    assert sum(result.together.observed) == pytest.approx(sum(result.together.expected))
+
+
+@pytest.mark.parametrize("least", [0, 11])
+def test_the_test_within_sites_is_that_of_strata_at_exact_times(least):
+    whole = pd.concat([own.assign(site=name) for name, own in wards().items()])
+    ended = whole["died"] == "yes"
+    statistic, p_value = survdiff(whole["months"], ended, whole["arm"], strata=whole["site"])
+    found = survived(wards(), by="arm", least=least)
+    assert found.test.statistic == pytest.approx(statistic, rel=1e-9)
+    assert found.test.p_value == pytest.approx(p_value, rel=1e-9)
+    assert sum(found.test.observed) == ended.sum() == pytest.approx(sum(found.test.expected))
+    assert (found.together is None) == (least > 0)
+
+
+def test_groups_that_sites_with_other_hazards_have_more_of_do_not_differ_within_them():
+    data = {name: ward(2000, k, ratio=1.0, level=4.0**k) for k, name in enumerate("abc")}
+    for k, own in enumerate(data.values()):
+        own["arm"] = np.where(np.random.default_rng(k).random(2000) < 0.2 + 0.3 * k, "new", "old")
+    found = survived(data, by="arm")
+    assert found.together.p_value < 1e-6
+    assert found.test.p_value > 0.01
+
+
+def test_several_groups_have_one_test():
+    data = {name: own.assign(arm=np.arange(len(own)) % 4) for name, own in wards().items()}
+    whole, found = pd.concat(data.values()), survived(data, by="arm")
+    statistic, p_value = survdiff(*binned(whole), whole["arm"])
+    assert (found.together.dof, found.test.dof, len(found.curves)) == (3, 3, 4)
+    assert found.together.statistic == pytest.approx(statistic, rel=1e-9)
+    assert found.together.p_value == pytest.approx(p_value, rel=1e-9)
+
+
+def test_rows_that_miss_a_value_are_left_out_and_one_group_has_no_test():
+    data = wards()
+    rng = np.random.default_rng(1)
+    for own in data.values():
+        for name in ("months", "died"):
+            own.loc[rng.random(len(own)) < 0.1, name] = None
+    times, ended = binned(pd.concat(data.values()).dropna())
+    found = survived(data)
+    assert found.test is None
+    assert found.group_names == ("all",)
+    known = SurvfuncRight(times, ended)
+    np.testing.assert_allclose(found.curves[0].survival, known.surv_prob, atol=1e-12)
+
+
+def test_which_category_is_the_event_is_said():
+    turned = {
+        name: own.assign(died=own["died"].map({"yes": "a death", "no": "lost"}))
+        for name, own in wards().items()
+    }
+    found = survived(turned, event_category=1)
+    assert found.curves == survived(wards()).curves
+
+
+@given(
+    st.floats(-1e6, 1e9), st.integers(-30, 40).map(lambda power: 2.0**power), st.integers(1, 200)
+)
+@settings(max_examples=200)
+def test_edges_are_round_rising_and_not_too_many(place, unit, bins):
+    edges = np.array((0.0, *round_edges(place, unit, bins)))
+    widths = np.diff(edges)
+    assert 1 <= len(widths) <= bins
+    assert (widths > 0.0).all()
+    np.testing.assert_allclose(widths, widths[0], rtol=1e-9)
+    last = max(place, unit / 2) + 2 * unit
+    assert last <= edges[-1] * (1 + 1e-12)
+    assert edges[-1] <= last + widths[0]
+
+
+def test_without_edges_the_bins_reach_most_of_the_times():
+    found = survived(wards(), edges=())
+    whole = pd.concat(wards().values())
+    beyond = (whole["months"] > found.edges[-1]).mean()
+    assert 0.0 <= beyond < 0.1
+    assert 8 <= len(found.edges) <= 20
+
+
+def test_small_counts_move_the_curve_little():
+    exact, near = survived(wards(), by="arm"), survived(wards(), by="arm", least=11)
+    for own, other in zip(exact.curves, near.curves, strict=True):
+        most = 3 * 11 / own.at_risk[-1]
+        np.testing.assert_allclose(own.survival, other.survival, atol=most)
+        assert own.at_risk[0] == other.at_risk[0]
+
+
+def drawn(data, least, **parameters):
+    """What the coordinator opens, and the sites."""
+    schema = Schema.infer(list(data.values()))
+    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
+    sites = [table_respondent(s.table, min_cell_size=least, device="cpu") for s in federation.sites]
+    facts = Facts(len(schema.names), len(sites), names=schema.names, fewest=3)
+    return drive(Survival(**OWN, edges=EDGES, **parameters).ask(facts), sites), sites
+
+
+def test_two_sites_that_subtract_theirs_see_no_few_rows_of_the_third():
+    (outcome, asked), sites = drawn(wards(), 11, by="arm")
+    (question,) = (
+        own.question
+        for own in asked
+        if isinstance(own, Covered) and isinstance(own.question, SurvivalCounts)
+    )
+    third = sites[2].answer(question)
+    events, at_risk = third[:14].reshape(2, 7), third[14:28].reshape(2, 7)
+    gone = np.append(at_risk, np.zeros((2, 1)), axis=1)
+    others = -np.diff(gone) - events
+    for counts in (events, others, at_risk):
+        assert ((counts == 0) | (counts >= 11)).all()
+    assert outcome.sites.tolist() == [3, 3]
+
+
+def test_a_group_that_two_sites_have_is_not_told_of():
+    data = wards()
+    data["north"]["arm"] = "old"
+    found = survived(
+        data,
+        least=11,
+        by="arm",
+        schema=loose(wards()),
+    )
+    assert [own.told for own in found.curves] == [False, True]
+    assert found.test is None
+    assert any("Too few sites tell of new" in own for own in found.report.warnings)
+    page = found.page()
+    assert "Too few sites tell of new" in page
+
+
+def loose(data):
+    from dataclasses import replace
+
+    schema = Schema.infer(list(data.values()))
+    return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
+
+
+def test_a_site_with_few_events_stays_out_and_it_is_said():
+    data = wards() | {"east": ward(200, 9)}
+    seen = data["east"]["died"] == "yes"
+    data["east"].loc[seen & (seen.cumsum() > 4), "died"] = "no"
+    found = survived(data, least=11)
+    assert found.curves[0].sites == 3
+    assert found.curves[0].at_risk[0] == sum(len(own) for own in wards().values())
+    assert any("Some sites tell nothing" in own for own in found.report.warnings)
+    assert survived(data).curves[0].sites == 4
+
+
+def test_no_event_at_all_is_a_flat_curve_and_a_warning():
+    data = {name: own.assign(months=own["months"] + 100.0) for name, own in wards().items()}
+    found = survived(data, by="arm")
+    assert all(own.survival == (1.0,) * 7 == own.low for own in found.curves)
+    assert (found.together.dof, found.together.p_value) == (0, None)
+    assert any("No row has the event" in own for own in found.report.warnings)
+    assert "not done" in "\n".join(found.lines())
+
+
+def test_where_all_that_are_left_have_the_event_there_is_no_number_after():
+    data = {
+        name: own.assign(died=np.where(own["months"] <= 9, "yes", "no"))
+        for name, own in wards().items()
+    }
+    for own in data.values():
+        own.loc[own["months"] > 9, ["months", "died"]] = [8.5, "yes"]
+        own.loc[0, ["months", "died"]] = [1.0, "no"]
+    found = survived(data)
+    assert found.curves[0].survival[3:] == (0.0, None, None, None)
+    assert np.isnan(found.table["survival"].iloc[-1])
+
+
+def test_times_below_0_end_the_run_by_name():
+    data = wards()
+    data["west"].loc[17, "months"] = -1.0
+    with pytest.raises(DataError, match="no time below 0"):  # two sites alone are not counted
+        survived(data)
+    with pytest.raises(DataError, match="some site has a time below 0"):
+        survived(data | {"east": ward(200, 9)})
+
+
+def test_too_few_sites_that_tell_end_the_run_by_name():
+    data = wards()
+    data["west"]["died"] = np.where(np.arange(300) < 5, "yes", "no")
+    with pytest.raises(DataError, match="too few sites tell of any group"):
+        survived(data, least=11)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"time": "arm"}, "a column of categories"),
+        ({"event": "age"}, "two categories"),
+        ({"by": "months"}, "different columns"),
+        ({"by": "age"}, "does not have 1 to 64"),
+        ({"time": "weeks"}, "no column 'weeks'"),
+        ({"edges": (3.0, 2.0)}, "ascend"),
+        ({"edges": (0.0, 2.0)}, "above 0"),
+        ({"edges": (1.0, float("inf"))}, "ascend"),
+        ({"edges": [1.0]}, "a tuple of float"),
+        ({"edges": ("a",)}, "a tuple of float"),
+        ({"edges": (True,)}, "a tuple of float"),
+    ],
+)
+def test_a_column_or_edge_that_cannot_be_is_named(parameters, said):
+    with pytest.raises(ParameterError, match=said):
+        survived(wards(), **parameters)
+
+
+def test_counts_that_contradict_each_other_are_refused():
+    question = SurvivalCounts(
+        categories=(0, 2), time=0, event=1, edges=np.array([1.0, 2.0]).tobytes()
+    )
+    from cipherdag.algorithms.survival.outcome import counted_of
+
+    fine = np.array([3.0, 2.0, 10.0, 7.0, 0.0, 5.0, 5.0, 0.0, 3.0, 0.0])
+    assert counted_of(question, fine, 3, restricted=False).at_risk.tolist() == [[10.0, 7.0]]
+    for place, value in ((0, 11.0), (1, 8.0), (3, 8.0)):
+        wrong = fine.copy()
+        wrong[place] = value
+        with pytest.raises(AggregateRangeError, match="at risk"):
+            counted_of(question, wrong, 3, restricted=False)
+
+
+def test_a_site_that_leaves_ends_the_run():
+    facts = Facts(4, 3, names=("age", "arm", "died", "months"))
+    asking = Survival(**OWN, edges=EDGES).ask(facts)
+    question = next(asking)
+    facts.present.n_sites = 2
+    with pytest.raises(SiteUnreachableError):
+        asking.send(np.zeros(sum(encoding.length for encoding in question.encodings)))

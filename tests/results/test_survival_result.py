@@ -1,0 +1,111 @@
+"""The result of a survival analysis: table, folder, page, terminal; the same numbers in each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import pandas as pd
+import pytest
+from followed_patients import EDGES, wards
+from report_run import page_of
+
+from cipherdag import DescriptionResult, Federation, Schema, Survival, SurvivalResult
+from cipherdag.errors import OutputError, ParameterError
+from cipherdag.graphs.networks import asia
+from cipherdag.results.kinds import load_run
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture(scope="module")
+def result():
+    federation = Federation.simulate(wards(), schema=Schema.infer([*wards().values()]))
+    own = Survival(time="months", event="died", by="arm", edges=EDGES, adjust=("arm", "age"))
+    return federation.run(own)
+
+
+def test_it_is_one_short_line_and_a_table(result):
+    assert repr(result).startswith("SurvivalResult(survival over 3 sites, masking: 4 variables,")
+    assert result.group_names == ("new", "old")
+    assert list(result.table["time"]) == [*EDGES] * 2
+    assert list(result.hazard_ratios["of"]) == ["arm old rather than new", "age"]
+    assert result._repr_html_().count("<table") == 2
+
+
+def test_every_number_of_the_page_is_the_result_s(result):
+    page = page_of(result)
+    assert page.column("group-table", "Group") == ["new", "old"]
+    events = [int(own) for own in result.test.observed]
+    shown = page.column("group-table", "Events", values=True)
+    assert shown == [[str(own)] for own in events]
+    assert page.column("ratio-table", "Of") == ["arm old rather than new", "age"]
+    for heading, name in (("Ratio", "ratio"), ("from", "low"), ("p", "p_value")):
+        shown = page.column("ratio-table", heading, values=True)
+        assert shown == [[str(own)] for own in result.hazard_ratios[name]]
+    for sentence in (*result.disclosures, *result.report.limits):
+        assert sentence in page.texts["main"]
+    assert "truth" not in page.texts["main"].lower()
+
+
+def test_curves_are_drawn_in_steps_within_their_intervals(result):
+    (panel,) = result.report.panels
+    for own, series in zip(result.curves, panel.series, strict=True):
+        assert series.points == ((0.0, 1.0), *zip(EDGES, own.survival, strict=True))
+        course = panel.course(series).removeprefix("M").split("L")
+        assert len(course) == 2 * len(series.points)
+        places = [tuple(map(float, point.split(","))) for point in course]
+        for (x, y), (after, below) in pairwise(places):
+            assert x == after or y == below  # only straight across or straight down
+        assert panel.area(series).count("L") == 4 * len(series.points) - 1
+        assert all(
+            low <= y <= high
+            for (_, y), (_, low, high) in zip(series.points, series.band, strict=True)
+        )
+    assert result.page().count('class="band') == 2
+
+
+def test_the_terminal_has_every_group_and_the_test(result):
+    text = "\n".join(result.lines())
+    for name, own in zip(result.group_names, result.test.observed, strict=True):
+        assert name in text
+        assert f"{own:,.0f} events" in text
+    assert "Log-rank test within sites, 3 of them: chi-square" in text
+    ratio = result.hazard_ratios["ratio"][0]
+    assert f"arm old rather than new  {ratio:.4g} (" in text
+    assert f"chi-square {result.test.statistic:.2f} with 1 degree of freedom" in text
+
+
+def test_a_saved_analysis_is_the_same_and_says_its_kind(result, tmp_path):
+    folder = result.save(tmp_path / "out")
+    loaded = load_run(folder)
+    assert isinstance(loaded, SurvivalResult)
+    assert loaded.to_dict() == result.to_dict()
+    assert loaded.curves == result.curves
+    assert loaded.decisions == result.decisions
+    assert loaded.table.equals(result.table)
+    ratios = pd.read_csv(folder / "hazard_ratios.csv", keep_default_na=False)
+    pd.testing.assert_frame_equal(ratios, result.hazard_ratios, check_dtype=False)
+    table = pd.read_csv(folder / "curves.csv")
+    pd.testing.assert_frame_equal(table, result.table, check_dtype=False)
+    assert json.loads((folder / "result.json").read_text("utf-8"))["kind"] == "survival"
+    with pytest.raises(OutputError, match="of the kind survival"):
+        DescriptionResult.load(folder)
+
+
+def test_where_only_sites_know_the_names_groups_have_numbers(result):
+    assert replace(result, schema="").group_names == ("1", "2")
+    assert replace(result, schema="").ratio_names == ("arm 2 rather than 1", "age")
+
+
+def test_it_is_compared_with_no_true_graph(result):
+    for compared in (result.to_dict, result.lines):
+        with pytest.raises(ParameterError, match="a true graph"):
+            compared(asia().graph)
+
+
+def test_hostile_names_are_text_wherever_they_stand(result):
+    attacked = replace(result, time=HOSTILE, event=HOSTILE, by=HOSTILE, schema="")
+    assert HOSTILE not in attacked.page()
+    assert "<script>alert" not in attacked._repr_html_()

@@ -1,0 +1,149 @@
+"""What a site tells of times until an event: no count of few rows, whatever is subtracted."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.sites.compute.pooled.followed import survival_counts, told_groups
+
+EDGES = (1.0, 2.0, 3.0, 5.0)
+
+
+def question(groups, **changes):
+    fields = {
+        "categories": (0, 2, groups),
+        "time": 0,
+        "event": 1,
+        "by": 2,
+        "complete_in": (2,),
+        "edges": np.array(EDGES).tobytes(),
+    }
+    return SurvivalCounts(**fields | changes)
+
+
+def unions(counts):
+    """Sums of every set of them, but the empty one."""
+    sets = chain.from_iterable(combinations(counts, k) for k in range(1, len(counts) + 1))
+    return [sum(own) for own in sets]
+
+
+@st.composite
+def rows(draw):
+    n, groups = draw(st.integers(0, 60)), draw(st.integers(1, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    share = draw(st.floats(0.0, 1.0))
+    return (
+        np.column_stack(
+            [
+                rng.exponential(draw(st.sampled_from([0.5, 2.0, 20.0])), n),
+                rng.random(n) < share,
+                rng.integers(0, groups, n) * (rng.random(n) < draw(st.floats(0.0, 1.0))),
+            ]
+        ),
+        groups,
+    )
+
+
+@given(rows(), st.integers(0, 8))
+@settings(max_examples=300, deadline=None)
+def test_no_count_and_no_difference_of_counts_is_of_few_rows(drawn, least):
+    table, groups = drawn
+    own = question(groups)
+    answer = survival_counts(own, lambda v: table[:, v], least=least)
+    cells = groups * len(EDGES)
+    events = answer[:cells].reshape(groups, -1)
+    at_risk = answer[cells : 2 * cells].reshape(groups, -1)
+    told = answer[-groups - 1 : -1] > 0
+    test = answer[2 * cells + 1 : -groups - 1]
+    ended = np.diff(np.append(-at_risk, np.zeros((groups, 1)), axis=1))
+    others = ended - events
+    truly = [
+        np.bincount(table[table[:, 1] == way, 2].astype(int), minlength=groups) for way in (1, 0)
+    ]
+    beyond = truly[0] - events.sum(axis=1), others[:, -1]
+    assert (events >= 0).all()
+    assert (others >= 0).all()
+    assert (events[~told] == 0).all()
+    assert (at_risk[~told] == 0).all()
+    if not answer[-1]:
+        assert (test == 0).all()
+    else:
+        assert (test[:groups] == truly[0]).all()
+        assert told[truly[0] + truly[1] > 0].all()
+    # a table of group by event tells how many there are of either kind
+    kinds = [*events[told].ravel(), *others[told, :-1].ravel(), *beyond[0][told]]
+    kinds += [*(others[told, -1] - beyond[0][told])]
+    if told.any():
+        kinds += [own[~told].sum() for own in truly]
+    for count in kinds:
+        assert count == 0 or count >= least
+    if told.any() and len(kinds) < 12:
+        assert all(own == 0 or own >= least for own in unions(kinds))
+
+
+def test_without_restrictions_all_rows_are_counted():
+    rng = np.random.default_rng(2)
+    table = np.column_stack([rng.exponential(2.0, 50), rng.random(50) < 0.5, np.zeros(50)])
+    table[3, 0] = np.nan
+    table[0, :2] = 3.0, 1.0  # on an edge: in the bin below it
+    answer = survival_counts(question(1), lambda v: table[:, v], least=0)
+    present = table[~np.isnan(table[:, 0])]
+    up_to = [(present[:, 0] <= edge) & (present[:, 1] == 1) for edge in EDGES]
+    assert np.cumsum(answer[:4]).tolist() == [own.sum() for own in up_to]
+    assert answer[4:8].tolist() == [(present[:, 0] > low).sum() for low in (0.0, *EDGES[:-1])]
+    assert answer[8:].tolist() == [0.0] * 4 + [1.0, 0.0]
+
+
+def test_times_below_0_are_told_by_a_flag_and_nothing_else():
+    table = np.column_stack([np.append(np.ones(20), -0.5), np.arange(21) % 2, np.zeros(21)])
+    answer = survival_counts(question(1), lambda v: table[:, v], least=0)
+    assert answer.tolist() == [0.0] * 8 + [1.0] + [0.0] * 5
+
+
+@pytest.mark.parametrize(
+    ("events", "others", "told"),
+    [
+        ([20, 20], [20, 20], [True, True]),
+        ([20, 5], [20, 20], [False, False]),  # 5 would follow from all events
+        ([20, 5, 30], [20, 20, 40], [False, False, True]),
+        ([20, 5, 6], [20, 20, 20], [True, False, False]),
+        ([0, 20], [30, 30], [True, True]),
+        ([0, 20], [0, 30], [False, True]),
+        ([5], [50], [False]),
+    ],
+)
+def test_a_group_of_few_is_hidden_among_others(events, others, told):
+    assert told_groups(np.array(events), np.array(others), 11).tolist() == told
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"edges": np.array([1.0, 1.0]).tobytes()},
+        {"edges": np.array([0.0, 1.0]).tobytes()},
+        {"edges": np.array([1.0, np.nan]).tobytes()},
+        {"edges": b""},
+        {"edges": b"1234567"},
+        {"edges": np.arange(1.0, 1026.0).tobytes()},
+        {"time": 3},
+        {"time": 1},
+        {"event": 2},
+        {"event": -1},
+        {"code": 2},
+        {"by": 1},
+        {"by": 2, "complete_in": ()},
+        {"complete_in": (2, 2)},
+        {"complete_in": (0, 2)},
+        {"categories": (0, 2, 65)},
+        {"max_rows": 1},
+    ],
+)
+def test_a_hostile_question_cannot_be_made(changes):
+    with pytest.raises(ValueError, match="."):
+        question(3, **changes)
