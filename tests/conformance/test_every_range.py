@@ -68,6 +68,7 @@ def federations():
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
         "mixed": Federation.split(numbers.assign(grade=grade), 3, seed=0),
+        "nominal": Federation.split(numbers.assign(kind=grade.astype(str)), 3, seed=0),
         "trial": Federation.split(trial, 3, interventions="experiment", device="cpu"),
     }
 
@@ -88,6 +89,7 @@ RUNS = [
     ),
     *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
     *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),
+    (FedPC(alpha=0.3), "nominal"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
