@@ -215,8 +215,12 @@ def column_count(model: Regression, categories: Sequence[int]) -> int:
     crossed = [categories[v] for v in model.predictors[: model.crossed]]
     combinations = math.prod(max(own, 1) for own in crossed)
     rest = [categories[v] for v in model.predictors[model.crossed :]]
-    alone = sum(max(own - 1, 0) if own else 1 for own in rest)
-    return combinations * (1 + crossed.count(0)) + alone
+    return combinations * (1 + crossed.count(0)) + sum(map(predictor_columns, rest))
+
+
+def predictor_columns(categories: int) -> int:
+    """Columns of a predictor that interacts with none: itself, or an indicator of all but one."""
+    return max(categories - 1, 0) if categories else 1
 
 
 def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:

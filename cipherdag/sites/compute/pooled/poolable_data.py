@@ -23,6 +23,7 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
+from cipherdag.questions.within_scores import WithinScores
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+    from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -128,6 +130,7 @@ class PoolableData:
             Moments: self._moments,
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
+            WithinScores: self._within_scores,
             StratifiedTables: self._strata,
             TableCells: self._strata,
             SiteDifferences: self._shares,
@@ -201,8 +204,7 @@ class PoolableData:
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
-        own = tuple(self._categories.tolist()), self._ordered
-        if (question.categories, question.ordered) != own:
+        if (question.categories, question.ordered) != self._schema:
             raise MalformedMessageError("regressions of other columns than the site's schema has")
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
@@ -210,6 +212,25 @@ class PoolableData:
         if self._min_cell_size > 1:
             self._check_models(question.models)
         return regression_steps(question, self.column)
+
+    def _within_scores(self, question: WithinScores) -> FloatVector:
+        if (question.categories, question.ordered) != self._schema:
+            raise MalformedMessageError("scores of other columns than the site's schema has")
+        self._spend(sum(question.counts))
+        return self._own_scores.answer(question)
+
+    @cached_property
+    def _own_scores(self) -> OwnScores:
+        from cipherdag.sites.compute.pooled.own_scores import OwnScores
+
+        whole = self if self._within is None else self._within
+        return OwnScores(
+            self._schema[0], self.column, least=self._min_cell_size, within=whole.column
+        )
+
+    @property
+    def _schema(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(self._categories.tolist()), self._ordered
 
     def _effect(self, question: EffectSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.effect_rows import effect_answer
