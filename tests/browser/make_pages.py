@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
 from cipherdag.audit.ledger_page import ledger_page
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
@@ -88,6 +88,24 @@ def description_run():
     return Federation.split(table, 3, seed=1).run(Describe())
 
 
+def survival_run():
+    """Two groups of three hospitals, and ratios of hazards."""
+    rng = np.random.default_rng(2)
+    arm, age = rng.integers(0, 2, 1500), rng.normal(60.0, 10.0, 1500).round()
+    months = rng.exponential(10.0 * np.exp(0.5 * arm - 0.03 * (age - 60.0)))
+    lost = rng.uniform(2.0, 40.0, 1500)
+    table = pd.DataFrame(
+        {
+            "age": age,
+            "arm": np.where(arm == 1, "new", "old"),
+            "died": np.where(months <= lost, "yes", "no"),
+            "months": np.minimum(months, lost),
+        }
+    )
+    own = Survival(time="months", event="died", by="arm", adjust=("arm", "age"))
+    return Federation.split(table, 3, seed=1).run(own)
+
+
 def panels(names):
     """One panel of every kind; the numbers are made up, and the page is a test of pages."""
     rng = np.random.default_rng(2)
@@ -159,6 +177,7 @@ def pages():
     yield "fedpc", result.page(truth=truth)
     yield "fedcmfs", feature_run().page()
     yield "describe", description_run().page()
+    yield "survival", survival_run().page()
     yield "fedboss", score_run().page()
     replicated = replicated_run()
     yield "consensus", replicated.page()

@@ -19,10 +19,11 @@ import numpy as np
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
 from cipherdag.sites.compute.pooled.described import column_of, rows_of
+from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
 from cipherdag.sites.compute.pooled.own_effects import own_effect
 from cipherdag.sites.compute.pooled.site_effects import centred
-from cipherdag.sites.compute.pooled.site_regressions import Expansion, model_step
+from cipherdag.sites.compute.pooled.site_regressions import model_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable

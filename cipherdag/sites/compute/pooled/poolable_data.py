@@ -19,6 +19,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+    from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -128,6 +130,7 @@ class PoolableData:
             Moments: self._moments,
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
+            WithinScores: self._within_scores,
             StratifiedTables: self._strata,
             TableCells: self._strata,
             SiteDifferences: self._shares,
@@ -201,16 +204,31 @@ class PoolableData:
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
-        own = tuple(self._categories.tolist()), self._ordered
-        if (question.categories, question.ordered) != own:
-            raise MalformedMessageError("regressions of other columns than the site's schema has")
+        self._check_columns(question)
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
-        models = question.models()
-        self._spend(len(models))
+        self._spend(len(question.models))
         if self._min_cell_size > 1:
-            self._check_models(models)
+            self._check_models(question.models)
         return regression_steps(question, self.column)
+
+    def _within_scores(self, question: WithinScores) -> FloatVector:
+        self._check_columns(question)
+        self._spend(sum(question.counts))
+        return self._own_scores.answer(question)
+
+    @cached_property
+    def _own_scores(self) -> OwnScores:
+        from cipherdag.sites.compute.pooled.own_scores import OwnScores
+
+        whole = self if self._within is None else self._within
+        categories = tuple(self._categories.tolist())
+        return OwnScores(categories, self.column, least=self._min_cell_size, within=whole.column)
+
+    def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
+        own = tuple(self._categories.tolist()), self._ordered
+        if (question.categories, question.ordered) != own:
+            raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.effect_rows import effect_answer
@@ -220,7 +238,7 @@ class PoolableData:
         self._spend(1)
         return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
-    def _check_models(self, models: list[Regression]) -> None:
+    def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
         named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
         sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}
