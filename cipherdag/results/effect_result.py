@@ -11,6 +11,7 @@ import msgspec
 
 from cipherdag.errors import ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, EstimatedEffect
+from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
 from cipherdag.results.run import Run, shortened
@@ -226,7 +227,36 @@ class EffectResult(EstimatedEffect, Run):
 
     def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)
-        return {"remarks": (), "own_limits": []}
+        return {"remarks": (), "own_limits": [], "forests": self._forests()}
+
+    def _forests(self) -> list[Forest]:
+        """A drawing for every scale on which something is estimated."""
+        told = [
+            (own, one) for own in self.sets for one in _told(own) if math.isfinite(one.estimate)
+        ]
+        scales = dict.fromkeys(one.scale for _, one in told)
+        return [
+            Forest(
+                title=f"Effect, {scale}",
+                note="" if number else "95 % intervals; the broken line is where no effect lies.",
+                label=f"{scale} in {self.outcome}",
+                ratios=scale != "difference",
+                estimates=tuple(
+                    Estimate(self._line(own, one), one.estimate, one.low, one.high)
+                    for own, one in told
+                    if one.scale == scale
+                ),
+            )
+            for number, scale in enumerate(scales)
+        ]
+
+    def _line(self, own: AdjustedEffect, one: Contrast) -> str:
+        """What a line of the drawing is called."""
+        pair = " against ".join(filter(None, self._arms(one.arm)))
+        if len(self.sets) == 1:
+            return pair
+        causes = ", ".join(own.parents or ()) or "none"
+        return f"{NO_EFFECT if own.why else pair}, if its causes are {causes}"
 
     def _tables(self) -> dict[str, str]:
         return {"effects.csv": csv_text([COLUMNS, *self.effect_rows()])}
