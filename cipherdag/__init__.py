@@ -10,23 +10,27 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedboss.algorithm import FedBOSS
     from cipherdag.algorithms.fedcd.algorithm import FedCD
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
+    from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.rfcd.algorithm import RFcd
     from cipherdag.algorithms.survival.algorithm import Survival
     from cipherdag.errors import CipherdagError
     from cipherdag.federation.simulated import Federation
     from cipherdag.federation.site import Site
+    from cipherdag.graphs.ancestral.pag import PAG
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.graphs.knowledge import Knowledge
     from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
+    from cipherdag.results.pag_result import PAGResult
     from cipherdag.results.result import Result
     from cipherdag.results.survival_result import SurvivalResult
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.table.schema import Schema
 
 __all__ = [
+    "PAG",
     "CausalGraph",
     "CipherdagError",
     "Describe",
@@ -37,9 +41,11 @@ __all__ = [
     "FedBOSS",
     "FedCD",
     "FedCMFS",
+    "FedFCI",
     "FedPC",
     "Federation",
     "Knowledge",
+    "PAGResult",
     "Policy",
     "RFcd",
     "Result",
@@ -60,9 +66,12 @@ _HOMES = {
     "FedBOSS": "cipherdag.algorithms.fedboss.algorithm",
     "FedCD": "cipherdag.algorithms.fedcd.algorithm",
     "FedCMFS": "cipherdag.algorithms.fedcmfs.algorithm",
+    "FedFCI": "cipherdag.algorithms.fedfci.algorithm",
     "FedPC": "cipherdag.algorithms.fedpc.algorithm",
     "Federation": "cipherdag.federation.simulated",
     "Knowledge": "cipherdag.graphs.knowledge",
+    "PAG": "cipherdag.graphs.ancestral.pag",
+    "PAGResult": "cipherdag.results.pag_result",
     "Policy": "cipherdag.sites.policy.policy",
     "RFcd": "cipherdag.algorithms.rfcd.algorithm",
     "Result": "cipherdag.results.result",

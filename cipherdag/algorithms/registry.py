@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 ALGORITHMS = {
     "describe": "cipherdag.algorithms.describe.algorithm:Describe",
     "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
+    "fedfci": "cipherdag.algorithms.fedfci.algorithm:FedFCI",
     "fedcmfs": "cipherdag.algorithms.fedcmfs.algorithm:FedCMFS",
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
     "fedboss": "cipherdag.algorithms.fedboss.algorithm:FedBOSS",

@@ -186,9 +186,14 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 def graph_export(folder: Path, kind: str, out: Path) -> None:
     """Write a result's graph in another format."""
     from cipherdag.graphs.exports import export_graph
+    from cipherdag.results.graph_run import GraphRun
+    from cipherdag.results.kinds import load_run
     from cipherdag.results.result import Result
 
-    export_graph(Result.load(folder).graph, kind, out)
+    found = load_run(folder)
+    # of another kind Result.load says what to do
+    graph = found.graph if isinstance(found, GraphRun) else Result.load(folder).graph
+    export_graph(graph, kind, out)
     click.echo(f"Wrote {out}")
 
 

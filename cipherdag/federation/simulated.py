@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.algorithm import Algorithm, Facts
     from cipherdag.federation.connected import ConnectedFederation
     from cipherdag.federation.one_run import FinishedRun, Outcome
-    from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+    from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
     from cipherdag.findings.description import Description
     from cipherdag.protocol.engines.engine import Engine
     from cipherdag.protocol.engines.local import Handler
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, Question
     from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.feature_result import FeatureResult
+    from cipherdag.results.pag_result import PAGResult
     from cipherdag.results.result import Result
     from cipherdag.results.run import Run
     from cipherdag.sites.table.schema import Schema
@@ -224,6 +225,17 @@ class Federation:
         source: Mapping[str, Any] | None = None,
         keep: str | Path | None = None,
     ) -> Result: ...
+
+    @overload
+    def run(
+        self,
+        algorithm: Algorithm[Any, LearntPAG],
+        *,
+        seed: int = 0,
+        progress: Callable[[RoundReport], None] | None = None,
+        source: Mapping[str, Any] | None = None,
+        keep: str | Path | None = None,
+    ) -> PAGResult: ...
 
     @overload
     def run(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cipherdag.findings.panel import Panel
+    from cipherdag.graphs.ancestral.pag import PAG
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.questions.encodings import FloatVector
 
@@ -100,6 +101,26 @@ class LearntGraph:
         return cls(graph=graph, dag=dag, **more)
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearntPAG:
+    """What data tell of causes where some may be unmeasured, and what speaks for it.
+
+    Attributes:
+        graph: The PAG, with the columns' names.
+        evidence: What speaks for the edges, as far as it was opened.
+        details: What else the algorithm found.
+    """
+
+    graph: PAG
+    evidence: GraphEvidence = field(repr=False, default_factory=GraphEvidence)
+    details: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def decisions(self) -> bytes:
+        """The edges in one order: equal graphs, equal bytes."""
+        return msgspec.json.encode(sorted(map(str, self.graph.edges)))
+
+
 @dataclass(frozen=True, slots=True)
 class SelectedFeature:
     """A feature that is a cause or an effect of a label.
@@ -149,7 +170,9 @@ class SelectedFeatures:
         return msgspec.json.encode(chosen, order="deterministic")
 
 
-Finding = LearntGraph | SelectedFeatures | Description | SurvivalAnalysis | EstimatedEffect
+Finding = (
+    LearntGraph | LearntPAG | SelectedFeatures | Description | SurvivalAnalysis | EstimatedEffect
+)
 
 
 @dataclass(frozen=True, slots=True)

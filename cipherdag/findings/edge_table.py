@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cipherdag.findings.confidence import Confidences
     from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Graph
 
 MARKED = ("from", "to", "mark")
 EFFECT = ("effect", "effect_low", "effect_high", "effect_measure")
@@ -25,7 +25,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def edge_table(
-    graph: CausalGraph, evidence: GraphEvidence, confidences: Confidences | None
+    graph: Graph, evidence: GraphEvidence, confidences: Confidences | None
 ) -> tuple[tuple[str, ...], Rows]:
     """Names of the columns, and a row for every edge; None where nothing is known of one.
 

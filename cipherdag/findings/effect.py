@@ -59,6 +59,37 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenSites:
+    """How widely the effects scatter that each site's rows tell alone.
+
+    Attributes:
+        arm: The category, 0 for the first; None of a number.
+        sites: How many sites' rows tell one.
+        estimate: Their mean, weighted by 1 over the variance of each.
+        error: Its standard error, if all sites have one effect.
+        q: Cochran's Q: about its degrees of freedom, one less than sites, if they have.
+    """
+
+    arm: int | None
+    sites: int
+    estimate: float
+    error: float
+    q: float
+
+    @property
+    def i2(self) -> float:
+        """The share of the scatter that is more than chance (Higgins and Thompson, 2002)."""
+        return max(0.0, 1.0 - (self.sites - 1) / self.q) if self.q > 0.0 else 0.0
+
+    @property
+    def p_value(self) -> float:
+        """Of Q, if all sites have one effect."""
+        from scipy.special import gammaincc
+
+        return float(gammaincc((self.sites - 1) / 2.0, self.q / 2.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustedEffect:
     """The effect as one set of variables tells it.
 
@@ -74,6 +105,7 @@ class AdjustedEffect:
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
             arm, bin by bin of `effect_sums.OVERLAP`, but for counts that a site keeps.
+        between: How far the sites' own differences lie apart, by category; none where too few tell.
         doubts: What makes the numbers doubtful, in sentences.
     """
 
@@ -86,6 +118,7 @@ class AdjustedEffect:
     means: tuple[ArmMean, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
     overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
 
 

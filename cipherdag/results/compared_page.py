@@ -9,7 +9,7 @@ from cipherdag.findings.edge_table import edge_sentences
 from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.rendering import render
-from cipherdag.results.comparing import COLUMNS, edge_differences
+from cipherdag.results.comparing import COLUMNS, edge_differences, turned_mark
 from cipherdag.results.graph_sections import pictures
 
 if TYPE_CHECKING:
@@ -84,15 +84,11 @@ def _rows(
         pair = frozenset((edge.source, edge.target))
         first, _, *marks, same = by_pair[pair]
         # marks are seen from the name that sorts first, the row begins with the edge's source
-        one, two = (_turned(own) if first != edge.source else own for own in marks)
+        one, two = (turned_mark(own) if first != edge.source else own for own in marks)
         how = SAME if same else OTHER if one and two else HERE if one else THERE
         told = (said[0].get(pair, ""), said[1].get(pair, ""))
         rows.append(ComparedRow(number, edge, how, (one, two), told))
     return rows
-
-
-def _turned(mark: str) -> str:
-    return {"-->": "<--", "<--": "-->"}.get(mark, mark)
 
 
 def _said(run: Result) -> dict[frozenset[str], str]:

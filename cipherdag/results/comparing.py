@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.edges import Graph
 
 COLUMNS = ("from", "to", "here", "there", "same")
 
 
-def edge_differences(
-    here: CausalGraph, there: CausalGraph
-) -> list[tuple[str, str, str, str, bool]]:
+def edge_differences(here: Graph, there: Graph) -> list[tuple[str, str, str, str, bool]]:
     """Every pair that either graph joins, in the order of names, with both marks.
 
     Args:
@@ -20,8 +18,8 @@ def edge_differences(
         there: Another one; a variable that only one of them has is isolated in the other.
 
     Returns:
-        `COLUMNS` of every pair: ``from`` sorts before ``to``, and the marks are "-->", "<--", "---"
-        or "" where the graph does not join the two.
+        `COLUMNS` of every pair: ``from`` sorts before ``to``, and the marks are those of edges,
+        such as "-->", "<--" or "---", or "" where the graph does not join the two.
     """
     marks = [_marks(graph) for graph in (here, there)]
     pairs = sorted(marks[0].keys() | marks[1].keys())
@@ -32,10 +30,15 @@ def edge_differences(
     return rows
 
 
-def _marks(graph: CausalGraph) -> dict[tuple[str, str], str]:
+def _marks(graph: Graph) -> dict[tuple[str, str], str]:
     found: dict[tuple[str, str], str] = {}
     for edge in graph.edges:
         turned = edge.source > edge.target
         pair = (edge.target, edge.source) if turned else (edge.source, edge.target)
-        found[pair] = "<--" if turned and edge.mark == "-->" else edge.mark
+        found[pair] = turned_mark(edge.mark) if turned else edge.mark
     return found
+
+
+def turned_mark(mark: str) -> str:
+    """A mark seen from the other end, such as "<-o" for "o->"."""
+    return mark[::-1].translate(str.maketrans("<>", "><"))

@@ -99,6 +99,30 @@ class EffectResult(EstimatedEffect, Run):
 
         return pd.DataFrame(self.overlap_rows(), columns=["set", "arm", "of", "from", "rows"])
 
+    @property
+    def between_sites(self) -> pd.DataFrame:
+        """How widely the differences scatter that each site's rows tell alone.
+
+        One row per set and arm: ``set``, ``arm``, ``sites``, ``estimate`` and ``standard_error`` of
+        the mean weighted by precision, ``q`` (Cochran), ``i2`` and ``p_value``.
+        """
+        import pandas as pd
+
+        columns = ("set", "arm", "sites", "estimate", "standard_error", "q", "i2", "p_value")
+        return pd.DataFrame(self.between_rows(), columns=list(columns))
+
+    def between_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `between_sites`."""
+        return [
+            (
+                number,
+                self._arms(one.arm)[0],
+                *(one.sites, one.estimate, one.error, one.q, one.i2, one.p_value),
+            )
+            for number, own in enumerate(self.sets, start=1)
+            for one in own.between
+        ]
+
     def effect_rows(self) -> list[tuple[Any, ...]]:
         """The rows of `by_graph`."""
         return [
@@ -188,6 +212,12 @@ class EffectResult(EstimatedEffect, Run):
             yield (
                 f"  {pair}, {one.scale}: {shown(one.estimate)} "
                 f"({shown(one.low)} to {shown(one.high)})"
+            )
+
+        for spread in own.between:
+            yield (
+                f"  {self._arms(spread.arm)[0]}, told by {spread.sites} sites alone: "
+                f"{shown(spread.estimate)}, I2 {spread.i2:.0%}, p {shown(spread.p_value)}"
             )
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,23 @@ from cipherdag.pages.numerals import probability
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.findings.conclusion import LearntGraph
+    from cipherdag.findings.conclusion import LearntGraph, LearntPAG
     from cipherdag.graphs.edge_evidence import EdgeEvidence
-    from cipherdag.graphs.edges import Edge
+    from cipherdag.graphs.edges import Edge, Graph
     from cipherdag.graphs.graph import CausalGraph
 
-ARROWS = {"-->": "→", "---": "—"}
+ARROWS = {"-->": "→", "---": "—", "<->": "↔", "o->": "o→", "o-o": "o—o", "o--": "o—"}
+VERBS = dict.fromkeys(ARROWS, "is connected to") | {
+    "-->": "causes",
+    "<->": "shares an unmeasured cause with",
+    "o->": "may cause and is not caused by",
+}
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
+OPEN_END = (
+    "A circle at an end is an arrowhead or none in reality; these data and tests cannot tell which."
+)
 NO_DIRECTION = (
     "An edge without an arrow has a direction in reality; these data and tests cannot tell which."
 )
@@ -40,7 +49,8 @@ class EdgeRow:
     def mark(self) -> str:
         """The mark that is drawn: without an arrow that too few replicates have."""
         told = None if self.evidence is None else self.evidence.consensus
-        return "---" if told is not None and told != "-->" else self.edge.mark
+        unsure = told is not None and self.edge.mark == "-->" != told
+        return "---" if unsure else self.edge.mark
 
     @property
     def sureness(self) -> tuple[float, str] | None:
@@ -62,28 +72,49 @@ def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, A
         found: The graph.
         truth: A true DAG, if there is one.
     """
-    evidence = found.evidence
-    known = {(edge.source, edge.target): edge for edge in evidence.edges}
     true = _comparable(found, truth)
-    rows = _edge_rows(found, known, true)
     limits = [NO_DIRECTION] if found.graph.undirected else []
-    return {
-        **pictures(found.graph, known),
-        "arrows": ARROWS,
-        "evidence": evidence,
-        "edges": rows,
-        "measured": any(own.shown for own in evidence.edges),
-        "tested": any(own.p_value is not None for own in evidence.edges),
-        "signs": {mark for own in evidence.edges for mark in _signs(own)},
-        "separations": evidence.separations[:MOST_SEPARATIONS],
+    count = len(found.graph.directed)
+    return _sections(found, true) | {
         "missing": _missing(found, true),
-        "remarks": evidence.remarks,
+        "told": f"{count} edge{'s' * (count != 1)} with a direction and "
+        f"{len(found.graph.undirected)} without",
         "own_limits": [*limits, *([found.dag_note] if found.dag_note else [])],
     }
 
 
+def pag_sections(found: LearntPAG) -> dict[str, Any]:
+    """What a report shows of a partial ancestral graph."""
+    marks = Counter(edge.mark for edge in found.graph.edges)
+    counts = (f"{count} {ARROWS[mark]}" for mark, count in sorted(marks.items()))
+    limits = [OPEN_END] if any("o" in mark for mark in marks) else []
+    return _sections(found, None) | {
+        "missing": [],
+        "told": f"{len(found.graph.edges)} edges" + (f" ({', '.join(counts)})" if marks else ""),
+        "own_limits": limits,
+    }
+
+
+def _sections(found: LearntGraph | LearntPAG, true: CausalGraph | None) -> dict[str, Any]:
+    """What the reports of all kinds of graphs show."""
+    evidence = found.evidence
+    known = {(edge.source, edge.target): edge for edge in evidence.edges}
+    return {
+        **pictures(found.graph, known),
+        "arrows": ARROWS,
+        "verbs": VERBS,
+        "evidence": evidence,
+        "edges": _edge_rows(found.graph, known, true),
+        "measured": any(own.shown for own in evidence.edges),
+        "tested": any(own.p_value is not None for own in evidence.edges),
+        "signs": {mark for own in evidence.edges for mark in _signs(own)},
+        "separations": evidence.separations[:MOST_SEPARATIONS],
+        "remarks": evidence.remarks,
+    }
+
+
 def pictures(
-    graph: CausalGraph,
+    graph: Graph,
     known: Mapping[tuple[str, str], EdgeEvidence],
     marked: Mapping[Edge, str] | None = None,
 ) -> dict[str, Any]:
@@ -110,7 +141,7 @@ def _signs(own: EdgeEvidence) -> tuple[str, ...]:
 
 
 def _edge_rows(
-    found: LearntGraph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
+    graph: Graph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
 ) -> list[EdgeRow]:
     return [
         EdgeRow(
@@ -119,7 +150,7 @@ def _edge_rows(
             evidence=known.get((edge.source, edge.target)),
             verdict="" if true is None else _verdict(edge, true),
         )
-        for number, edge in enumerate(found.graph.edges, start=1)
+        for number, edge in enumerate(graph.edges, start=1)
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.findings.conclusion import Finding, LearntGraph, SelectedFeatures
+from cipherdag.findings.conclusion import Finding, LearntGraph, LearntPAG, SelectedFeatures
 from cipherdag.findings.description import Description
 from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.survival import SurvivalAnalysis
@@ -12,6 +12,7 @@ from cipherdag.results.description_result import DescriptionResult
 from cipherdag.results.effect_result import EffectResult
 from cipherdag.results.feature_result import FeatureResult
 from cipherdag.results.folder import kind_of, read_report
+from cipherdag.results.pag_result import PAGResult
 from cipherdag.results.result import Result
 from cipherdag.results.survival_result import SurvivalResult
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 KINDS: dict[type, type[Run]] = {
     LearntGraph: Result,
+    LearntPAG: PAGResult,
     SelectedFeatures: FeatureResult,
     Description: DescriptionResult,
     SurvivalAnalysis: SurvivalResult,

@@ -17,6 +17,7 @@ WRITERS = {
     "calibration": "calibration_tables",
     "colliders": "colliders",
     "cost_curves": "cost_curves",
+    "effect_coverage": "effect_coverage",
     "fedcd": "fedcd",
     "fedcd_10": "fedcd",
     "fedcd_reach": "fedcd",

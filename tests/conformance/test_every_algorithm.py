@@ -22,7 +22,7 @@ import simulated_view
 from followed_patients import wards as hospitals
 from scipy import stats
 
-from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedPC, RFcd, Survival
+from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedFCI, FedPC, RFcd, Survival
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -120,6 +120,7 @@ def trial(name):
             algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
         ),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
+        "fedfci": Trial(algorithm=FedFCI(), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),
         "fedboss": Trial(algorithm=FedBOSS(restarts=2), data=clinics(8)),
@@ -194,9 +195,11 @@ def test_it_goes_on_after_a_crash_of_the_coordinator(name, tmp_path):
 
 @cache
 def replayed(name):
-    """A trial of an algorithm, or of FedPC with a kind of evidence."""
+    """A trial of an algorithm, also with another search, or of FedPC with a kind of evidence."""
     if name in ALGORITHMS:
         return trial(name)
+    if name == "fedfci rfci":
+        return Trial(algorithm=FedFCI(search="rfci"), data=clinics(8))
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
         return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
@@ -211,7 +214,7 @@ def run_apart(name, protection):
 
 
 REPLAYED = (
-    [*ALGORITHMS]
+    [*ALGORITHMS, "fedfci rfci"]
     + [
         f"fedpc {evidence}"
         for evidence in parameters_of(FedPC)["evidence"].choices

@@ -11,7 +11,18 @@ import numpy as np
 import pandas as pd
 from driving import parts, within
 
-from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd, Survival
+from cipherdag import (
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    Federation,
+    FedFCI,
+    FedPC,
+    RFcd,
+    Survival,
+)
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
@@ -24,6 +35,7 @@ SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
     ("StratifiedTables", ""): {0},
+    ("WithinScores", ""): {0, 1},
     ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
@@ -67,6 +79,7 @@ def federations():
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
         "mixed": Federation.split(numbers.assign(grade=grade), 3, seed=0),
+        "nominal": Federation.split(numbers.assign(kind=grade.astype(str)), 3, seed=0),
         "trial": Federation.split(trial, 3, interventions="experiment", device="cpu"),
     }
 
@@ -86,9 +99,12 @@ RUNS = [
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
     *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
-    (FedPC(evidence="glm", alpha=0.3), "mixed"),
+    *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),
+    (FedPC(alpha=0.3), "nominal"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
+    (FedFCI(alpha=0.3), "discrete"),
+    (FedFCI(search="rfci", alpha=0.3), "numbers"),
     *((Describe(), kind) for kind in ("discrete", "numbers", "mixed", "still")),
     *(
         (Survival(time="a", event="b", by="c", adjust=("c", "d"), site_effect=own), "followed")

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.bootstrap import replicated
-from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.settings import check_sites, settings_of, test_of
 from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
-from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, check_sites, only_of_votes
+from cipherdag.algorithms.fedpc.choices import VOTE_SHARE, check_choices, only_of_votes
 from cipherdag.algorithms.fedpc.colliders import ColliderRule, JudgedTriples, JudgingRule, separated
 from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
@@ -47,7 +47,6 @@ from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
 from cipherdag.questions.question import (
     MAX_REPLICATES,
-    CITestSpec,
     FloatVector,
     Question,
     SeparatorSearch,
@@ -269,16 +268,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     def _ask_evidence(self, known: Constraints, facts: Facts, *, drawn: bool) -> Asking:
         """PC-stable on one test over all sites."""
-        settings = EvidenceSettings(
-            spec=self._spec,
-            n_variables=len(known.required),
-            max_cells=self.max_cells,
-            max_rows=self.max_rows,
-            site_effect=self.site_effect,
-            interactions=self.interactions,
-            present=facts.present,
-            fewest=facts.fewest,
-        )
+        settings = settings_of(self, facts)
         source = yield from EVIDENCE[self.decided_by].source(settings, closed=self.closed)
         kinds = source.kinds if self.compare_sites and not drawn else None
         shown = None if drawn else facts.present
@@ -326,7 +316,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             max_cond_size=self.max_cond_size,
             closed=self.closed,
         )
-        return (yield from voted_skeleton(known, self._spec, rule, facts.present, facts.fewest))
+        return (yield from voted_skeleton(known, test_of(self), rule, facts.present, facts.fewest))
 
     @property
     def _rule(self) -> Literal["sepset"] | JudgingRule:
@@ -336,21 +326,12 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         told_all = self.decided_by != "vote" and self.sepset == "max"
         return ("majority" if self.closed else "joining") if told_all else "sepset"
 
-    @property
-    def _spec(self) -> CITestSpec:
-        return CITestSpec(
-            alpha=self.alpha,
-            name=self.test,
-            dof=self.dof,
-            kernel_rows=self.kernel_rows,
-        )
-
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         code = self.reference == "code"
         return SeparatorSearch(
             skeleton=Skeleton.from_matrix(skeleton),
             pairs=pack_integers(unshielded_pairs(skeleton)),
-            test=self._spec,
+            test=test_of(self),
             pool="union" if code else "either",
             max_cond_size=self.max_cond_size,
             measure="correlation" if code and self.sepset == "max" else "p_value",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.settings import check_closed, check_test
 from cipherdag.algorithms.parameters import require
-from cipherdag.questions.ci_tests import CI_TESTS
-from cipherdag.questions.verdicts import FEWEST_SITES
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc.algorithm import FedPC
@@ -29,7 +27,12 @@ def check_choices(own: FedPC) -> None:
     """
     voting = own.decided_by == "vote"
     if own.closed:
-        _check_closed(own)
+        check_closed(own, beside=("vote",))
+        require(
+            not voting or own.sepset == "max",
+            f"reveal verdicts needs sepset max: for {own.sepset} sums over all candidate sets are "
+            "opened",
+        )
     choices = ("max", "mean", "vote") if voting else ("max", "search")
     require(
         own.sepset in choices,
@@ -48,53 +51,4 @@ def check_choices(own: FedPC) -> None:
         own.knowledge is None or own.reference != "code",
         "reference code is the original program, which takes no knowledge",
     )
-    for name in ("site_effect", "interactions"):
-        given = getattr(own, name)
-        require(not given or own.evidence == "glm", f"{name} needs evidence glm")
-    _check_test(own)
-
-
-def check_sites(own: FedPC, n_sites: int) -> None:
-    """Raise ParameterError where verdicts are to be found by too few sites."""
-    require(
-        not own.closed or n_sites >= FEWEST_SITES,
-        f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
-    )
-
-
-def _check_closed(own: FedPC) -> None:
-    """Refuse what verdicts are not enough for."""
-    voting = own.decided_by == "vote"
-    takes = ["vote", *(name for name, kind in EVIDENCE.items() if kind.close is not None)]
-    require(
-        own.decided_by in takes,
-        f"reveal verdicts needs evidence {', '.join(takes[:-1])} or {takes[-1]}; of "
-        f"{own.decided_by} sums are opened",
-    )
-    require(
-        not voting or own.sepset == "max",
-        f"reveal verdicts needs sepset max: for {own.sepset} sums over all candidate sets are "
-        "opened",
-    )
-    require(
-        own.colliders != "joining",
-        "colliders joining compares p-values, and reveal verdicts opens none; choose majority, "
-        "conservative or sepset",
-    )
-
-
-def _check_test(own: FedPC) -> None:
-    """Refuse a test that the evidence cannot take."""
-    kind = EVIDENCE.get(own.decided_by)
-    others = ["vote", *(name for name, other in EVIDENCE.items() if not other.tests)]
-    require(
-        kind is None or not kind.tests or own.test in kind.tests,
-        f"evidence {own.decided_by} has tests of its own, by the types of the columns; for test "
-        f"{own.test} choose evidence {', '.join(others[:-1])} or {others[-1]}",
-    )
-    takes = ["vote", *(name for name, other in EVIDENCE.items() if other.any_test)]
-    require(
-        CI_TESTS[own.test].adds_up or own.decided_by in takes,
-        f"test {own.test} needs evidence {', '.join(takes[:-1])} or {takes[-1]}: its "
-        "statistics do not add up over sites",
-    )
+    check_test(own, beside=("vote",))

@@ -166,7 +166,9 @@ def stable_skeleton(
     marginal = np.zeros(kept.shape)
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
-        found = yield from _layer(source, kept, constraints, layer, alpha)
+        # [x, m]: m may be a parent of x
+        pools = _Pools(kept, kept & ~constraints.forbidden.T, constraints.joined, layer)
+        found = yield from _layer(source, kept, pools, alpha)
         for rows, p_values in found:
             weakest.hear(rows, p_values)
             if layer == 0:
@@ -181,6 +183,39 @@ def stable_skeleton(
     return StableSkeleton(kept, tuple(layers), standing, weakest)
 
 
+def wider_skeleton(
+    source: EvidenceSource,
+    found: StableSkeleton,
+    wider: BoolMatrix,
+    joined: BoolMatrix,
+    *,
+    alpha: float,
+    max_cond_size: int | None,
+) -> Generator[Question, FloatVector, StableSkeleton]:
+    """What is left of a skeleton where more than neighbours may be conditioned on.
+
+    Args:
+        source: Tests.
+        found: The skeleton; its weakest tests go on.
+        wider: [x, m] is True where sets of x and another variable may have m, shape (p, p).
+        joined: Pairs that are not tested, shape (p, p).
+        alpha: As in `stable_skeleton`.
+        max_cond_size: Largest conditioning set; None for no limit.
+
+    Returns:
+        The skeleton. Rounds: as `stable_skeleton`, from sets of one variable on.
+    """
+    kept, layers, layer = found.skeleton.copy(), list(found.layers), 1
+    while layer_possible((wider & kept.any(axis=1, keepdims=True)).T, layer, max_cond_size):
+        pools = _Pools(kept, wider, joined, layer)
+        heard = yield from _layer(source, kept, pools, alpha)
+        for rows, p_values in heard:
+            found.weakest.hear(rows, p_values)
+        layers.append(int(kept.sum()) // 2)
+        layer += 1
+    return StableSkeleton(kept, tuple(layers), found.standing, found.weakest)
+
+
 def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> bool:
     """Whether sets of this size may be conditioned on, and some variable has enough neighbours."""
     allowed = max_cond_size is None or layer <= max_cond_size
@@ -190,23 +225,21 @@ def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> b
 def _layer(
     source: EvidenceSource,
     kept: BoolMatrix,
-    constraints: Constraints,
-    layer: int,
+    pools: _Pools,
     alpha: float,
 ) -> Generator[Question, FloatVector, list[tuple[IndexArray, FloatVector]]]:
-    """Remove what sets of one size separate; neighbourhoods are those of the layer's start.
+    """Remove what sets of one size separate, which come from the graph at the layer's start.
 
     Returns:
-        The tests of every round, shape (B, 2 + layer), and their p-values.
+        The tests of every round, shape (B, 2 + size), and their p-values.
     """
     heard: list[tuple[IndexArray, FloatVector]] = []
-    pools = _Pools(kept.copy(), constraints, layer)
     pending = np.arange(len(pools.directions))
     start = 0
     while len(pending):
         stop = start + _width(pools.counts[pending] - start)
         rows = pools.tests(pending, start, stop)
-        tests = [rows[:0, : 2 + size] for size in range(layer)]
+        tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
         heard.append((rows, p_value))
         x, y = rows[p_value > alpha, :2].T
@@ -231,24 +264,27 @@ def _width(left: FloatVector) -> int:
 
 
 class _Pools:
-    """The conditioning sets of one size that each variable's neighbours give.
+    """The conditioning sets of one size that each variable's pool gives.
 
     Args:
-        start: Adjacency at the start of the layer.
-        constraints: What is known.
+        start: Adjacency at the start of the layer, shape (p, p).
+        possible: [x, m] is True where m is in the pool of x, shape (p, p).
+        joined: Pairs that are not tested, shape (p, p).
         layer: Size of the sets.
 
     Attributes:
+        layer: Size of the sets.
         directions: Ordered pairs (x, y) that some set is tested of, shape (D, 2).
-        counts: How many sets of neighbours of x, without y, may be its parents, shape (D,).
+        counts: How many sets the pool of x, without y, gives, shape (D,).
     """
 
-    def __init__(self, start: BoolMatrix, constraints: Constraints, layer: int) -> None:
-        self._layer = layer
-        possible = start & ~constraints.forbidden.T  # [x, m]: m may be a parent of x
-        self._parents = [np.flatnonzero(row) for row in possible]
+    def __init__(
+        self, start: BoolMatrix, possible: BoolMatrix, joined: BoolMatrix, layer: int
+    ) -> None:
+        self.layer = layer
+        self._pools = [np.flatnonzero(row) for row in possible]
         self._chosen: dict[int, IndexArray] = {}
-        x, y = np.nonzero(start & ~constraints.joined)
+        x, y = np.nonzero(start & ~joined)
         sizes = possible.sum(axis=1)[x] - possible[x, y]
         wanted = (sizes >= layer) if layer else (x < y)
         self.directions = np.column_stack([x, y])[wanted]
@@ -258,14 +294,14 @@ class _Pools:
     def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
         pairs = self.directions[which]
-        if self._layer == 0:
+        if self.layer == 0:
             return pairs
         families = []
         for x, y in pairs.tolist():
-            own = self._parents[x]
+            own = self._pools[x]
             pool = own[own != y]
             if len(pool) not in self._chosen:
-                self._chosen[len(pool)] = subsets(len(pool), self._layer)
+                self._chosen[len(pool)] = subsets(len(pool), self.layer)
             families.append((x, y, [pool[self._chosen[len(pool)][start:stop]]]))
         return rows_of(families)[0]
 

@@ -14,7 +14,7 @@ import numpy as np
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
-from cipherdag.findings.conclusion import LearntGraph, Note, Report
+from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.rows import Rows
 from cipherdag.findings.site_differences import (
@@ -29,9 +29,10 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN, known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
     from cipherdag.algorithms.fedpc.outcome import FedPCOutcome, WeakestTest
 
@@ -118,19 +119,25 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
     return replace(found, evidence=drawn_anew)
 
 
+def evidence_disclosed(algorithm: FedPC | FedFCI) -> tuple[str, ...]:
+    """What tests over all sites open."""
+    kind = EVIDENCE[algorithm.decided_by]
+    said = kind.told(closed=algorithm.closed)
+    compared = algorithm.compare_sites and kind.asks_columns and not algorithm.closed
+    return (said, DIFFERENCES) if compared else (said,)
+
+
 def disclosed(algorithm: FedPC) -> tuple[str, ...]:
     """What the evidence opens, and with votes what the choice of separating sets does."""
-    votes = CLOSED_VOTES if algorithm.closed else VOTES
-    said: tuple[str, ...] = (votes, SEPARATORS.get(algorithm.sepset, ""))
     if algorithm.decided_by != "vote":
-        kind = EVIDENCE[algorithm.decided_by]
-        said = (kind.told(closed=algorithm.closed),)
-        if algorithm.compare_sites and kind.asks_columns and not algorithm.closed:
-            said = (*said, DIFFERENCES)
+        said = evidence_disclosed(algorithm)
+    else:
+        votes = CLOSED_VOTES if algorithm.closed else VOTES
+        said = (votes, SEPARATORS.get(algorithm.sepset, ""))
     return (*said, once_more(algorithm.bootstrap)) if algorithm.bootstrap else said
 
 
-def reported(algorithm: FedPC, found: LearntGraph) -> Report:
+def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Report:
     """The confidence of every edge, open triples, and variables that differ between sites."""
     notes, limits, panels = [], [], []
     warnings: tuple[str, ...] = ()
@@ -144,7 +151,7 @@ def reported(algorithm: FedPC, found: LearntGraph) -> Report:
     if own := found.details.get(OWN_DETAIL):
         notes.append(own_note(own))
         panels.append(own_panel(own))
-    if "bootstrap" in found.details:
+    if "bootstrap" in found.details and isinstance(found, LearntGraph):
         notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
     if triples := found.details.get("ambiguous_triples"):
@@ -259,13 +266,15 @@ class _Reader:
             known = known_of(self._outcome.known, a, b)
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             direction = [KNOWN[known]] if known else direction
+            tested = tested_facts(weakest, self._names, closed=self._closed)
+            tested = tested if known != "edge" and self._outcome.tests else []
             found.append(
                 EdgeEvidence(
                     source=edge.source,
                     target=edge.target,
                     strength=least / of,
                     shown=f"{least}/{of}" if votes else "",
-                    facts=(*self._layers(votes), *self._tested(weakest, known), *direction),
+                    facts=(*self._layers(votes), *tested, *direction),
                     p_value=None if told is None else told.p_value,
                     given=() if told is None else self._named(frozenset(told.given)),
                     effect=None if told is None else told.effect,
@@ -310,20 +319,6 @@ class _Reader:
         counts = [f"{count} of {of} sites given {_given(layer)}" for count, of, layer in votes]
         return [f"Kept by {', '.join(counts)}."] if counts else []
 
-    def _tested(self, weakest: WeakestTest | None, known: str) -> list[str]:
-        """What the test over all sites says that spoke least for the edge."""
-        if weakest is None:
-            return [UNTESTED] if self._outcome.tests and known != "edge" else []
-        said = "Dependent in all tests over all sites that could be done"
-        if self._closed:
-            return [f"{said}."]
-        under = self._set(frozenset(weakest.given))
-        found = [f"{said}; the largest p-value is {weakest.p_value:.2g}, given {under}."]
-        if weakest.effect is not None:
-            told = str(weakest.effect)
-            found.append(f"{told[:1].upper()}{told[1:]} in that test.")
-        return found
-
     def _direction(self, a: int, b: int) -> list[str]:
         """Why a --> b: the colliders at b that a is part of, or Meek's rules."""
         parents = np.flatnonzero(self._outcome.arcs[:, b] & ~self._outcome.arcs[b]).tolist()
@@ -361,10 +356,30 @@ class _Reader:
         return [f"Collider with {cause}: {shown}."]
 
     def _named(self, given: frozenset[int]) -> tuple[str, ...]:
-        return tuple(sorted(self._names[v] for v in given))
+        return named(given, self._names)
 
     def _set(self, given: frozenset[int]) -> str:
         return ", ".join(self._named(given)) or "nothing"
+
+
+def tested_facts(weakest: WeakestTest | None, names: Sequence[str], *, closed: bool) -> list[str]:
+    """What the test over all sites says that spoke least for an edge, in sentences."""
+    if weakest is None:
+        return [UNTESTED]
+    said = "Dependent in all tests over all sites that could be done"
+    if closed:
+        return [f"{said}."]
+    under = ", ".join(named(weakest.given, names)) or "nothing"
+    found = [f"{said}; the largest p-value is {weakest.p_value:.2g}, given {under}."]
+    if weakest.effect is not None:
+        told = str(weakest.effect)
+        found.append(f"{told[:1].upper()}{told[1:]} in that test.")
+    return found
+
+
+def named(given: Iterable[int], names: Sequence[str]) -> tuple[str, ...]:
+    """The names of a set, in their order."""
+    return tuple(sorted(names[v] for v in given))
 
 
 def _given(layer: int) -> str:

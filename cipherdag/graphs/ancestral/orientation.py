@@ -71,10 +71,12 @@ class Grounds:
     Attributes:
         sepsets: Separating sets of the pairs that are not adjacent, for rule 4.
         ambiguous: Unshielded triples (x, y, z), x < z, that rules do not rest on.
+        paths: Discriminating paths that rule 4 may rest on; None for all.
     """
 
     sepsets: Sepsets = field(default_factory=dict)
     ambiguous: Collection[Triple] = ()
+    paths: Collection[tuple[int, ...]] | None = None
 
     def told(self, x: int, y: int, z: int) -> bool:
         """Whether it is known of the triple what its middle is."""
@@ -153,7 +155,10 @@ def _rule_4(marks: Marks, grounds: Grounds) -> Asked:
     """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b."""
     asked = Asked.nothing(marks)
     for c, b in np.argwhere(marks == CIRCLE).tolist():
-        for t, *_, a, _, _ in discriminating(marks, b, c):
+        for path in discriminating(marks, b, c):
+            if grounds.paths is not None and path not in grounds.paths:
+                continue
+            t, a = path[0], path[-3]
             pair = (min(t, c), max(t, c))
             if pair not in grounds.sepsets:
                 raise GraphError(f"no separating set is given for the pair {pair}")

@@ -9,7 +9,7 @@ import msgspec
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
-from cipherdag.findings.conclusion import LearntGraph, SelectedFeatures
+from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
 from cipherdag.findings.effect import EstimatedEffect
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.privacy.protections import protection_kind
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _RESULTS = {
     LearntGraph: "a graph that says which of the study's variables probably cause which.",
+    LearntPAG: "a graph that says which of the study's variables probably cause which, and which "
+    "may share a cause that nobody measured.",
     SelectedFeatures: "for every variable that the schema marks as a label, its probable causes "
     "and effects.",
     SurvivalAnalysis: "how long it takes until an event, over all sites' rows together.",

@@ -10,6 +10,7 @@ import plain_effects
 import pytest
 import statsmodels.api as sm
 from driving import drive, plain_sum
+from scipy import stats
 from statsmodels.treatment.treatment_effects import TreatmentEffect
 
 from cipherdag import CausalGraph, Effect, Federation, Policy
@@ -122,6 +123,76 @@ def test_linear_is_ordinary_least_squares_with_robust_errors(treatment, outcome)
     contrasts = found.sets[0].contrasts
     assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
     assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
+
+
+@pytest.mark.parametrize("treatment", ["age", "drug"])
+def test_a_constant_of_every_site_is_an_indicator_of_every_site(treatment):
+    data = hospitals(patients(arms=3))
+    for number, name in enumerate(data):
+        data[name] = data[name].assign(cost=data[name]["cost"] + 200.0 * number)
+    own = {"treatment": treatment, "outcome": "cost", "adjust": "sex", "estimator": "linear"}
+    found = federated(data, least=0).run(Effect(**own, site_effect=True))
+    whole = pd.concat([rows.assign(site=name) for name, rows in data.items()])
+    X = plain_design(whole, ["site", "sex", treatment])
+    known = sm.OLS(whole["cost"].to_numpy(), X).fit(cov_type="HC1")
+    contrasts = found.sets[0].contrasts
+    k = X.shape[1] - len(contrasts)
+    assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
+    assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
+    with pytest.raises(ParameterError, match="site_effect goes with estimator linear"):
+        Effect(treatment="drug", outcome="cost", site_effect=True)
+
+
+@pytest.mark.parametrize("estimator", [*ARMS, "linear", "standardise"])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator, outcome):
+    data = hospitals(patients(n=2400, arms=3))
+    own = {"treatment": "drug", "outcome": outcome, "adjust": "sex", "reference": 2}
+    effect, federation = Effect(**own, estimator=estimator), federated(data, least=0)
+    found = federation.run(effect)
+    alone = []
+    for site in federation.sites:
+        answers = table_respondent(site.table, min_cell_size=0, device="cpu")
+        facts = Facts(6, 1, names=site.table.names)
+        alone.append(drive(effect.ask(facts), [answers])[0].found[0].contrasts)
+    assert [one.arm for one in found.sets[0].between] == [0, 2]
+    for place, one in enumerate(found.sets[0].between):
+        effects = np.array([told[place].estimate for told in alone])
+        weights = np.array([told[place].error for told in alone]) ** -2.0
+        mean = weights @ effects / weights.sum()
+        assert one.sites == 3
+        assert one.estimate == pytest.approx(mean, rel=1e-8)
+        assert one.error == pytest.approx(weights.sum() ** -0.5, rel=1e-8)
+        assert one.q == pytest.approx(weights @ (effects - mean) ** 2, rel=1e-5)
+        assert one.p_value == pytest.approx(stats.chi2.sf(one.q, 2))
+
+
+def test_sites_whose_effects_differ_are_warned_of_and_others_are_not():
+    data = hospitals(patients(n=2400))
+    own = Effect(treatment="drug", outcome="cost", adjust="age,sex")
+    alike = federated(data).run(own)
+    assert not alike.report.warnings
+    first = data["site-0"]
+    data["site-0"] = first.assign(cost=first["cost"] + 60.0 * (first["drug"] == "one"))
+    found = federated(data).run(own)
+    (said,) = found.report.warnings
+    assert "differ by more than chance" in said
+    assert found.between_sites["i2"][0] > 0.8
+    silent = federated(data).run(
+        Effect(treatment="drug", outcome="cost", adjust="age,sex", between=False)
+    )
+    assert silent.sets[0].between == ()
+    assert silent.estimate == found.estimate
+    assert len(silent.disclosures) < len(found.disclosures)
+
+
+def test_of_two_sites_that_tell_their_own_effect_nothing_is_opened():
+    """The third has a category of one arm alone, so that it fits no model of its own."""
+    data = hospitals(patients(n=3000).drop(columns=["well", "stage"]))
+    first = data["site-0"]
+    data["site-0"] = first[(first["sex"] == "f") | (first["drug"] == "one")]
+    own = Effect(treatment="drug", outcome="cost", adjust="sex")
+    assert federated(data).run(own).sets[0].between == ()
 
 
 @pytest.mark.parametrize("arms", [2, 3])

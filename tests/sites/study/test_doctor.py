@@ -479,7 +479,7 @@ def test_a_new_site_allows_the_study_s_algorithm_and_asks_a_person(capsys, monke
     code, _, err = call(capsys, monkeypatch, *NEW, "fedpcc", "north", "--dir", made)
     assert code == 2
     assert "there is no algorithm named 'fedpcc'" in err
-    assert "Installed here are describe, fedpc, fedcmfs, rfcd, fedboss, fedcd" in err
+    assert "Installed here are describe, fedpc, fedfci, fedcmfs, rfcd, fedboss, fedcd" in err
     assert not made.exists()
     code, out, _ = call(capsys, monkeypatch, *NEW, "fedpc", "north", "--dir", made)
     assert code == 0

@@ -23,6 +23,7 @@ from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
+from cipherdag.questions.within_scores import WithinScores
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+    from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -128,6 +130,7 @@ class PoolableData:
             Moments: self._moments,
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
+            WithinScores: self._within_scores,
             StratifiedTables: self._strata,
             TableCells: self._strata,
             SiteDifferences: self._shares,
@@ -201,16 +204,33 @@ class PoolableData:
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
-        own = tuple(self._categories.tolist()), self._ordered
-        if (question.categories, question.ordered) != own:
+        if (question.categories, question.ordered) != self._schema:
             raise MalformedMessageError("regressions of other columns than the site's schema has")
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
-        models = question.models()
-        self._spend(len(models))
+        self._spend(len(question.models))
         if self._min_cell_size > 1:
-            self._check_models(models)
+            self._check_models(question.models)
         return regression_steps(question, self.column)
+
+    def _within_scores(self, question: WithinScores) -> FloatVector:
+        if (question.categories, question.ordered) != self._schema:
+            raise MalformedMessageError("scores of other columns than the site's schema has")
+        self._spend(sum(question.counts))
+        return self._own_scores.answer(question)
+
+    @cached_property
+    def _own_scores(self) -> OwnScores:
+        from cipherdag.sites.compute.pooled.own_scores import OwnScores
+
+        whole = self if self._within is None else self._within
+        return OwnScores(
+            self._schema[0], self.column, least=self._min_cell_size, within=whole.column
+        )
+
+    @property
+    def _schema(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(self._categories.tolist()), self._ordered
 
     def _effect(self, question: EffectSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.effect_rows import effect_answer
@@ -220,7 +240,7 @@ class PoolableData:
         self._spend(1)
         return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
-    def _check_models(self, models: list[Regression]) -> None:
+    def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
         named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
         sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}

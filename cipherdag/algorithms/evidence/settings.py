@@ -1,0 +1,87 @@
+"""The settings of evidence from an algorithm's parameters, and what of them goes together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.parameters import require
+from cipherdag.questions.ci_tests import CI_TESTS
+from cipherdag.questions.question import CITestSpec
+from cipherdag.questions.verdicts import FEWEST_SITES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.algorithms.fedfci.algorithm import FedFCI
+    from cipherdag.algorithms.fedpc.algorithm import FedPC
+
+
+def test_of(own: FedPC | FedFCI) -> CITestSpec:
+    """The test that the parameters name."""
+    return CITestSpec(alpha=own.alpha, name=own.test, dof=own.dof, kernel_rows=own.kernel_rows)
+
+
+def settings_of(own: FedPC | FedFCI, facts: Facts) -> EvidenceSettings:
+    """How the tests of a run are done."""
+    return EvidenceSettings(
+        spec=test_of(own),
+        n_variables=facts.n_variables,
+        max_cells=own.max_cells,
+        max_rows=own.max_rows,
+        site_effect=own.site_effect,
+        interactions=own.interactions,
+        present=facts.present,
+        fewest=facts.fewest,
+    )
+
+
+def check_sites(own: FedPC | FedFCI, n_sites: int) -> None:
+    """Raise ParameterError where verdicts are to be found by too few sites."""
+    require(
+        not own.closed or n_sites >= FEWEST_SITES,
+        f"reveal verdicts needs {FEWEST_SITES} sites: one blinds a sum, two others compare it",
+    )
+
+
+def check_closed(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:
+    """Refuse what verdicts are not enough for; ``beside``: what else decides than evidence."""
+    takes = _alternatives(beside, (n for n, kind in EVIDENCE.items() if kind.close is not None))
+    require(
+        own.decided_by in beside or EVIDENCE[own.decided_by].close is not None,
+        f"reveal verdicts needs evidence {takes}; of {own.decided_by} sums are opened",
+    )
+    require(
+        own.colliders != "joining",
+        "colliders joining compares p-values, and reveal verdicts opens none; choose majority, "
+        "conservative or sepset",
+    )
+
+
+def check_test(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:
+    """Refuse a test that the evidence cannot take, and what only one kind of it has.
+
+    ``beside``: what else than evidence decides, and takes any test.
+    """
+    for name in ("site_effect", "interactions"):
+        given = getattr(own, name)
+        require(not given or own.evidence == "glm", f"{name} needs evidence glm")
+    kind = EVIDENCE.get(own.decided_by)
+    others = _alternatives(beside, (name for name, other in EVIDENCE.items() if not other.tests))
+    require(
+        kind is None or not kind.tests or own.test in kind.tests,
+        f"evidence {own.decided_by} has tests of its own, by the types of the columns; for test "
+        f"{own.test} choose evidence {others}",
+    )
+    takes = _alternatives(beside, (name for name, other in EVIDENCE.items() if other.any_test))
+    require(
+        CI_TESTS[own.test].adds_up or kind is None or kind.any_test,
+        f"test {own.test} needs evidence {takes}: its statistics do not add up over sites",
+    )
+
+
+def _alternatives(first: tuple[str, ...], rest: Iterable[str]) -> str:
+    names = [*first, *rest]
+    return " or ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)

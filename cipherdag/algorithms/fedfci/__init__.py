@@ -1,0 +1,1 @@
+"""FedFCI: what data of all sites tell of causes where some may be unmeasured."""

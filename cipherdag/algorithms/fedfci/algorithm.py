@@ -1,0 +1,249 @@
+"""FedFCI: a partial ancestral graph from a test over all sites; causes may be unmeasured.
+
+FCI runs on the evidence of all sites (`cipherdag.algorithms.evidence`), as FedPC does: the same
+skeleton, then sets beyond the neighbours, or with RFCI tests of what directs, and Zhang's rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.evidence.registry import EVIDENCE
+from cipherdag.algorithms.evidence.settings import (
+    check_closed,
+    check_sites,
+    check_test,
+    settings_of,
+    test_of,
+)
+from cipherdag.algorithms.evidence.site_differences import (
+    differences_given_neighbours,
+    marginal_differences,
+)
+from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.algorithms.fedfci.report import concluded, hidden_causes
+from cipherdag.algorithms.fedfci.rfci import RFCI, Refined
+from cipherdag.algorithms.fedfci.search import (
+    fci_skeleton,
+    start_marks,
+    tested_pairs,
+    told_of_triples,
+)
+from cipherdag.algorithms.fedpc.colliders import (
+    ColliderRule,  # noqa: TC001  (parameters are read from the fields' types)
+    JudgingRule,  # noqa: TC001
+)
+from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, stable_skeleton
+from cipherdag.algorithms.fedpc.report import evidence_disclosed, reported
+from cipherdag.algorithms.parameters import one_of, require, row_bound, within
+from cipherdag.findings.conclusion import LearntPAG, Report
+from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.knowledge import Constraints, Knowledge
+from cipherdag.graphs.orientation import unshielded_pairs
+from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
+from cipherdag.questions.lockstep import beside
+from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.question import (
+    FloatVector,
+    Question,
+    SeparatorSearch,
+    Skeleton,
+    pack_integers,
+)
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.evidence.source import EvidenceSource
+
+Learning = Generator[Question, FloatVector, FedFCIOutcome]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
+    """FedFCI's parameters; `ask` is the algorithm.
+
+    Attributes:
+        alpha: Significance level of every test.
+        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
+            test says independent. That needs three sites, and evidence ``stratified`` of
+            categories, ``fisher`` or ``weighted_p``.
+        evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
+        search: ``fci``: two variables keep an edge only if no set of what may separate them does,
+            neighbours or not (Possible-D-SEP). ``rfci``: given neighbours alone, and only what is
+            read off a triple or a path is tested further: far fewer tests and smaller sets; edges
+            may stay that ``fci`` takes out.
+        colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
+            x and z lacks y; ``conservative``, ``majority``, ``joining``: as in FedPC, by all sets
+            of neighbours (`fedpc.colliders`). ``auto``: ``joining``, ``majority`` with verdicts,
+            and ``sepset`` with ``rfci``, which tests its triples itself.
+        selection: Whether rows may have been selected by what variables cause (rules 5 to 7). Then
+            a tail says that a variable is a cause of the other or of what rows were selected by.
+        max_cond_size: Largest conditioning set; None for no limit, which few rows allow.
+        test: CI test by name: ``auto`` follows the schema; see FedPC.
+        kernel_rows: Most rows of a site that the test ``kci`` looks at. Time grows with its cube.
+        dof: Degrees of freedom of the table tests.
+        max_cells: Largest contingency table that ``pooled`` asks for, as in FedPC.
+        max_rows: Declared bound of a site's rows, a power of two.
+        site_effect: With ``glm`` every site has constants of its own in every regression.
+        interactions: With ``glm`` the variables that a test conditions on interact.
+        compare_sites: Whether ``stratified``, ``pooled`` and ``glm`` look for variables that are
+            distributed differently at the sites; not where verdicts are revealed.
+        knowledge: What is known before: required edges are direct causes; a forbidden edge (a, b)
+            and tiers say that a is no cause of b, not even through others, for what is between them
+            may be unmeasured. Such a pair may still have an edge: an unmeasured cause of both.
+
+    Leaks:
+        What the evidence says of every test asked, by sums or by verdicts, and with `compare_sites`
+        what `evidence.site_differences` does of every variable. Which tests are asked tells sites
+        the skeleton after every layer, and which sets lie beyond the neighbours.
+    """
+
+    name: ClassVar[str] = "fedfci"
+    title: ClassVar[str] = "FedFCI"
+    concludes: ClassVar[type[LearntPAG]] = LearntPAG
+
+    alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
+    reveal: Literal["sums", "verdicts"] = "sums"
+    evidence: str = one_of("stratified", tuple(EVIDENCE))
+    search: Literal["fci", "rfci"] = "fci"
+    colliders: ColliderRule = "auto"
+    selection: bool = False
+    max_cond_size: int | None = within(3, 0)
+    test: str = one_of("auto", offered_tests("fedpc"))
+    kernel_rows: int = within(1000, FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS)
+    dof: Literal["adjusted", "plain"] = "adjusted"
+    max_cells: int = within(4096, 1, MAX_CELLS)
+    max_rows: int = row_bound()
+    site_effect: bool = False
+    interactions: bool = False
+    compare_sites: bool = True
+    knowledge: Knowledge | None = None
+
+    def check(self) -> None:
+        """Refuse choices that do not go together."""
+        if self.closed:
+            check_closed(self)
+        check_test(self)
+        require(
+            self.search == "fci" or self.colliders in ("auto", "sepset"),
+            "search rfci tests every triple itself; choose colliders auto or sepset",
+        )
+        require(
+            self.knowledge is None or not self.selection,
+            "knowledge says what causes what, and with selection no mark says that alone; give up "
+            "one of them",
+        )
+
+    @property
+    def decided_by(self) -> str:
+        """The evidence that is used."""
+        return self.evidence
+
+    @property
+    def closed(self) -> bool:
+        """Whether sums stay closed, and verdicts on them are found."""
+        return self.reveal == "verdicts"
+
+    def ask(self, facts: Facts) -> Learning:
+        """The run as a generator: yields questions, receives sums, returns a `FedFCIOutcome`.
+
+        Args:
+            facts: The names are for `knowledge`.
+
+        Raises:
+            ParameterError: The knowledge contradicts itself or names other variables, or verdicts
+                are to be found by fewer than three sites.
+
+        Returns:
+            The outcome. Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or
+            with ``rfci`` those of `stable_skeleton` and of `RFCI.orient`.
+
+        Leaks:
+            See the class.
+        """
+        check_sites(self, facts.n_sites)
+        known = Constraints.none(facts.n_variables)
+        if self.knowledge is not None:
+            known = self.knowledge.over(facts.names)
+        settings = settings_of(self, facts)
+        source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
+        kinds = source.kinds if self.compare_sites else None
+        found, marginal = yield from beside(
+            self._skeleton(source, known, facts), marginal_differences(kinds, settings)
+        )
+        outcome, given = yield from beside(
+            self._orient(source, known, found),
+            differences_given_neighbours(kinds, settings, marginal, found.skeleton),
+        )
+        return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
+
+    def conclude(self, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
+        """The PAG by name, and why its edges stand."""
+        return concluded(self, outcome, facts)
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What the evidence opens."""
+        return evidence_disclosed(self)
+
+    def report(self, found: LearntPAG) -> Report:
+        """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
+        own = reported(self, found)
+        return replace(own, notes=(*hidden_causes(found.graph), *own.notes))
+
+    def _skeleton(
+        self, source: EvidenceSource, known: Constraints, facts: Facts
+    ) -> Generator[Question, FloatVector, StableSkeleton]:
+        search = fci_skeleton if self.search == "fci" else stable_skeleton
+        return (
+            yield from search(
+                source,
+                known if self.search == "fci" else tested_pairs(known),
+                alpha=self.alpha,
+                max_cond_size=self.max_cond_size,
+                shown=facts.present,
+            )
+        )
+
+    def _orient(
+        self, source: EvidenceSource, known: Constraints, found: StableSkeleton
+    ) -> Learning:
+        sets = found.separations
+        refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
+        if self.search == "rfci":
+            rules = RFCI(source, known, self.alpha, self.selection)
+            marks = yield from rules.orient(refined)
+        else:
+            refined.told = yield from told_of_triples(
+                source, self._unshielded(found), sets.sets, self._rule
+            )
+            grounds = Grounds(sets.sets, refined.told.ambiguous)
+            start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
+            marks = completed(start, grounds, selection=self.selection)
+        weakest = found.tested(source)
+        return FedFCIOutcome(
+            marks=marks,
+            layers=found.layers,
+            removed=refined.removed,
+            sepsets={pair: (own, refined.p_values[pair]) for pair, own in refined.sets.items()},
+            colliders=tuple(refined.told.colliders),
+            ambiguous=tuple(refined.told.ambiguous),
+            weakest={pair: own for pair, own in weakest.items() if marks[pair]},
+            known=known,
+        )
+
+    def _unshielded(self, found: StableSkeleton) -> SeparatorSearch:
+        return SeparatorSearch(
+            skeleton=Skeleton.from_matrix(found.skeleton),
+            pairs=pack_integers(unshielded_pairs(found.skeleton)),
+            test=test_of(self),
+            max_cond_size=self.max_cond_size,
+        )
+
+    @property
+    def _rule(self) -> JudgingRule | None:
+        """The rule that judges triples by all sets of neighbours; None for the one set found."""
+        if self.colliders == "auto":
+            return "majority" if self.closed else "joining"
+        return None if self.colliders == "sepset" else self.colliders

@@ -1,0 +1,41 @@
+"""What a FedFCI run concludes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cipherdag.algorithms.evidence.site_differences import SiteDifference
+    from cipherdag.algorithms.fedpc.outcome import WeakestTest
+    from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.knowledge import Constraints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FedFCIOutcome:
+    """What a FedFCI run concludes, by position; p variables.
+
+    Attributes:
+        marks: The PAG, shape (p, p); see `cipherdag.graphs.ancestral.marks`.
+        layers: Edges left after each layer of tests.
+        removed: Edges that fell, with ``rfci``, to tests of triples and paths.
+        tests: How many distinct tests over all sites were done in which way.
+        sepsets: A separating set of every pair x < z without an edge, and its p-value.
+        colliders: The unshielded triples (x, y, z), x < z, that are colliders.
+        ambiguous: Those of which it is open.
+        weakest: Of every edge x < z that was tested, the test of largest p-value.
+        differences: As in `FedPCOutcome`.
+        known: What was known before; None for nothing.
+    """
+
+    marks: Marks
+    layers: tuple[int, ...]
+    removed: int
+    sepsets: dict[tuple[int, int], tuple[frozenset[int], float]]
+    colliders: tuple[tuple[int, int, int], ...]
+    ambiguous: tuple[tuple[int, int, int], ...] = ()
+    tests: dict[str, int] = field(default_factory=dict)
+    weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
+    differences: tuple[SiteDifference, ...] = ()
+    known: Constraints | None = field(repr=False, default=None)

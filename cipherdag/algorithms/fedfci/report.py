@@ -1,0 +1,98 @@
+"""The evidence behind a PAG: what its marks say, the tests of its edges, what separates the rest.
+
+Leaks:
+    Nothing new: all of it was opened by the run; see `FedFCI`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.algorithms.evidence.site_differences import details_of
+from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
+from cipherdag.findings.conclusion import LearntPAG, Note
+from cipherdag.findings.site_differences import DETAIL
+from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
+from cipherdag.graphs.knowledge import KNOWN, known_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.algorithms.fedfci.algorithm import FedFCI
+    from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+    from cipherdag.graphs.edges import Edge
+
+SELECTED = (
+    "Rows may have been selected by what variables cause: a tail says that a variable causes the "
+    "other or what rows were selected by."
+)
+UNSELECTED = (
+    "Rows are taken not to have been selected by what variables cause; else a tail may mean that."
+)
+
+
+def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
+    """The graph by name with its evidence, and what a report makes something of."""
+    names = facts.names
+    graph = PAG(names, outcome.marks)
+    details: dict[str, Any] = {"evidence": algorithm.evidence, "tests": dict(outcome.tests)}
+    if algorithm.closed:
+        details["reveal"] = algorithm.reveal
+    if outcome.ambiguous:
+        details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
+    if outcome.differences:
+        details[DETAIL] = details_of(outcome.differences, names)
+    return LearntPAG(graph=graph, evidence=_evidence(algorithm, outcome, graph), details=details)
+
+
+def hidden_causes(graph: PAG) -> tuple[Note, ...]:
+    """The pairs of which neither causes the other, if there are any."""
+    lines = tuple(f"{e.source} and {e.target}" for e in graph.edges if e.mark == "<->")
+    return (Note("Neither causes the other; both have an unmeasured cause:", lines),) * bool(lines)
+
+
+def _evidence(algorithm: FedFCI, outcome: FedFCIOutcome, graph: PAG) -> GraphEvidence:
+    closed = algorithm.closed
+    ways = ", ".join(f"{count} {way}" for way, count in outcome.tests.items())
+    fell = f"Edges that fell to tests of triples and paths: {outcome.removed}."
+    return GraphEvidence(
+        edges=tuple(_edge(edge, outcome, graph, closed=closed) for edge in graph.edges),
+        support=VERDICT if closed else "p-value of the test over all sites",
+        separations=tuple(_separations(outcome, graph.nodes)),
+        remarks=(
+            f"Evidence: {algorithm.evidence}.",
+            f"Tests over all sites: {ways}.",
+            *((fell,) if algorithm.search == "rfci" else ()),
+            *((TESTS_STAYED_CLOSED,) if closed else ()),
+            SELECTED if algorithm.selection else UNSELECTED,
+        ),
+    )
+
+
+def _edge(edge: Edge, outcome: FedFCIOutcome, graph: PAG, *, closed: bool) -> EdgeEvidence:
+    a, b = graph.nodes.index(edge.source), graph.nodes.index(edge.target)
+    known = known_of(outcome.known, a, b)
+    weakest = outcome.weakest.get((min(a, b), max(a, b)))
+    told = None if closed else weakest
+    tested = [] if known == "edge" else tested_facts(weakest, graph.nodes, closed=closed)
+    words = graph.says(edge)
+    return EdgeEvidence(
+        source=edge.source,
+        target=edge.target,
+        strength=0.0,
+        shown="",
+        facts=(f"{words[:1].upper()}{words[1:]}.", *tested, *([KNOWN[known]] if known else ())),
+        p_value=None if told is None else told.p_value,
+        given=() if told is None else named(told.given, graph.nodes),
+        effect=None if told is None else told.effect,
+        known=known,
+    )
+
+
+def _separations(outcome: FedFCIOutcome, names: Sequence[str]) -> list[Separation]:
+    return [
+        Separation(first=names[x], second=names[z], given=named(own, names), support=p_value)
+        for (x, z), (own, p_value) in sorted(outcome.sepsets.items())
+    ]

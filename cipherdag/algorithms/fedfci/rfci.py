@@ -1,0 +1,160 @@
+"""RFCI: in place of Possible-D-SEP, tests of the triples and paths that direct something.
+
+A triple or a discriminating path directs only if its edges stand given what separates its ends.
+Edges that do not are taken out, and what follows is looked for from the start, in rounds that ask
+of all triples or paths at once, so that the order of the variables decides nothing.
+
+Source: Colombo, Maathuis, Kalisch and Richardson, "Learning high-dimensional directed acyclic
+graphs with latent and selection variables", Annals of Statistics 40 (2012), lemmas 3.1 and 3.2 and
+algorithms 4.4 and 4.5 of its supplement.
+
+Leaks:
+    As `cipherdag.algorithms.fedfci.search`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import chain, combinations, pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.fedfci.search import Told, start_marks
+from cipherdag.graphs.ancestral.marks import CIRCLE
+from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.ancestral.paths import discriminating
+from cipherdag.graphs.orientation import colliders_by_sepset, unshielded_pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.algorithms.fedpc.pcstable import Pair
+    from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.knowledge import Constraints
+    from cipherdag.questions.question import FloatVector, Question
+
+Test = tuple[int, int, frozenset[int]]
+
+
+@dataclass(slots=True)
+class Refined:
+    """A skeleton and the separating sets of its other pairs, from which edges are taken.
+
+    Attributes:
+        skeleton: Symmetric adjacency, shape (p, p).
+        sets: A separating set of every other pair x < z, of which no subset separates it.
+        p_values: The p-value of each.
+        removed: How many edges were taken out.
+    """
+
+    skeleton: BoolMatrix
+    sets: dict[Pair, frozenset[int]]
+    p_values: dict[Pair, float]
+    removed: int = 0
+    told: Told = field(default_factory=lambda: Told(()))
+
+
+@dataclass(frozen=True, slots=True)
+class RFCI:
+    """The search of RFCI after the skeleton of PC.
+
+    Attributes:
+        source: Tests.
+        known: What is known of p variables.
+        alpha: Independent iff p > alpha.
+        selection: As in `completed`.
+    """
+
+    source: EvidenceSource
+    known: Constraints
+    alpha: float
+    selection: bool
+
+    def orient(self, found: Refined) -> Generator[Question, FloatVector, Marks]:
+        """The PAG, and in `found` the edges and triples that it rests on.
+
+        Rounds: one per turn in which edges fall, and one per layer of discriminating paths.
+        """
+        while True:
+            if (yield from self._thinned(found, _of_triples(found))):
+                continue
+            found.told = Told(colliders_by_sepset(found.skeleton, found.sets))
+            start = with_colliders(start_marks(found.skeleton, self.known), found.told.colliders)
+            paths: set[tuple[int, ...]] = set()
+            while True:
+                grounds = Grounds(found.sets, paths=paths)
+                marks = completed(start, grounds, selection=self.selection)
+                new = set(_paths(marks)) - paths
+                if not new:
+                    return marks
+                if (yield from self._thinned(found, _of_paths(new, found))):
+                    break
+                paths |= new
+
+    def _thinned(
+        self, found: Refined, tests: Iterable[Test]
+    ) -> Generator[Question, FloatVector, bool]:
+        """Take out the edges that some of the tests separate; whether there are any."""
+        wanted = [own for own in tests if not self.known.joined[own[0], own[1]]]
+        fallen = yield from self._strongest(wanted)
+        smaller = fallen
+        while smaller:  # sets of which no subset separates, as the lemmas want
+            subsets = ((*pair, own - {v}) for pair, (own, _) in smaller.items() for v in own)
+            smaller = yield from self._strongest(subsets)
+            fallen |= smaller
+        for pair, (given, p_value) in fallen.items():
+            found.skeleton[pair] = found.skeleton[pair[::-1]] = False
+            found.sets[pair], found.p_values[pair] = given, p_value
+        found.removed += len(fallen)
+        return bool(fallen)
+
+    def _strongest(
+        self, tests: Iterable[Test]
+    ) -> Generator[Question, FloatVector, dict[Pair, tuple[frozenset[int], float]]]:
+        """Of every pair that some of the tests separate, the set of largest p and that."""
+        by_size: dict[int, set[tuple[int, ...]]] = {}
+        for x, y, given in tests:
+            row = (min(x, y), max(x, y), *sorted(given))
+            by_size.setdefault(len(given), set()).add(row)
+        if not by_size:
+            return {}
+        rows = [
+            np.array(sorted(by_size.get(size, ())), dtype=np.int64).reshape(-1, 2 + size)
+            for size in range(max(by_size) + 1)
+        ]
+        answers = yield from self.source.p_values(rows)
+        best: dict[Pair, tuple[frozenset[int], float]] = {}
+        for own, p_values in zip(rows, answers, strict=True):
+            for (x, y, *members), p_value in zip(own.tolist(), p_values.tolist(), strict=True):
+                if p_value > self.alpha and ((x, y) not in best or p_value > best[x, y][1]):
+                    best[x, y] = frozenset(members), p_value
+        return best
+
+
+def _of_triples(found: Refined) -> Iterator[Test]:
+    """Whether both edges of every unshielded triple stand given what separates its ends (3.1)."""
+    for x, z in unshielded_pairs(found.skeleton).tolist():
+        given = found.sets[x, z]
+        for y in np.flatnonzero(found.skeleton[x] & found.skeleton[z]).tolist():
+            yield x, y, given - {y}
+            yield z, y, given - {y}
+
+
+def _of_paths(paths: Iterable[tuple[int, ...]], found: Refined) -> Iterator[Test]:
+    """Whether every edge of a path stands given all subsets of what separates its ends (3.2)."""
+    for path in paths:
+        given = found.sets[min(path[0], path[-1]), max(path[0], path[-1])]
+        for x, y in pairwise(path):
+            rest = sorted(given - {x, y})
+            sizes = (combinations(rest, size) for size in range(len(rest) + 1))
+            for own in chain.from_iterable(sizes):
+                yield x, y, frozenset(own)
+
+
+def _paths(marks: Marks) -> Iterator[tuple[int, ...]]:
+    """The discriminating paths that could direct something."""
+    for c, b in np.argwhere(marks == CIRCLE).tolist():
+        yield from discriminating(marks, b, c)

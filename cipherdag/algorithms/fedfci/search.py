@@ -1,0 +1,132 @@
+"""The tests of FCI beyond those of PC: more sets of every edge left, and what is told of triples.
+
+Sources: Spirtes, Glymour and Scheines, "Causation, Prediction, and Search", MIT Press 2000, section
+6.7 (Possible-D-SEP); Colombo, Maathuis, Kalisch and Richardson, "Learning high-dimensional directed
+acyclic graphs with latent and selection variables", Annals of Statistics 40 (2012), whose stable
+form is that of Colombo and Maathuis, JMLR 15 (2014), section 4.4.
+
+Leaks:
+    What the source of the evidence says of every test asked, and to the sites which are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cipherdag.algorithms.fedpc.colliders import judge_triples
+from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, wider_skeleton
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
+from cipherdag.graphs.ancestral.orientation import with_colliders
+from cipherdag.graphs.ancestral.paths import possible_d_sep
+from cipherdag.graphs.knowledge import Constraints
+from cipherdag.graphs.orientation import colliders_by_sepset
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Generator, Mapping
+
+    from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.algorithms.fedpc.colliders import JudgingRule
+    from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
+    from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.orientation import Triple
+    from cipherdag.questions.presence import Presence
+    from cipherdag.questions.question import FloatVector, Question, SeparatorSearch
+
+Sets = dict["Pair", frozenset[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What tests say of the unshielded triples (x, y, z), x < z.
+
+    Attributes:
+        colliders: Those that are colliders.
+        ambiguous: Those of which it is open.
+    """
+
+    colliders: Collection[Triple]
+    ambiguous: Collection[Triple] = ()
+
+
+def tested_pairs(known: Constraints) -> Constraints:
+    """What the skeleton search may rest on: an edge that no direction is left of stays possible.
+
+    Two variables of which neither causes the other may have an unmeasured cause.
+    """
+    return Constraints(known.forbidden & ~known.apart, known.required)
+
+
+def start_marks(skeleton: BoolMatrix, known: Constraints) -> Marks:
+    """Circles, but an arrowhead at what is no cause, and a tail at what is known as one."""
+    found = circles(skeleton)
+    found[(found == CIRCLE) & known.forbidden.T] = ARROW
+    found[(found == CIRCLE) & known.required.T] = TAIL
+    return found
+
+
+def fci_skeleton(
+    source: EvidenceSource,
+    known: Constraints,
+    *,
+    alpha: float,
+    max_cond_size: int | None,
+    shown: Presence | None,
+) -> Generator[Question, FloatVector, StableSkeleton]:
+    """The skeleton of FCI: that of PC-stable, then given subsets of Possible-D-SEP too.
+
+    Args:
+        source: Tests.
+        known: What is known of p variables.
+        alpha: Independent iff p > alpha.
+        max_cond_size: Largest conditioning set; None for no limit.
+        shown: Where the skeleton is shown after every layer, if it is.
+
+    Returns:
+        The skeleton. Rounds: those of `stable_skeleton` and `wider_skeleton`.
+    """
+    found = yield from stable_skeleton(
+        source, tested_pairs(known), alpha=alpha, max_cond_size=max_cond_size, shown=shown
+    )
+    colliders = colliders_by_sepset(found.skeleton, found.separations.sets)
+    wider = possible_d_sep(with_colliders(start_marks(found.skeleton, known), colliders))
+    return (
+        yield from wider_skeleton(
+            source, found, wider, known.joined, alpha=alpha, max_cond_size=max_cond_size
+        )
+    )
+
+
+def told_of_triples(
+    source: EvidenceSource,
+    search: SeparatorSearch,
+    sets: Mapping[Pair, frozenset[int]],
+    rule: JudgingRule | None,
+) -> Generator[Question, FloatVector, Told]:
+    """Which unshielded triples of a skeleton are colliders.
+
+    Args:
+        source: Tests.
+        search: All unshielded pairs of the skeleton.
+        sets: A separating set of each.
+        rule: Judges by all sets of neighbours of the ends; what none of those separates is told by
+            the separating set. None for that set alone.
+    """
+    skeleton = search.skeleton.matrix()
+    by_set = colliders_by_sepset(skeleton, sets)
+    if rule is None:
+        return Told(by_set)
+    judged = yield from judge_triples(source, search, rule)
+    pairs = [(int(x), int(z)) for x, z in search.pair_array()]
+    beyond = {pair for pair in pairs if _beyond(pair, sets[pair], skeleton)}
+    kept = [own for own in judged.colliders if (own[0], own[2]) not in beyond]
+    more = [own for own in by_set if (own[0], own[2]) in beyond]
+    ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) not in beyond]
+    return Told([*kept, *more], ambiguous)
+
+
+def _beyond(pair: Pair, given: frozenset[int], skeleton: BoolMatrix) -> bool:
+    """Whether a separating set has others than neighbours of either end alone."""
+    members = sorted(given)
+    return not any(skeleton[end, members].all() for end in pair)
