@@ -27,7 +27,8 @@ from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
-from cipherdag.questions.score_weights import ScoreWeights
+from cipherdag.questions.scores.score_weights import ScoreWeights
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
@@ -35,7 +36,6 @@ from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.weighted_evidence import WeightedEvidence
-from cipherdag.questions.within_scores import WithinScores
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -32,7 +32,8 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
-from cipherdag.questions.score_weights import ScoreWeights
+from cipherdag.questions.scores.score_weights import ScoreWeights
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -47,7 +48,6 @@ from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.questions.weighted_evidence import WeightedEvidence
-from cipherdag.questions.within_scores import WithinScores
 
 __all__ = [
     "MAX_REPLICATES",

@@ -25,7 +25,7 @@ from cipherdag.questions.encodings import (
     segments,
     unpack_integers,
 )
-from cipherdag.questions.score_weights import ScoreWeights
+from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import TableCells
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.regression_steps import Regression, coefficient_count, column_count
-from cipherdag.questions.within_scores import tested_model
+from cipherdag.questions.scores.within_scores import tested_model
 from cipherdag.statistics.reproducible import dot, product, solve
 from cipherdag.statistics.thresholds import (
     equal_thresholds,

@@ -23,8 +23,8 @@ from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
 from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
 from cipherdag.questions.estimation.effect_sums import (
-    LEAST_TRUNCATED,
     MOST_CELLS,
+    TRUNCATIONS,
     EffectSums,
     Estimator,
 )
@@ -78,7 +78,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             ``standardise``: means stratum by stratum of the categories adjusted for;
             ``auto``: aipw of a treatment with categories, linear of a number.
         reference: The treatment's category that others are compared with, 1 for the first.
-        truncate: Least propensity, below which a row weighs no more.
+        truncate: Least propensity, below which a row weighs no more: 0.0001, 0.001, 0.01, 0.05 or
+            0.1.
         site_effect: Whether every site has a constant of its own, with ``linear``.
         between: Whether to ask how widely the effects scatter that sites' own rows tell.
         withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
@@ -103,7 +104,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     adjust: str = ""
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
-    truncate: float = within(0.01, LEAST_TRUNCATED, 0.5, below=True)
+    truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
     site_effect: bool = False
     between: bool = True
     withheld: Literal["refuse", "leave-out"] = "refuse"
@@ -125,6 +126,10 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         require(
             not self.site_effect or self.estimator == "linear",
             "site_effect goes with estimator linear",
+        )
+        require(
+            self.truncate in TRUNCATIONS,
+            f"truncate must be one of {', '.join(map(str, TRUNCATIONS))}, not {self.truncate}",
         )
         read_sets(self.adjust)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.question import FloatVector, IndexArray, Question
-    from cipherdag.questions.score_weights import ScoreWeights
+    from cipherdag.questions.scores.score_weights import ScoreWeights
     from cipherdag.questions.stratified import TableCells
 
 SQUARE_BITS = 10

@@ -24,7 +24,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.closed_cells import independent_within, square_limits
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.questions.coverage import Contributors
-from cipherdag.questions.score_weights import ScoreWeights
+from cipherdag.questions.scores.score_weights import ScoreWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.combined_evidence import CombinedEvidence
     from cipherdag.questions.question import FloatVector, IndexArray, Question
-    from cipherdag.questions.within_scores import WithinScores
+    from cipherdag.questions.scores.within_scores import WithinScores
 
 LARGEST_QUARTERS = 4
 """Of a site's score: its rows; of numbers, as if z were 1 at most, a correlation of 0.76."""

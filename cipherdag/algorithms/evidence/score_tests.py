@@ -22,7 +22,7 @@ from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests
 from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE, ROUNDING
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks, require_possible, segments
-from cipherdag.questions.within_scores import WithinScores, score_count, tested_model
+from cipherdag.questions.scores.within_scores import WithinScores, score_count, tested_model
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.effects import (
     ONE_STEP_ODDS,

@@ -32,7 +32,8 @@ Stage = Literal["rows", "models", "means", "spread", "strata", "apart"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Where the bins of propensities begin; the last one ends at 1."""
-LEAST_TRUNCATED = 1e-4
+TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
+"""The least propensities: of two runs that differ in them a little, the difference is one row."""
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """The model of the treatment; those of the outcome have the number of their arm."""
@@ -142,8 +143,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("a treatment with arms must have categories")
         if self.categories[self.outcome] > 2:  # noqa: PLR2004
             raise ValueError("an outcome must be a number or have two categories")
-        if not LEAST_TRUNCATED <= self.truncate < 0.5:  # noqa: PLR2004
-            raise ValueError("the least propensity must lie between 0.0001 and a half")
+        if self.truncate not in TRUNCATIONS:
+            raise ValueError("the least propensity must be one of a few")
         self._check_stage()
         self._check_numbers()
 

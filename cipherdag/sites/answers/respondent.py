@@ -37,7 +37,7 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
-from cipherdag.questions.score_weights import ScoreWeights
+from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import VerdictQuestion

@@ -25,7 +25,7 @@ from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec, finds_verdicts
-from cipherdag.questions.score_weights import ScoreWeights
+from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.verdicts import CellVerdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 

@@ -21,7 +21,7 @@ from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks, segments
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec
-from cipherdag.questions.within_scores import WithinScores
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.own_scores import joined
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.questions.regression_steps import coefficient_count, outputs
-from cipherdag.questions.within_scores import WithinScores, score_count
+from cipherdag.questions.scores.within_scores import WithinScores, score_count
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.site_regressions import model_step
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, first_fit, step_parts

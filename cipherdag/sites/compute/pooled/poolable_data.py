@@ -18,11 +18,11 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSteps, HazardSums
-from cipherdag.questions.within_scores import WithinScores
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
@@ -203,8 +203,7 @@ class PoolableData:
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
-        if (question.categories, question.ordered) != self._schema:
-            raise MalformedMessageError("regressions of other columns than the site's schema has")
+        self._check_columns(question)
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
         self._spend(len(question.models))
@@ -213,8 +212,7 @@ class PoolableData:
         return regression_steps(question, self.column)
 
     def _within_scores(self, question: WithinScores) -> FloatVector:
-        if (question.categories, question.ordered) != self._schema:
-            raise MalformedMessageError("scores of other columns than the site's schema has")
+        self._check_columns(question)
         self._spend(sum(question.counts))
         return self._own_scores.answer(question)
 
@@ -223,13 +221,13 @@ class PoolableData:
         from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
         whole = self if self._within is None else self._within
-        return OwnScores(
-            self._schema[0], self.column, least=self._min_cell_size, within=whole.column
-        )
+        categories = tuple(self._categories.tolist())
+        return OwnScores(categories, self.column, least=self._min_cell_size, within=whole.column)
 
-    @property
-    def _schema(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        return tuple(self._categories.tolist()), self._ordered
+    def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
+        own = tuple(self._categories.tolist()), self._ordered
+        if (question.categories, question.ordered) != own:
+            raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.effect_rows import effect_answer

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.questions.combined_evidence import CombinedEvidence
-from cipherdag.questions.within_scores import WithinScores
+from cipherdag.questions.scores.within_scores import WithinScores
 
 if TYPE_CHECKING:
     from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
