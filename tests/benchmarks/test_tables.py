@@ -32,6 +32,7 @@ WRITERS = {
     "rfcd": "rfcd",
     "site_differences": "site_differences",
     "sites_that_differ": "sites_that_differ",
+    "survival_coverage": "survival_coverage",
     "verdicts": "verdicts",
 }
 

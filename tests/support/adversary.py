@@ -358,6 +358,7 @@ def crash_and_resume(trial, path, *, after):
             Ledger(site.name, keys[site.name]),
             federation.device,
             lambda _, facts: Program(Replay(algorithm.ask(replace(facts, names=names))), facts),
+            in_process.SharedReading(coordinator.public),
         ).handle
         for site in federation.sites
     }

@@ -73,6 +73,7 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
             Ledger(site.name, keys[site.name]),
             federation.device,
             installed,
+            in_process.SharedReading(coordinator.public),
         ).handle
         for site in federation.sites
     }

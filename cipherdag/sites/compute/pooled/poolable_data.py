@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -346,29 +345,11 @@ class PoolableData:
         return self._complete.answer(question.sets(), question.discount)
 
     def _followed(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
-        from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
-        from cipherdag.sites.compute.pooled.hazards import hazard_step, hazard_sums
+        from cipherdag.sites.compute.pooled.followed_answers import followed_answer
 
-        rows = question.model if isinstance(question, HazardSums) else question
-        if rows.categories != tuple(self._categories.tolist()):
-            raise MalformedMessageError("times of other columns than the site's schema has")
         self._spend(1)
-        if Followed.of(rows, self.column).impossible:
-            log.warning("a time lies below 0, so that this site tells nothing of times")
-        least = self._min_cell_size
-        if isinstance(question, SurvivalCounts):
-            return survival_counts(question, self.column, least=least)
-        if isinstance(question, HazardSums):
-            return hazard_sums(question, self.column, least=least)
-        few = least > 1 and self._few_of(question)
-        return hazard_step(question, self.column, least=least, few=few)
-
-    def _few_of(self, model: HazardSteps) -> bool:
-        """Whether a table of two among the event and the discrete predictors has small counts."""
-        discrete = [model.event, *(v for v in model.predictors if self._categories[v])]
-        pairs = [sorted(own) for own in combinations(discrete, 2)]
-        single = bool(self._withheld(np.array([[model.event]])).any())
-        return single or bool(self._withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())
+        own, least = tuple(self._categories.tolist()), self._min_cell_size
+        return followed_answer(question, own, self.column, least=least, withheld=self._withheld)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""
