@@ -274,7 +274,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
 
     def disclosures(self) -> tuple[str, ...]:
         """Models, means and counts of propensities."""
-        return disclosed(self.estimator, between=self.between)
+        left_out = self.withheld == "leave-out"
+        return disclosed(self.estimator, between=self.between, leave_out=left_out)
 
     def report(self, found: EstimatedEffect) -> Report:
         """What makes the estimates doubtful, and what they take for granted."""

@@ -263,6 +263,13 @@ class Estimation:
         return known.covariance((yield from self._asked(asked)))
 
     def _found(self, contrasts: list[Contrast], **more: Any) -> AdjustedEffect:
+        cohort = self.facts.present.n_sites
+        if self._sites < cohort:
+            said = (
+                f"{cohort - self._sites} of {cohort} sites may not tell of small counts and are "
+                "left out: the effect is that over the rows of the others."
+            )
+            more["doubts"] = (said, *more["doubts"])
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
 
     def _all_coefficients(self) -> bytes:

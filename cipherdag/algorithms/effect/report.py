@@ -66,7 +66,13 @@ DIFFER = 0.01
 """p-value of Q below which sites differ."""
 
 
-def disclosed(estimator: str, *, between: bool) -> tuple[str, ...]:
+_LEFT_OUT = (
+    "Two runs in which other sites may tell of their small counts show, less one another, the sums "
+    "of the sites by which they differ."
+)
+
+
+def disclosed(estimator: str, *, between: bool, leave_out: bool) -> tuple[str, ...]:
     """What the opened sums tell."""
     return (
         (
@@ -83,6 +89,7 @@ def disclosed(estimator: str, *, between: bool) -> tuple[str, ...]:
             else (_STEPS.format(_MODELS[estimator]), _MEANS)
         ),
         *((_BETWEEN,) if between else ()),
+        *((_LEFT_OUT,) if leave_out else ()),
     )
 
 

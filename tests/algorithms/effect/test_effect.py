@@ -489,6 +489,8 @@ def test_a_site_with_few_rows_of_an_arm_stops_it_or_is_left_out():
     rest = {name: rows for name, rows in rare(4).items() if name != "site-0"}
     alone = federated(rest).run(Effect(**own))
     assert found.sets[0].sites == 3
+    assert found.report.warnings[0].startswith("1 of 4 sites may not tell")
+    assert "less one another" in found.disclosures[-1]
     assert found.estimate == pytest.approx(alone.estimate, rel=1e-9)
     assert found.standard_error == pytest.approx(alone.standard_error, rel=1e-9)
     with pytest.raises(DataError, match="2 sites may tell of these rows, and 3 have to"):
