@@ -19,6 +19,7 @@ from cipherdag.graphs.ancestral.pag import PAG, SAID
 from cipherdag.graphs.drawing.figure import drawn
 from cipherdag.graphs.drawing.picture import graph_picture
 from cipherdag.graphs.exports import EXPORTS
+from cipherdag.graphs.graph import CausalGraph
 
 CLINIC = PAG.from_marked(
     ["Smoking", "Income", "Asthma", "Cough", "Ward"],
@@ -147,6 +148,16 @@ def test_metrics_count_edges_and_ends():
     assert "2 contrary" in str(own)
     with pytest.raises(GraphError, match="different variables"):
         compare_pags(CLINIC, PAG(("x",), np.zeros((1, 1))))
+
+
+def test_the_true_pag_of_a_dag_by_name():
+    dag = CausalGraph.from_edges("abcdh", directed=[("a", "b"), ("d", "c"), ("h", "b"), ("h", "c")])
+    found = PAG.from_dag(dag, ["h"])
+    assert str(found).splitlines() == ["a o-> b", "b <-> c", "d o-> c"]
+    for graph, names in ((dag, ["x"]), (dag.to_cpdag(), ["h"]), (CausalGraph.empty("ab"), "c")):
+        if not graph.is_dag or set(names) - set(graph.nodes):
+            with pytest.raises(GraphError, match="from a DAG"):
+                PAG.from_dag(graph, names)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, SIGNS, TAIL, checked_marks
+from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, writable
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from cipherdag.graphs.ancestral.marks import Marks
     from cipherdag.graphs.edges import Mark
+    from cipherdag.graphs.graph import CausalGraph
 
 SAID: dict[Mark, str] = {
     "-->": "{0} is a cause of {1}, perhaps through others",
@@ -101,6 +103,28 @@ class PAG:
         if known is None:
             known = tuple(sorted({name for edge in edges for name in edge[:2]}))
         return cls.from_marked(known, edges)
+
+    @classmethod
+    def from_dag(
+        cls, dag: CausalGraph, unmeasured: Iterable[str], selected: Iterable[str] = ()
+    ) -> Self:
+        """What unlimited data of some variables of a DAG tell of it.
+
+        Args:
+            dag: The DAG.
+            unmeasured: Variables without data.
+            selected: Variables, without data too, by which rows were selected.
+
+        Raises:
+            GraphError: It is no DAG, or has no such variable.
+        """
+        chosen = tuple(selected)
+        without = {*unmeasured, *chosen}
+        if not dag.is_dag or without - set(dag.nodes):
+            raise GraphError("a PAG is made from a DAG and names of its variables")
+        measured = [v for v, name in enumerate(dag.nodes) if name not in without]
+        marks = pag_of(dag.arcs, measured, [dag.nodes.index(name) for name in chosen])
+        return cls(tuple(dag.nodes[v] for v in measured), marks)
 
     @property
     def arcs(self) -> BoolMatrix:
