@@ -16,8 +16,9 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.graphs.ancestral.pag import PAG, SAID
+from cipherdag.graphs.drawing.communities import overview
 from cipherdag.graphs.drawing.figure import drawn
-from cipherdag.graphs.drawing.picture import graph_picture
+from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.exports import EXPORTS
 from cipherdag.graphs.graph import CausalGraph
 
@@ -117,6 +118,17 @@ def test_every_mark_is_drawn_at_its_end():
     assert svg.count('class="cd-circle"') == 3
     assert svg.count('class="cd-head"') == 4
     assert b"circle: arrowhead or none" in drawn(CLINIC, "svg")
+
+
+def test_single_variables_keep_their_marks_beside_groups_and_in_files():
+    assert overview(CLINIC).graph == CLINIC
+    svg = drawn(CLINIC, "svg").decode()
+    assert svg.count("stroke: #1b2a41; stroke-width: 1.2") == 3  # circles
+    shown = overview(CLINIC, most=3)
+    assert shown.collapsed
+    lines = overview_picture(shown, CLINIC).lines
+    assert all(edge.mark in ("o->", "o-o") or edge in CLINIC.edges for edge in shown.graph.edges)
+    assert len(lines) == len(shown.graph.edges)
 
 
 def test_graphviz_draws_every_mark():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, SIGNS, TAIL, checked_marks
+from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, checked_marks
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, writable
@@ -17,7 +17,7 @@ from cipherdag.graphs.edges import BoolMatrix, Edge, writable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from cipherdag.graphs.ancestral.marks import Marks
     from cipherdag.graphs.edges import Mark
@@ -58,6 +58,8 @@ class PAG:
     Source: Zhang, Artificial Intelligence 172 (2008), section 2.
     """
 
+    between: ClassVar[tuple[Mark, Mark]] = ("o->", "o-o")
+
     nodes: tuple[str, ...]
     marks: Marks
 
@@ -66,13 +68,6 @@ class PAG:
         marks.setflags(write=False)
         object.__setattr__(self, "nodes", writable(self.nodes, len(marks)))
         object.__setattr__(self, "marks", marks)
-
-    @classmethod
-    def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
-        """A graph of arrows, and where arcs stand both ways of edges with circles."""
-        arcs = np.array(matrix, dtype=np.bool_)
-        marks = np.where(arcs & arcs.T, CIRCLE, np.where(arcs, ARROW, np.where(arcs.T, TAIL, 0)))
-        return cls(tuple(nodes), marks.astype(np.int8))
 
     @classmethod
     def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
