@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,6 @@ from cipherdag.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike
 
 BoolMatrix = NDArray[np.bool_]
 IndexArray = NDArray[np.int64]
@@ -54,9 +52,12 @@ class Edge:
 class Graph(Protocol):
     """A graph as drawings and exports read it; `cipherdag.graphs.graph.CausalGraph` is one."""
 
+    between: ClassVar[tuple[Mark, Mark]]
+    """The marks of edges that all lead one way, and both ways, between groups of variables."""
+
     @classmethod
-    def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
-        """A graph of the same kind from names and arcs."""
+    def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
+        """A graph of the same kind from names and (source, target, mark) triples."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

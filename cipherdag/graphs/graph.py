@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from cipherdag.graphs.edges import Mark
     from cipherdag.graphs.knowledge import Knowledge
 
 
@@ -40,6 +41,8 @@ class CausalGraph:
         GraphError: A name is repeated or cannot be written, or the matrix is no graph over the
             names.
     """
+
+    between: ClassVar[tuple[Mark, Mark]] = ("-->", "---")
 
     nodes: tuple[str, ...]
     arcs: BoolMatrix

@@ -30,6 +30,7 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import possible_d_sep
+from cipherdag.graphs.ancestral.projection import pag_of, projected
 from cipherdag.graphs.orientation import colliders_by_sepset
 
 LETTERS = {1: "o", 2: ">", 3: "-"}
@@ -120,6 +121,19 @@ def test_random_graphs_with_hidden_and_selection_variables(block):
         doubted += len(open_ends - seen)
     assert looked_at > 300
     assert doubted <= 0.02 * looked_at  # the walk over a large class of a dense graph ends early
+
+
+def test_the_projection_of_a_dag_is_the_one_by_inducing_paths():
+    for seed in range(60):
+        dag, hidden, selected = random_case(seed)
+        measured = [v for v in range(len(dag)) if v not in hidden and v not in selected]
+        mag = mag_of(dag, hidden, selected)
+        marks, _ = projected(dag, measured, selected)
+        assert {end: NUMBERS[mark] for end, mark in mag.items()} == {
+            end: int(marks[end]) for end in map(tuple, np.argwhere(marks).tolist())
+        }
+        own = learnt(len(measured), mag, selection=bool(selected))
+        assert (pag_of(dag, measured, selected) == own).all()
 
 
 def causal_learns(dag, observed):

@@ -16,9 +16,11 @@ from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.graphs.ancestral.pag import PAG, SAID
+from cipherdag.graphs.drawing.communities import overview
 from cipherdag.graphs.drawing.figure import drawn
-from cipherdag.graphs.drawing.picture import graph_picture
+from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.graphs.exports import EXPORTS
+from cipherdag.graphs.graph import CausalGraph
 
 CLINIC = PAG.from_marked(
     ["Smoking", "Income", "Asthma", "Cough", "Ward"],
@@ -118,6 +120,17 @@ def test_every_mark_is_drawn_at_its_end():
     assert b"circle: arrowhead or none" in drawn(CLINIC, "svg")
 
 
+def test_single_variables_keep_their_marks_beside_groups_and_in_files():
+    assert overview(CLINIC).graph == CLINIC
+    svg = drawn(CLINIC, "svg").decode()
+    assert svg.count("stroke: #1b2a41; stroke-width: 1.2") == 3  # circles
+    shown = overview(CLINIC, most=3)
+    assert shown.collapsed
+    lines = overview_picture(shown, CLINIC).lines
+    assert all(edge.mark in ("o->", "o-o") or edge in CLINIC.edges for edge in shown.graph.edges)
+    assert len(lines) == len(shown.graph.edges)
+
+
 def test_graphviz_draws_every_mark():
     dot = CLINIC.to_dot()
     assert '"Asthma" -> "Cough" [dir=both, arrowtail=normal, arrowhead=normal];' in dot
@@ -147,6 +160,16 @@ def test_metrics_count_edges_and_ends():
     assert "2 contrary" in str(own)
     with pytest.raises(GraphError, match="different variables"):
         compare_pags(CLINIC, PAG(("x",), np.zeros((1, 1))))
+
+
+def test_the_true_pag_of_a_dag_by_name():
+    dag = CausalGraph.from_edges("abcdh", directed=[("a", "b"), ("d", "c"), ("h", "b"), ("h", "c")])
+    found = PAG.from_dag(dag, ["h"])
+    assert str(found).splitlines() == ["a o-> b", "b <-> c", "d o-> c"]
+    for graph, names in ((dag, ["x"]), (dag.to_cpdag(), ["h"]), (CausalGraph.empty("ab"), "c")):
+        if not graph.is_dag or set(names) - set(graph.nodes):
+            with pytest.raises(GraphError, match="from a DAG"):
+                PAG.from_dag(graph, names)
 
 
 @pytest.mark.parametrize(

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, SIGNS, TAIL, checked_marks
+from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, checked_marks
+from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from cipherdag.graphs.ancestral.marks import Marks
     from cipherdag.graphs.edges import Mark
+    from cipherdag.graphs.graph import CausalGraph
 
 SAID: dict[Mark, str] = {
     "-->": "{0} is a cause of {1}, perhaps through others",
@@ -56,6 +58,8 @@ class PAG:
     Source: Zhang, Artificial Intelligence 172 (2008), section 2.
     """
 
+    between: ClassVar[tuple[Mark, Mark]] = ("o->", "o-o")
+
     nodes: tuple[str, ...]
     marks: Marks
 
@@ -64,13 +68,6 @@ class PAG:
         marks.setflags(write=False)
         object.__setattr__(self, "nodes", writable(self.nodes, len(marks)))
         object.__setattr__(self, "marks", marks)
-
-    @classmethod
-    def from_arcs(cls, nodes: Iterable[str], matrix: ArrayLike) -> Self:
-        """A graph of arrows, and where arcs stand both ways of edges with circles."""
-        arcs = np.array(matrix, dtype=np.bool_)
-        marks = np.where(arcs & arcs.T, CIRCLE, np.where(arcs, ARROW, np.where(arcs.T, TAIL, 0)))
-        return cls(tuple(nodes), marks.astype(np.int8))
 
     @classmethod
     def from_marked(cls, nodes: Iterable[str], edges: Iterable[tuple[str, str, str]]) -> Self:
@@ -101,6 +98,28 @@ class PAG:
         if known is None:
             known = tuple(sorted({name for edge in edges for name in edge[:2]}))
         return cls.from_marked(known, edges)
+
+    @classmethod
+    def from_dag(
+        cls, dag: CausalGraph, unmeasured: Iterable[str], selected: Iterable[str] = ()
+    ) -> Self:
+        """What unlimited data of some variables of a DAG tell of it.
+
+        Args:
+            dag: The DAG.
+            unmeasured: Variables without data.
+            selected: Variables, without data too, by which rows were selected.
+
+        Raises:
+            GraphError: It is no DAG, or has no such variable.
+        """
+        chosen = tuple(selected)
+        without = {*unmeasured, *chosen}
+        if not dag.is_dag or without - set(dag.nodes):
+            raise GraphError("a PAG is made from a DAG and names of its variables")
+        measured = [v for v, name in enumerate(dag.nodes) if name not in without]
+        marks = pag_of(dag.arcs, measured, [dag.nodes.index(name) for name in chosen])
+        return cls(tuple(dag.nodes[v] for v in measured), marks)
 
     @property
     def arcs(self) -> BoolMatrix:

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cipherdag.graphs.edges import Graph
+    from cipherdag.graphs.edges import BoolMatrix, Graph
 
 MOST_VARIABLES = 100
 
@@ -74,7 +74,7 @@ def _collapsed(graph: Graph, groups: list[list[int]]) -> Overview:
     joined = arcs > 0
     np.fill_diagonal(joined, val=False)
     return Overview(
-        graph=type(graph).from_arcs(names, joined),
+        graph=type(graph).from_marked(names, _between(graph, names, joined)),
         members={
             name: tuple(graph.nodes[i] for i in group)
             for name, group in zip(names, groups, strict=True)
@@ -85,6 +85,21 @@ def _collapsed(graph: Graph, groups: list[list[int]]) -> Overview:
             for a, b in np.argwhere(np.triu(counts, k=1)).tolist()
         },
     )
+
+
+def _between(graph: Graph, names: list[str], joined: BoolMatrix) -> list[tuple[str, str, str]]:
+    """The edges between boxes: of two variables their own, else which way they all lead."""
+    own = {frozenset((edge.source, edge.target)): edge for edge in graph.edges}
+    one_way, both_ways = graph.between
+    found: list[tuple[str, str, str]] = []
+    for a, b in np.argwhere(np.triu(joined | joined.T)).tolist():
+        edge = own.get(frozenset((names[a], names[b])))
+        first, second = (names[a], names[b]) if joined[a, b] else (names[b], names[a])
+        mark = both_ways if joined[a, b] and joined[b, a] else one_way
+        found.append(
+            (first, second, mark) if edge is None else (edge.source, edge.target, edge.mark)
+        )
+    return found
 
 
 def _communities(graph: Graph) -> list[list[int]]:

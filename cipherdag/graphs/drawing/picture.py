@@ -136,7 +136,7 @@ def overview_picture(
         if edge in alone and all(len(shown.members[e]) == 1 for e in (edge.source, edge.target)):
             return alone[edge]
         count = shown.between[min(edge.source, edge.target), max(edge.source, edge.target)]
-        arrow = "all from the first to the second" if edge.mark == "-->" else "both ways"
+        arrow = "both ways" if edge.symmetric else "all from the first to the second"
         words = f"{edge.source} and {edge.target}: {count} edge{'s' * (count != 1)}, {arrow}"
         width = min(WIDEST, THINNEST + 0.2 * count)
         return Look(words, edge.ends, width, str(count))

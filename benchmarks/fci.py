@@ -1,0 +1,183 @@
+"""FedFCI with hidden variables: edges and marks right and wrong, beside causal-learn's FCI.
+
+    python benchmarks/fci.py DATA_FOLDER --data alarm insurance linear-50 --lines fci.jsonl
+    python benchmarks/fci.py --report --lines fci.jsonl
+
+DATA_FOLDER holds ``bn/<network>.bif.gz``. Every sample of 5000 rows is drawn anew (seed = its
+number), loses the columns of a tenth of the variables, drawn among those with two effects or more,
+and is split unevenly over ten sites. causal-learn has all rows in one table, the same alpha (0.01),
+largest set (3) and test (G2, Fisher's z); a case that takes longer than --limit seconds is given
+up. The truth is the PAG of the network without those columns. Finished cases are read from --lines
+and not run again. --out writes JSON and Markdown, --report prints the Markdown.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import statistics
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from fedpc_data import VARIABLES, draw
+from markdown_table import table
+from measuring import add_line, parser, read_lines, timed, write_report
+
+from cipherdag import PAG, Federation, FedFCI, Policy, Schema
+from cipherdag.graphs.ancestral.metrics import compare_pags
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+DATA = ("alarm", "insurance", "linear-50")
+ALPHA, LARGEST, SHARE, SITES = 0.01, 3, 0.1, 10
+METHODS = {
+    "FedFCI": FedFCI(),
+    "FedFCI pooled": FedFCI(evidence="pooled"),
+    "FedFCI pooled sepset": FedFCI(evidence="pooled", colliders="sepset"),
+    "FedFCI rfci": FedFCI(search="rfci"),
+    "FedFCI rfci pooled": FedFCI(search="rfci", evidence="pooled"),
+    "causal-learn": None,
+}
+FIGURES = (
+    ("f1", "F1 of the edges", 3),
+    ("share_right", "share of the ends of common edges that are right", 3),
+    ("right", "ends right", 0),
+    ("contrary", "ends contrary (an arrowhead for a tail, or the other way round)", 0),
+    ("unfounded", "ends decided that the truth leaves open", 0),
+    ("open", "ends left open that the truth decides", 0),
+    ("cpu_seconds", "processor seconds, of all sites and the coordinator", 1),
+)
+
+
+def main() -> None:
+    arguments = parse()
+    cases = read_lines(arguments.lines)
+    if not arguments.report:
+        run_all(arguments, cases)
+    figures = {"cases": sorted(cases, key=key)}
+    write_report(arguments.out, "fci", figures, markdown)
+    if arguments.report:
+        print(markdown(figures))
+
+
+def run_all(arguments, cases: list[dict]) -> None:
+    """Run what is not done yet, until the budget is spent."""
+    started, done = time.monotonic(), {key(case) for case in cases}
+    for number in arguments.seeds:
+        for name in arguments.data:
+            for method in arguments.methods:
+                case = {"data": name, "method": method, "sample": number}
+                if key(case) in done or time.monotonic() - started > arguments.budget:
+                    continue
+                case |= limited(arguments.limit, arguments.folder, name, number, method)
+                cases.append(case)
+                add_line(arguments.lines, case)
+                print(case, flush=True)
+
+
+def limited(limit: float, *what) -> dict:
+    """A case in a process of its own, given up after so many seconds."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=lambda: theirs.send(measure(*what)))
+    process.start()
+    found = ours.recv() if ours.poll(limit) else {"given_up_after": limit}
+    process.kill()
+    process.join()
+    return found
+
+
+def measure(folder: Path, name: str, number: int, method: str) -> dict:
+    """One sample by one method."""
+    data, schema, dag = draw(name, folder, number)
+    hidden = hidden_of(dag, number)
+    truth = PAG.from_dag(dag, hidden)
+    data = data[[own for own in data.columns if own not in hidden]]
+    if schema is not None:
+        schema = Schema(tuple(own for own in schema.variables if own.name not in hidden))
+    if method == "causal-learn":
+        wall, cpu, found = timed(causal_learn, data, discrete=schema is not None)
+        more = {}
+    else:
+        policy = Policy(questions=QUESTION_KINDS, max_values=2**53, max_tests=2**53)
+        federation = Federation.split(
+            data, SITES, seed=number, schema=schema, policy=policy, device="cpu"
+        )
+        wall, cpu, result = timed(federation.run, METHODS[method], seed=number)
+        found = result.graph
+        more = {"rounds": len(result.rounds), "tests": sum(result.details["tests"].values())}
+    measured = asdict(compare_pags(found, truth))
+    return measured | {"seconds": wall, "cpu_seconds": cpu, "hidden": sorted(hidden)} | more
+
+
+def hidden_of(dag, number: int) -> set[str]:
+    """A tenth of the variables, of those with two effects or more."""
+    able = np.flatnonzero(dag.arcs.sum(axis=1) > 1)
+    chosen = np.random.default_rng(number).choice(
+        able, round(SHARE * len(dag.nodes)), replace=False
+    )
+    return {dag.nodes[v] for v in chosen}
+
+
+def causal_learn(data, *, discrete: bool) -> PAG:
+    """The PAG of causal-learn's FCI on all rows; see the module."""
+    from causallearn.search.ConstraintBased.FCI import fci
+
+    if discrete:
+        values = np.column_stack([np.unique(data[own], return_inverse=True)[1] for own in data])
+    else:
+        values = data.to_numpy()
+    test = "gsq" if discrete else "fisherz"
+    graph, _ = fci(values, test, alpha=ALPHA, depth=LARGEST, show_progress=False)
+    # it has 1 for an arrowhead, -1 for a tail and 2 for a circle at [j, i], the end at j
+    signs = np.asarray(graph.graph).T
+    return PAG(tuple(data.columns), np.select([signs == 2, signs == 1, signs == -1], [1, 2, 3], 0))
+
+
+def markdown(figures: dict) -> str:
+    """One table per figure: data down, methods across; the median, then every sample."""
+    cases = figures["cases"]
+    names = [name for name in DATA if any(case["data"] == name for case in cases)]
+    lines = []
+    for field, title, digits in FIGURES:
+        methods = [own for own in METHODS if any(case["method"] == own for case in cases)]
+        rows = [
+            [name, *(shown(cases, name, own, field, digits) for own in methods)] for name in names
+        ]
+        lines += [f"**{title}**", "", *table(["data", *methods], rows), ""]
+    return "\n".join(lines)
+
+
+def shown(cases: list[dict], name: str, method: str, field: str, digits: int) -> str:
+    own = [case for case in cases if (case["data"], case["method"]) == (name, method)]
+    values = [case[field] for case in own if field in case]
+    if not values:
+        return f"given up after {own[0]['given_up_after']:.0f} s" if own else ""
+    median = f"{statistics.median(values):.{digits}f}"
+    if len(values) == 1:
+        return median
+    return f"{median} ({', '.join(f'{value:.{digits}f}' for value in values)})"
+
+
+def key(case: dict) -> tuple:
+    return case["data"], case["method"], case["sample"]
+
+
+def parse():
+    options = parser(__doc__)
+    options.add_argument("folder", type=Path, nargs="?")
+    options.add_argument("--data", nargs="+", choices=list(VARIABLES), default=list(DATA))
+    options.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options.add_argument("--limit", type=float, default=600.0, help="seconds of one case")
+    options.add_argument("--budget", type=float, default=float("inf"), help="seconds of all")
+    options.add_argument("--lines", type=Path, default=Path("fci.jsonl"))
+    options.add_argument("--report", action="store_true", help="print the tables and run nothing")
+    arguments = options.parse_args()
+    if arguments.folder is None and not arguments.report:
+        options.error("a run needs DATA_FOLDER")
+    return arguments
+
+
+if __name__ == "__main__":
+    main()
