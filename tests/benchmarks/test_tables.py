@@ -32,6 +32,7 @@ WRITERS = {
     "site_differences": "site_differences",
     "sites_that_differ": "sites_that_differ",
     "verdicts": "verdicts",
+    "where_time_goes": "where_time_goes",
 }
 
 
