@@ -75,7 +75,8 @@ PARTS = {
 }
 VARYING = ("seconds", "round_reports", "ledgers", "bytes_sent_per_site", "versions")
 """What two runs of a result differ in, or what sums stand for."""
-COLUMNS = ("case", "CPU s", *PARTS, REST, "rounds", "MB per site", "x before", "same")
+COLUMNS = ("case", "CPU s", *PARTS, REST, "rounds", "MB per site")
+COMPARED = ("x before", "same")
 
 
 def alarm(rows: int) -> pd.DataFrame:
@@ -274,9 +275,11 @@ def markdown(report: dict) -> str:
          *([f"{own['times_before']:.1f}", ", ".join(own["same"])] if "same" in own else [])]
         for own in report["cases"]
     ]  # fmt: skip
+    compared = any("same" in own for own in report["cases"])
+    columns = (*COLUMNS, *COMPARED) if compared else COLUMNS
     threads = f"{report['threads']} thread" if report["threads"] else "threads as they come"
     intro = f"Processor seconds of a whole run in one process, {threads}, by what they were for:"
-    return "\n".join([intro, "", *table(COLUMNS, rows)]) + "\n"
+    return "\n".join([intro, "", *table(columns, rows)]) + "\n"
 
 
 def parse():

@@ -34,6 +34,7 @@ WRITERS = {
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
     "verdicts": "verdicts",
+    "where_time_goes": "where_time_goes",
 }
 
 
