@@ -196,7 +196,7 @@ def asked_questions():
             (FedPC(evidence=kind, reveal="verdicts"), discrete)
             for kind in ("vote", "stratified", "fisher")
         ),
-        (FedPC(reveal="verdicts"), ordered),
+        *((FedPC(reveal=kind), ordered) for kind in ("sums", "verdicts")),
         (FedPC(evidence="glm"), ordered),
         (FedPC(sepset="mean", alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
