@@ -295,7 +295,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         """What a progress line calls it."""
         said = {
             "rows": "rows",
-            "models": f"a step of {len(self.models)} models",
+            "models": f"a step of {len(self.models)} model{'s' if len(self.models) > 1 else ''}",
             "means": "means of the arms",
             "spread": "spread of the estimates",
             "strata": "strata",
