@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
@@ -27,6 +28,7 @@ from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedfci.report import concluded, hidden_causes
 from cipherdag.algorithms.fedfci.rfci import RFCI, Refined
 from cipherdag.algorithms.fedfci.search import (
+    Told,
     fci_skeleton,
     start_marks,
     tested_pairs,
@@ -55,7 +57,11 @@ from cipherdag.questions.question import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.algorithms.fedpc.pcstable import Pair
+    from cipherdag.graphs.edges import BoolMatrix
 
 Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
@@ -76,8 +82,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
             x and z lacks y; ``conservative``, ``majority``, ``joining``: as in FedPC, by all sets
-            of neighbours (`fedpc.colliders`). ``auto``: ``joining``, ``majority`` with verdicts,
-            and ``sepset`` with ``rfci``, which tests its triples itself.
+            of neighbours (`fedpc.colliders`). ``auto``: ``joining``, or ``majority`` with verdicts.
         selection: Whether rows may have been selected by what variables cause (rules 5 to 7). Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
         max_cond_size: Largest conditioning set; None for no limit, which few rows allow.
@@ -126,10 +131,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         if self.closed:
             check_closed(self)
         check_test(self)
-        require(
-            self.search == "fci" or self.colliders in ("auto", "sepset"),
-            "search rfci tests every triple itself; choose colliders auto or sepset",
-        )
         require(
             self.knowledge is None or not self.selection,
             "knowledge says what causes what, and with selection no mark says that alone; give up "
@@ -211,13 +212,12 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     ) -> Learning:
         sets = found.separations
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
+        judge = partial(self._judge, source)
         if self.search == "rfci":
-            rules = RFCI(source, known, self.alpha, self.selection)
+            rules = RFCI(source, known, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            refined.told = yield from told_of_triples(
-                source, self._unshielded(found), sets.sets, self._rule
-            )
+            refined.told = yield from judge(found.skeleton, sets.sets)
             grounds = Grounds(sets.sets, refined.told.ambiguous)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
@@ -233,13 +233,16 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             known=known,
         )
 
-    def _unshielded(self, found: StableSkeleton) -> SeparatorSearch:
-        return SeparatorSearch(
-            skeleton=Skeleton.from_matrix(found.skeleton),
-            pairs=pack_integers(unshielded_pairs(found.skeleton)),
+    def _judge(
+        self, source: EvidenceSource, skeleton: BoolMatrix, sets: Mapping[Pair, frozenset[int]]
+    ) -> Generator[Question, FloatVector, Told]:
+        search = SeparatorSearch(
+            skeleton=Skeleton.from_matrix(skeleton),
+            pairs=pack_integers(unshielded_pairs(skeleton)),
             test=test_of(self),
             max_cond_size=self.max_cond_size,
         )
+        return (yield from told_of_triples(source, search, sets, self._rule))
 
     @property
     def _rule(self) -> JudgingRule | None:

@@ -24,10 +24,10 @@ from cipherdag.algorithms.fedfci.search import Told, start_marks
 from cipherdag.graphs.ancestral.marks import CIRCLE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import discriminating
-from cipherdag.graphs.orientation import colliders_by_sepset, unshielded_pairs
+from cipherdag.graphs.orientation import unshielded_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
@@ -66,26 +66,31 @@ class RFCI:
         known: What is known of p variables.
         alpha: Independent iff p > alpha.
         selection: As in `completed`.
+        judge: Says of a skeleton and separating sets what its unshielded triples are.
     """
 
     source: EvidenceSource
     known: Constraints
     alpha: float
     selection: bool
+    judge: Callable[
+        [BoolMatrix, Mapping[Pair, frozenset[int]]], Generator[Question, FloatVector, Told]
+    ]
 
     def orient(self, found: Refined) -> Generator[Question, FloatVector, Marks]:
         """The PAG, and in `found` the edges and triples that it rests on.
 
-        Rounds: one per turn in which edges fall, and one per layer of discriminating paths.
+        Rounds: one per turn in which edges fall, those of `judge`, and one per layer of
+        discriminating paths.
         """
         while True:
             if (yield from self._thinned(found, _of_triples(found))):
                 continue
-            found.told = Told(colliders_by_sepset(found.skeleton, found.sets))
+            found.told = yield from self.judge(found.skeleton, found.sets)
             start = with_colliders(start_marks(found.skeleton, self.known), found.told.colliders)
             paths: set[tuple[int, ...]] = set()
             while True:
-                grounds = Grounds(found.sets, paths=paths)
+                grounds = Grounds(found.sets, found.told.ambiguous, paths)
                 marks = completed(start, grounds, selection=self.selection)
                 new = set(_paths(marks)) - paths
                 if not new:
