@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -56,6 +57,22 @@ class Contrast:
     error: float
     low: float
     high: float
+
+    @property
+    def e_values(self) -> tuple[float, float] | None:
+        """How strong an unmeasured cause must be to explain the effect away; of ratios alone.
+
+        A cause that has less than this risk ratio with the treatment, or with the outcome, cannot
+        alone turn the estimate, or the end of its interval that is nearer to 1, into no effect. 1
+        where the interval has 1 in it.
+
+        Source: VanderWeele and Ding, Annals of Internal Medicine 167 (2017) 268-274.
+        """
+        if self.scale != "ratio" or not 0.0 < self.low <= self.high < math.inf:
+            return None
+        turned = self.estimate < 1.0
+        near = 1.0 / self.high if turned else self.low
+        return e_value(1.0 / self.estimate if turned else self.estimate), e_value(near)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,3 +164,8 @@ class EstimatedEffect:
         """All numbers, in one order: equal estimates, equal bytes."""
         said = [self.treatment, self.outcome, self.estimator, *map(asdict, self.sets)]
         return msgspec.json.encode(said, order="deterministic")
+
+
+def e_value(ratio: float) -> float:
+    """That of a risk ratio; 1 of one of 1 or below."""
+    return ratio + math.sqrt(ratio * (ratio - 1.0)) if ratio > 1.0 else 1.0

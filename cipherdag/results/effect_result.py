@@ -93,6 +93,17 @@ class EffectResult(EstimatedEffect, Run):
 
         return pd.DataFrame(self.effect_rows(), columns=list(COLUMNS))
 
+    def unmeasured_lines(self) -> list[str]:
+        """What E-values say of every ratio, in sentences."""
+        told = [(own, one) for own in self.sets for one in own.contrasts if one.e_values]
+        return [
+            f"{self._line(own, one)}: an unmeasured cause could explain the ratio away only if "
+            f"treatment and outcome each went with it by a risk ratio of {shown(found[0])} or more"
+            + (f", and the interval by {shown(found[1])}." if found[1] > 1.0 else ".")
+            for own, one in told
+            if (found := one.e_values) and found[0] > 1.0
+        ]
+
     @property
     def overlap(self) -> pd.DataFrame:
         """Rows by propensity: ``set``, ``arm``, ``of`` (whose propensity), ``from``, ``rows``."""
@@ -196,6 +207,7 @@ class EffectResult(EstimatedEffect, Run):
         lines = ["", f"The effect of {self.treatment} on {self.outcome} ({self.estimator}):"]
         for own in self.sets:
             lines += shortened([*self._said(own)])
+        lines += shortened([f"{said[:1].upper()}{said[1:]}" for said in self.unmeasured_lines()])
         if len(self.sets) > 1:
             low, high = self.range
             lines.append(f"Between {shown(low)} and {shown(high)}, as the graph leaves it open.")

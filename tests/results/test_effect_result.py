@@ -9,10 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from report_run import page_of
 
 from cipherdag import CausalGraph, Effect, EffectResult, Federation
 from cipherdag.errors import OutputError, ParameterError
+from cipherdag.findings.effect import Contrast, e_value
+from cipherdag.pages.numerals import shown
 from cipherdag.results.kinds import load_run
 from cipherdag.results.result import Result
 
@@ -106,3 +110,38 @@ def test_of_a_first_set_without_an_estimate_the_number_is_missing_not_made_up(re
     assert math.isnan(bare.estimate)
     assert bare.by_graph.loc[0, "note"] == "not identified"
     assert "not identified" in bare.page()
+
+
+# causes that are not measured
+
+
+def contrast(estimate, low, high, scale="ratio"):
+    return Contrast(arm=1, scale=scale, estimate=estimate, error=0.1, low=low, high=high)
+
+
+def test_e_values_are_those_of_the_published_example():
+    """Breastfeeding and respiratory death, 3.9 (1.8 to 8.7): VanderWeele and Ding, 2017."""
+    point, limit = contrast(3.9, 1.8, 8.7).e_values
+    assert (round(point, 2), round(limit, 2)) == (7.26, 3.0)
+    turned = contrast(1 / 3.9, 1 / 8.7, 1 / 1.8).e_values
+    np.testing.assert_allclose(turned, (point, limit))
+    assert contrast(1.2, 0.9, 1.6).e_values[1] == 1.0
+    assert contrast(1.0, 0.5, 2.0).e_values == (1.0, 1.0)
+    assert contrast(3.9, 1.8, 8.7, scale="odds ratio").e_values is None
+    assert contrast(3.9, 0.0, 8.7).e_values is None
+
+
+@given(st.floats(1.001, 1e6))
+def test_a_cause_as_strong_as_the_e_value_explains_just_this_ratio(ratio):
+    both = e_value(ratio)
+    np.testing.assert_allclose(both * both / (2.0 * both - 1.0), ratio, rtol=1e-9)
+
+
+def test_the_page_and_the_terminal_say_how_strong_an_unmeasured_cause_must_be(result):
+    said = result.unmeasured_lines()
+    assert len(said) == 2  # the graph leaves two sets with an effect
+    ratios = [one for own in result.sets for one in own.contrasts if one.scale == "ratio"]
+    for line, one in zip(said, ratios, strict=True):
+        assert shown(one.e_values[0]) in line
+    assert result.page().count("(E-value)") == 2
+    assert any("unmeasured cause" in line for line in result.lines())
