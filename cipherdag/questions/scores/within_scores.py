@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
+VARIANCE_BITS = 4
+"""Of the grid of covariances: given nothing they follow from whole numbers of rows, and on a fine
+grid two sums have one solution, which is every site's counts."""
+
 
 class WithinScores(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="within-scores"
@@ -58,7 +62,9 @@ class WithinScores(
 
     Leaks:
         The coordinator learns, per triplet, the sums over the sites of the scores, of their
-        covariances, and of the rows less coefficients of the sites that do the test.
+        covariances, and of the rows less coefficients of the sites that do the test. Given nothing,
+        a covariance follows from the rows of a site and of its categories: of sites with few rows
+        not many counts fit the sums, fewer to a site that knows its own.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -120,12 +126,11 @@ class WithinScores(
         A score is at most the rows, and so is a variance.
         """
         triangles = int((self.sides * (self.sides + 1) // 2).sum())
-        rows, bits = float(self.max_rows), finest_grid(self.max_rows)
+        rows, scores = float(self.max_rows), len(self.owner)
+        bits = finest_grid(self.max_rows)
         return (
-            *(
-                Encoding(length=length, bound=rows, resolution_bits=bits, signed=True)
-                for length in (len(self.owner), triangles)
-            ),
+            Encoding(length=scores, bound=rows, resolution_bits=bits, signed=True),
+            Encoding(length=triangles, bound=rows, resolution_bits=VARIANCE_BITS, signed=True),
             Encoding(length=len(self.sides), bound=rows),
         )
 
@@ -146,8 +151,8 @@ class WithinScores(
     @property
     def moment_encodings(self) -> tuple[Encoding, Encoding]:
         """Those of `moments`."""
-        scores = self.encodings[0]
-        return scores, msgspec.structs.replace(scores, signed=False)
+        scores, triangles, _ = self.encodings
+        return scores, msgspec.structs.replace(triangles, length=scores.length, signed=False)
 
 
 def tested_model(

@@ -326,3 +326,32 @@ def test_sites_whose_slopes_differ_draw_no_edge_and_the_default_policy_allows_it
     found = Federation.simulate(parts, device="cpu", policy=Policy()).run(FedPC(alpha=0.01))
     assert not any({e.source, e.target} == {"x", "y"} for e in found.graph.edges)
     assert "scores within sites" in str(found.details)
+
+
+def counts_that_fit(rows, variances, grid):
+    """How many pairs of sites, with counts of two categories, have these sums of variances."""
+
+    def own(n):
+        count = np.arange(11, n // 2 + 1)
+        return count * (n - count) / (n - 1)
+
+    found = 0
+    for n in range(30, rows // 2 + 1):
+        sums = np.add.outer(own(n), own(rows - n))
+        found += np.prod([(np.abs(sums - v) <= grid).sum(dtype=float) for v in variances])
+    return found
+
+
+def test_no_counts_of_the_others_follow_from_the_variances_that_a_site_learns():
+    rng = np.random.default_rng(5)
+    asked = question([np.array([[0, 1], [0, 2]])], categories=(0, 2, 2), ordered=())
+    bits = asked.encodings[1].resolution_bits
+    for _ in range(5):
+        sizes = rng.integers(60, 110, 2)
+        counts = [[rng.integers(11, n // 2) for n in sizes] for _ in range(2)]
+        exact = [
+            sum(m * (n - m) / (n - 1) for m, n in zip(own, sizes, strict=True)) for own in counts
+        ]
+        told = np.ldexp(np.rint(np.ldexp(exact, bits)), -bits)
+        assert counts_that_fit(int(sizes.sum()), exact, 2.0**-31) == 1.0
+        assert counts_that_fit(int(sizes.sum()), told, 2.0**-bits) > 50.0
