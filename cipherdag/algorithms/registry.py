@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 # names without their classes, so that nothing heavy is imported before one is used
 ALGORITHMS = {
     "describe": "cipherdag.algorithms.describe.algorithm:Describe",
-    "survival": "cipherdag.algorithms.survival.algorithm:Survival",
     "fedpc": "cipherdag.algorithms.fedpc.algorithm:FedPC",
     "fedfci": "cipherdag.algorithms.fedfci.algorithm:FedFCI",
     "fedcmfs": "cipherdag.algorithms.fedcmfs.algorithm:FedCMFS",
     "rfcd": "cipherdag.algorithms.rfcd.algorithm:RFcd",
     "fedboss": "cipherdag.algorithms.fedboss.algorithm:FedBOSS",
     "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
+    "survival": "cipherdag.algorithms.survival.algorithm:Survival",
     "effect": "cipherdag.algorithms.effect.algorithm:Effect",
 }
 PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")

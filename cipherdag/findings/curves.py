@@ -78,12 +78,14 @@ class Curves:
     def x_ticks(self) -> tuple[Tick, ...]:
         """Numbers along the horizontal axis."""
         whole = all(x.is_integer() for x, _ in self._points)
-        return tuple(Tick(self._x(value), value) for value in _ticks(*self._x_range, whole=whole))
+        return tuple(
+            Tick(self._x(value), value) for value in round_values(*self._x_range, whole=whole)
+        )
 
     @property
     def y_ticks(self) -> tuple[Tick, ...]:
         """Numbers along the vertical axis."""
-        return tuple(Tick(self._y(value), value) for value in _ticks(*self._y_range))
+        return tuple(Tick(self._y(value), value) for value in round_values(*self._y_range))
 
     def course(self, series: Series) -> str:
         """The curve as an SVG path."""
@@ -144,7 +146,7 @@ def _range(values: list[float]) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+def round_values(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Round numbers between two others, about five of them; whole numbers if asked for."""
     raw = max(1.0, (high - low) / TICKS) if whole else (high - low) / TICKS
     size = 10.0 ** math.floor(math.log10(raw))

@@ -6,6 +6,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -57,6 +58,53 @@ class Contrast:
     low: float
     high: float
 
+    @property
+    def e_values(self) -> tuple[float, float] | None:
+        """How strong an unmeasured cause must be to explain the effect away; of ratios alone.
+
+        A cause that has less than this risk ratio with the treatment, or with the outcome, cannot
+        alone turn the estimate, or the end of its interval that is nearer to 1, into no effect. 1
+        where the interval has 1 in it.
+
+        Source: VanderWeele and Ding, Annals of Internal Medicine 167 (2017) 268-274.
+        """
+        if self.scale != "ratio" or not 0.0 < self.low <= self.high < math.inf:
+            return None
+        turned = self.estimate < 1.0
+        near = 1.0 / self.high if turned else self.low
+        return e_value(1.0 / self.estimate if turned else self.estimate), e_value(near)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenSites:
+    """How widely the effects scatter that each site's rows tell alone.
+
+    Attributes:
+        arm: The category, 0 for the first; None of a number.
+        sites: How many sites' rows tell one.
+        estimate: Their mean, weighted by 1 over the variance of each.
+        error: Its standard error, if all sites have one effect.
+        q: Cochran's Q: about its degrees of freedom, one less than sites, if they have.
+    """
+
+    arm: int | None
+    sites: int
+    estimate: float
+    error: float
+    q: float
+
+    @property
+    def i2(self) -> float:
+        """The share of the scatter that is more than chance (Higgins and Thompson, 2002)."""
+        return max(0.0, 1.0 - (self.sites - 1) / self.q) if self.q > 0.0 else 0.0
+
+    @property
+    def p_value(self) -> float:
+        """Of Q, if all sites have one effect."""
+        from scipy.special import gammaincc
+
+        return float(gammaincc((self.sites - 1) / 2.0, self.q / 2.0))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustedEffect:
@@ -74,6 +122,7 @@ class AdjustedEffect:
         contrasts: Against the reference, by scale, differences first.
         overlap: How many rows have which propensity, category by category but the first, arm by
             arm, bin by bin of `effect_sums.OVERLAP`, but for counts that a site keeps.
+        between: How far the sites' own differences lie apart, by category; none where too few tell.
         doubts: What makes the numbers doubtful, in sentences.
     """
 
@@ -86,6 +135,7 @@ class AdjustedEffect:
     means: tuple[ArmMean, ...] = ()
     contrasts: tuple[Contrast, ...] = ()
     overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
 
 
@@ -114,3 +164,8 @@ class EstimatedEffect:
         """All numbers, in one order: equal estimates, equal bytes."""
         said = [self.treatment, self.outcome, self.estimator, *map(asdict, self.sets)]
         return msgspec.json.encode(said, order="deterministic")
+
+
+def e_value(ratio: float) -> float:
+    """That of a risk ratio; 1 of one of 1 or below."""
+    return ratio + math.sqrt(ratio * (ratio - 1.0)) if ratio > 1.0 else 1.0

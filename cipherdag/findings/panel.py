@@ -8,7 +8,8 @@ frozen type in a file of its own with the name of its template, and one more mem
 from __future__ import annotations
 
 from cipherdag.findings.curves import Curves
+from cipherdag.findings.forest import Forest
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
 
-Panel = Curves | HeatMap | Rows
+Panel = Curves | Forest | HeatMap | Rows

@@ -8,7 +8,6 @@ Leaks:
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
 import msgspec
@@ -167,6 +166,27 @@ class CombinedEvidence(
         """The triplets by size of S, as `WeightedEvidence.rows` yields them."""
         return unpack_blocks(self.counts, self.members, narrowest=2)
 
+    @property
+    def adds_correlations(self) -> bool:
+        """Whether it adds up weighted z of numbers, which have a sign."""
+        return self.combination == "stouffer" and self.test.name == "numbers"
+
+    @property
+    def owner(self) -> IndexArray:
+        """The triplet of every product, shape (B,): each has one."""
+        return np.arange(sum(self.counts))
+
+    def moments(self, answer: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """The products w z and their variances, shape (B,) each; of correlations."""
+        _, products, weights, _ = segments(self.encodings, answer)
+        return products, weights
+
+    @property
+    def moment_encodings(self) -> tuple[Encoding, Encoding]:
+        """Those of `moments`."""
+        _, products, weights, _ = self.encodings
+        return products, weights
+
     def weights(self, answer: FloatVector) -> FloatVector:
         """What the tests of an answer weigh in their sums, shape (B,).
 
@@ -174,68 +194,6 @@ class CombinedEvidence(
         """
         *_, last = parts = segments(self.encodings, answer)
         return last if self.combination == "weighted_p" else parts[-2]
-
-
-class ScoreWeights(
-    msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True, tag="score-weights"
-):
-    """How much every site's correlations weigh: of each triplet n - |S| - 3, 0 where not done.
-
-    With ``differences`` the answer begins with the products w z, whose variances these are where x
-    and y are independent given S at every site.
-
-    Leaks:
-        The coordinator learns, per triplet, the sum of the weights over the sites: about how many
-        rows are complete in it. Of w z, which is never opened, see `CellVerdicts`.
-
-    Attributes:
-        scores: Of which triplets; ``stouffer``, of a test whose statistic has a sign.
-        differences: Whether w z are answered, too.
-    """
-
-    leaves: ClassVar[str] = "how many rows a correlation rests on"
-
-    scores: CombinedEvidence
-    differences: bool = False
-
-    def __post_init__(self) -> None:
-        if self.scores.combination != "stouffer" or self.scores.test.name != "numbers":
-            raise ValueError("only weighted z of correlations are compared")
-
-    @property
-    def max_rows(self) -> int:
-        """Declared bound of a site's rows."""
-        return self.scores.max_rows
-
-    @property
-    def label(self) -> str:
-        """What a progress line calls it."""
-        return f"weights of {self.scores.label}"
-
-    @property
-    def n_tests(self) -> int:
-        """Number of triplets, B."""
-        return sum(self.scores.counts)
-
-    @cached_property
-    def owner(self) -> IndexArray:
-        """The triplet of every number, shape (B,): each has one."""
-        return np.arange(self.n_tests)
-
-    def with_differences(self) -> ScoreWeights:
-        """The same triplets, with w z."""
-        return ScoreWeights(scores=self.scores, differences=True)
-
-    def of(self, answer: FloatVector) -> FloatVector:
-        """The answer to this question from that to ``scores``."""
-        _, products, weights, _ = segments(self.scores.encodings, answer)
-        return np.concatenate([products, weights]) if self.differences else weights
-
-    @property
-    def encodings(self) -> tuple[Encoding, ...]:
-        """Products, if asked for, and weights."""
-        _, products, weights, _ = self.scores.encodings
-        return (products, weights) if self.differences else (weights,)
 
 
 def combined_strength(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

@@ -22,11 +22,13 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, segments
 from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.pooled_data import Columns
+from cipherdag.questions.scores.score_weights import ScoreWeights
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import CandidateScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.skeleton import EdgeVotes
@@ -47,6 +49,7 @@ CountedQuestion = (
     | SiteDifferences
     | TableCells
     | ScoreWeights
+    | WithinScores
     | Columns
     | ColumnSums
     | ValueCounts
@@ -56,7 +59,9 @@ CountedQuestion = (
     | EffectSums
 )
 Following = SurvivalCounts | HazardSteps | HazardSums
-Describing = SiteDifferences | Columns | ColumnSums | ValueCounts | Following | EffectSums
+PartByPart = (
+    SiteDifferences | Columns | ColumnSums | ValueCounts | Following | EffectSums | WithinScores
+)
 
 
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
@@ -116,7 +121,7 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         enough = self.enough_array()
         if isinstance(self.question, StratifiedTables):
             return self.question.merged(answer, enough)
-        if isinstance(self.question, Describing):
+        if isinstance(self.question, PartByPart):
             return np.where(self.question.where(enough), answer, 0.0)
         parts = segments(self.question.encodings, answer)
         signs = isinstance(self.question, CombinedEvidence) and len(parts) > 3  # noqa: PLR2004

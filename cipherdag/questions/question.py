@@ -16,7 +16,7 @@ from typing import ClassVar
 import msgspec
 
 from cipherdag.questions.ci_tests import CITestSpec
-from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.encodings import (
@@ -32,6 +32,8 @@ from cipherdag.questions.local_beliefs import LocalBeliefs
 from cipherdag.questions.pooled_data import Columns, PooledQuestion
 from cipherdag.questions.regression_steps import RegressionSteps
 from cipherdag.questions.regrets import FamilyRegretExceeds, FamilyRegrets, GraphRegretExceeds
+from cipherdag.questions.scores.score_weights import ScoreWeights
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.separators import (
     BestIndexPrecedes,
     BestScoreExceeds,
@@ -94,6 +96,7 @@ PoolQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | WithinScores
     | SiteDifferences
     | LogLikelihoods
     | ColumnSums
@@ -116,6 +119,7 @@ ResampledQuestion = (
     | RegressionSteps
     | StratifiedTables
     | TableCells
+    | WithinScores
     | ScoreWeights
     | Contributors
     | Covered

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -52,7 +53,12 @@ class Regression:
 
 
 class RegressionSteps(
-    OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="regression-steps"
+    OnScales,
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    dict=True,
+    tag="regression-steps",
 ):
     """How good are these coefficients, and which way are better ones?
 
@@ -110,17 +116,15 @@ class RegressionSteps(
         self.check_scales()
         check_ordered(self.ordered, self.categories)
         self._check_members()
-        models = self.models()
-        if any(too_large(model, self.categories) for model in models):
+        if max(self.coefficient_counts, default=0) > MAX_COEFFICIENTS:
             raise ValueError(f"a model must have at most {MAX_COEFFICIENTS} coefficients")
-        counts = self.coefficient_counts(models)
-        if len(self.coefficients) != 8 * sum(counts):
+        if len(self.coefficients) != 8 * sum(self.coefficient_counts):
             raise ValueError("the packed coefficients do not have the length of the models")
-        self._check_coefficients(models, counts)
+        self._check_coefficients()
 
-    def _check_coefficients(self, models: list[Regression], counts: list[int]) -> None:
+    def _check_coefficients(self) -> None:
         values, start = self.coefficient_array(), 0
-        for model, count in zip(models, counts, strict=True):
+        for model, count in zip(self.models, self.coefficient_counts, strict=True):
             own = values[start : start + count]
             start += count
             if model.ordered:
@@ -140,11 +144,12 @@ class RegressionSteps(
         members = np.frombuffer(self.members, dtype="<u2")
         if members.size and int(members.max()) >= len(self.categories):
             raise ValueError("a position lies beyond the variables")
-        for model in self.models():
+        for model in self.models:
             if len({model.response, *model.predictors}) != 1 + len(model.predictors):
                 raise ValueError("a model names one variable twice")
 
-    def models(self) -> list[Regression]:
+    @cached_property
+    def models(self) -> tuple[Regression, ...]:
         """The models in order."""
         members = np.frombuffer(self.members, dtype="<u2").tolist()
         ordered = frozenset(self.ordered)
@@ -157,15 +162,16 @@ class RegressionSteps(
                 Regression(members[start], tuple(predictors), tuple(further), in_order, crossed)
             )
             start = end
-        return found
+        return tuple(found)
 
     def _sizes(self) -> IndexArray:
         """Predictors, further variables and crossed predictors of every model, shape (M, 3)."""
         return np.frombuffer(self.lengths, dtype="<u2").reshape(-1, 3).astype(np.int64)
 
-    def coefficient_counts(self, models: list[Regression]) -> list[int]:
+    @cached_property
+    def coefficient_counts(self) -> tuple[int, ...]:
         """Number of coefficients of every model."""
-        return [coefficient_count(model, self.categories) for model in models]
+        return tuple(coefficient_count(model, self.categories) for model in self.models)
 
     def coefficient_array(self) -> FloatVector:
         """The coefficients of all models, one model after the other."""
@@ -179,10 +185,9 @@ class RegressionSteps(
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """All values of all models, on the grid of `Moments`."""
-        counts = self.coefficient_counts(self.models())
         bits = MOMENT_BITS - math.ceil(math.log2(self.max_rows))
         bound = float(self.max_rows) * LARGEST_DEVIATION**2
-        length = sum(step_length(count) for count in counts)
+        length = sum(step_length(count) for count in self.coefficient_counts)
         return (Encoding(length=length, bound=bound, resolution_bits=bits, signed=True),)
 
 
@@ -210,8 +215,12 @@ def column_count(model: Regression, categories: Sequence[int]) -> int:
     crossed = [categories[v] for v in model.predictors[: model.crossed]]
     combinations = math.prod(max(own, 1) for own in crossed)
     rest = [categories[v] for v in model.predictors[model.crossed :]]
-    alone = sum(max(own - 1, 0) if own else 1 for own in rest)
-    return combinations * (1 + crossed.count(0)) + alone
+    return combinations * (1 + crossed.count(0)) + sum(map(predictor_columns, rest))
+
+
+def predictor_columns(categories: int) -> int:
+    """Columns of a predictor that interacts with none: itself, or an indicator of all but one."""
+    return max(categories - 1, 0) if categories else 1
 
 
 def check_ordered(ordered: tuple[int, ...], categories: tuple[int, ...]) -> None:

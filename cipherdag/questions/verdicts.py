@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
     Encoding,
     FloatVector,
@@ -25,6 +25,7 @@ from cipherdag.questions.encodings import (
     segments,
     unpack_integers,
 )
+from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import TableCells
 
@@ -240,8 +241,8 @@ class EvidenceVerdicts(
 class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cell-verdicts"):
     """Which cells of tables hold about as many rows as independence has? Of how many, nothing.
 
-    A bit for every cell that is compared: the sum of its differences lies within its limit. Of
-    numbers each triplet counts as a cell, w z as its difference and w as its variance.
+    A bit for every cell that is compared: the sum of its differences lies within its limit. A
+    score is compared as the difference of a cell is.
 
     Attributes:
         question: The cells, with differences.

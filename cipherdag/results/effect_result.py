@@ -11,6 +11,7 @@ import msgspec
 
 from cipherdag.errors import ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, EstimatedEffect
+from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
 from cipherdag.results.run import Run, shortened
@@ -92,12 +93,47 @@ class EffectResult(EstimatedEffect, Run):
 
         return pd.DataFrame(self.effect_rows(), columns=list(COLUMNS))
 
+    def unmeasured_lines(self) -> list[str]:
+        """What E-values say of every ratio, in sentences."""
+        told = [(own, one) for own in self.sets for one in own.contrasts if one.e_values]
+        return [
+            f"{self._line(own, one)}: an unmeasured cause could explain the ratio away only if "
+            f"treatment and outcome each went with it by a risk ratio of {shown(found[0])} or more"
+            + (f", and the interval by {shown(found[1])}." if found[1] > 1.0 else ".")
+            for own, one in told
+            if (found := one.e_values) and found[0] > 1.0
+        ]
+
     @property
     def overlap(self) -> pd.DataFrame:
         """Rows by propensity: ``set``, ``arm``, ``of`` (whose propensity), ``from``, ``rows``."""
         import pandas as pd
 
         return pd.DataFrame(self.overlap_rows(), columns=["set", "arm", "of", "from", "rows"])
+
+    @property
+    def between_sites(self) -> pd.DataFrame:
+        """How widely the differences scatter that each site's rows tell alone.
+
+        One row per set and arm: ``set``, ``arm``, ``sites``, ``estimate`` and ``standard_error`` of
+        the mean weighted by precision, ``q`` (Cochran), ``i2`` and ``p_value``.
+        """
+        import pandas as pd
+
+        columns = ("set", "arm", "sites", "estimate", "standard_error", "q", "i2", "p_value")
+        return pd.DataFrame(self.between_rows(), columns=list(columns))
+
+    def between_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `between_sites`."""
+        return [
+            (
+                number,
+                self._arms(one.arm)[0],
+                *(one.sites, one.estimate, one.error, one.q, one.i2, one.p_value),
+            )
+            for number, own in enumerate(self.sets, start=1)
+            for one in own.between
+        ]
 
     def effect_rows(self) -> list[tuple[Any, ...]]:
         """The rows of `by_graph`."""
@@ -171,6 +207,7 @@ class EffectResult(EstimatedEffect, Run):
         lines = ["", f"The effect of {self.treatment} on {self.outcome} ({self.estimator}):"]
         for own in self.sets:
             lines += shortened([*self._said(own)])
+        lines += shortened([f"{said[:1].upper()}{said[1:]}" for said in self.unmeasured_lines()])
         if len(self.sets) > 1:
             low, high = self.range
             lines.append(f"Between {shown(low)} and {shown(high)}, as the graph leaves it open.")
@@ -190,13 +227,48 @@ class EffectResult(EstimatedEffect, Run):
                 f"({shown(one.low)} to {shown(one.high)})"
             )
 
+        for spread in own.between:
+            yield (
+                f"  {self._arms(spread.arm)[0]}, told by {spread.sites} sites alone: "
+                f"{shown(spread.estimate)}, I2 {spread.i2:.0%}, p {shown(spread.p_value)}"
+            )
+
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         _no_truth(truth)
         return []
 
     def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)
-        return {"remarks": (), "own_limits": []}
+        return {"remarks": (), "own_limits": [], "forests": self._forests()}
+
+    def _forests(self) -> list[Forest]:
+        """A drawing for every scale on which something is estimated."""
+        told = [
+            (own, one) for own in self.sets for one in _told(own) if math.isfinite(one.estimate)
+        ]
+        scales = dict.fromkeys(one.scale for _, one in told)
+        return [
+            Forest(
+                title=f"Effect, {scale}",
+                note="" if number else "95 % intervals; the broken line is where no effect lies.",
+                label=f"{scale} in {self.outcome}",
+                ratios=scale != "difference",
+                estimates=tuple(
+                    Estimate(self._line(own, one), one.estimate, one.low, one.high)
+                    for own, one in told
+                    if one.scale == scale
+                ),
+            )
+            for number, scale in enumerate(scales)
+        ]
+
+    def _line(self, own: AdjustedEffect, one: Contrast) -> str:
+        """What a line of the drawing is called."""
+        pair = " against ".join(filter(None, self._arms(one.arm)))
+        if len(self.sets) == 1:
+            return pair
+        causes = ", ".join(own.parents or ()) or "none"
+        return f"{NO_EFFECT if own.why else pair}, if its causes are {causes}"
 
     def _tables(self) -> dict[str, str]:
         return {"effects.csv": csv_text([COLUMNS, *self.effect_rows()])}

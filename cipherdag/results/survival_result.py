@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cipherdag.errors import ParameterError
+from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.findings.survival import GroupCurve, GroupTest, HazardModel, SurvivalAnalysis
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import probability, shown
@@ -184,7 +185,26 @@ class SurvivalResult(SurvivalAnalysis, Run):
         return {
             "remarks": (),
             "own_limits": [],
+            "forest": self._forest(),
         }
+
+    def _forest(self) -> Forest | None:
+        """The ratios that are told, drawn; None without any."""
+        ratios = () if self.model is None else self.model.ratios
+        drawn = tuple(
+            Estimate(name, own.ratio, own.low, own.high)
+            for name, own in zip(self.ratio_names, ratios, strict=True)
+            if own.ratio is not None and own.low is not None and own.high is not None
+        )
+        if not drawn:
+            return None
+        return Forest(
+            title="Ratios of hazards",
+            note="95 % intervals; the broken line is where hazards do not differ.",
+            label="ratio of hazards",
+            ratios=True,
+            estimates=drawn,
+        )
 
     def _tables(self) -> dict[str, str]:
         ratios = {"hazard_ratios.csv": csv_text([RATIOS, *self.ratio_rows()])}

@@ -120,9 +120,15 @@ def coefficient_estimates(question: EffectSums, fit: Fit) -> Estimates:
     return Estimates(fit.coefficients[-k:], np.ones(k), influence)
 
 
-def linear_covariance(robust: FloatMatrix, fit: Fit) -> FloatMatrix:
-    """White's covariances times n / (n - coefficients), as HC1 has them; infinite of few rows."""
-    spare = fit.scarce - fit.rank
+def linear_covariance(robust: FloatMatrix, fit: Fit, constants: int) -> FloatMatrix:
+    """White's covariances times n / (n - coefficients), as HC1 has them; infinite of few rows.
+
+    Args:
+        robust: White's.
+        fit: The model.
+        constants: How many constants sites have beside its own.
+    """
+    spare = fit.scarce - fit.rank - constants
     return robust * (fit.scarce / spare if spare > 0 else math.inf)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CORRELATION = "partial correlation"
 ODDS, ONE_STEP_ODDS, ODDS_PER_UNIT = "odds ratio", "one-step odds ratio", "odds ratio per unit"
+ONE_STEP_PER_DEVIATION = "one-step odds ratio per standard deviation"
 SIGN = "association"
 MOST_ONE_STEP = math.log(2.0)
 """Of the logarithm: of stronger ones in rare categories the interval covers too seldom."""
@@ -54,10 +55,10 @@ def of_log_odds(log_odds: float, deviation: float, measure: str) -> Effect | Non
     return Effect(measure, *ends)
 
 
-def one_step(log_odds: float, deviation: float) -> Effect | None:
+def one_step(log_odds: float, deviation: float, measure: str = ONE_STEP_ODDS) -> Effect | None:
     """The effect of a one-step logarithm of an odds ratio: of a strong one the sign alone."""
     if abs(log_odds) <= MOST_ONE_STEP:
-        return of_log_odds(log_odds, deviation, ONE_STEP_ODDS)
+        return of_log_odds(log_odds, deviation, measure)
     return Effect(SIGN, math.copysign(1.0, log_odds), None, None)
 
 

@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cipherdag.statistics.threads import threads_for
+
 FloatVector = NDArray[np.float64]
 IndexArray = NDArray[np.int64]
 
@@ -73,7 +75,9 @@ def partial_correlation(entries: torch.Tensor) -> torch.Tensor:
         smallest = torch.minimum(smallest, pivot)
         entries = entries[1:, 1:] - row[:, None] * (row / pivot)
     smallest = torch.minimum(smallest, torch.minimum(entries[0, 0], entries[1, 1]))
-    correlation = entries[0, 1] / (entries[0, 0] * entries[1, 1]).sqrt_()
+    scale = entries[0, 0] * entries[1, 1]
+    with threads_for(scale.numel()):
+        correlation = entries[0, 1] / scale.sqrt_()
     return torch.where(smallest > PIVOT_TOLERANCE, correlation, torch.nan)
 
 

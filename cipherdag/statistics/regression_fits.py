@@ -1,9 +1,7 @@
 """Fitting nested regressions step by step from sums, and their likelihood ratio.
 
-The coordinator feeds it sums over the sites, and a site its own, so that both test alike. Of x and
-y the response is the one whose three or more categories are in an order (of two the one with more
-categories, which leaves fewer degrees of freedom), then the one with fewer categories, a continuous
-one last; the first if that does not decide. A linear, logistic, multinomial logistic or, for an
+The coordinator feeds it sums over the sites, and a site its own, so that both test alike. Which of
+x and y is the response, `tested_model` says. A linear, logistic, multinomial logistic or, for an
 order, proportional-odds regression on S, and once more with the other variable, of which an order
 is not used. S enters by main effects alone unless it is said to interact. Twice the gain in log
 likelihood is chi-square with as many degrees of freedom as the other variable adds.
@@ -18,7 +16,7 @@ Leaks:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +24,7 @@ from numpy.typing import NDArray
 
 from cipherdag.questions.encodings import require_possible
 from cipherdag.questions.regression_steps import Regression, coefficient_count, column_count
+from cipherdag.questions.scores.within_scores import tested_model
 from cipherdag.statistics.reproducible import dot, product, solve
 from cipherdag.statistics.thresholds import (
     equal_thresholds,
@@ -207,17 +206,10 @@ def nested_models(
         ordered: Variables with three or more categories in an order.
         interactions: Whether the variables of S interact; see `Regression`.
     """
-
-    def rank(variable: int) -> tuple[int, int]:
-        count = categories[variable]
-        return (0, -count) if variable in ordered else (1 if count else 2, count)
-
-    x, y, *given = row
-    response, other = (y, x) if rank(y) < rank(x) else (x, y)
-    in_order = response in ordered
-    crossed = len(given) if interactions else 0
-    small = Regression(response, tuple(given), (other,) if left_out else (), in_order, crossed)
-    return small, Regression(response, (*given, other), (), in_order, crossed)
+    large = tested_model(row, categories, ordered, interactions=interactions)
+    other = large.predictors[-1]
+    further = (other,) if left_out else ()
+    return replace(large, predictors=large.predictors[:-1], complete_in=further), large
 
 
 def likelihood_ratio(

@@ -17,6 +17,7 @@ WRITERS = {
     "calibration": "calibration_tables",
     "colliders": "colliders",
     "cost_curves": "cost_curves",
+    "effect_coverage": "effect_coverage",
     "fedcd": "fedcd",
     "fedcd_10": "fedcd",
     "fedcd_reach": "fedcd",
@@ -31,7 +32,9 @@ WRITERS = {
     "rfcd": "rfcd",
     "site_differences": "site_differences",
     "sites_that_differ": "sites_that_differ",
+    "survival_coverage": "survival_coverage",
     "verdicts": "verdicts",
+    "where_time_goes": "where_time_goes",
 }
 
 

@@ -9,13 +9,24 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, RFcd
+from cipherdag import (
+    CausalGraph,
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    Federation,
+    FedFCI,
+    FedPC,
+    RFcd,
+    Survival,
+)
 from cipherdag.audit.ledger_page import ledger_page
 from cipherdag.findings.curves import Curves, Series
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
-from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.graphs.networks import asia
 from cipherdag.results.compared_page import compared_page
@@ -86,6 +97,46 @@ def description_run():
         }
     )
     return Federation.split(table, 3, seed=1).run(Describe())
+
+
+def survival_run():
+    """Two groups of three hospitals, and ratios of hazards."""
+    rng = np.random.default_rng(2)
+    arm, age = rng.integers(0, 2, 1500), rng.normal(60.0, 10.0, 1500).round()
+    months = rng.exponential(10.0 * np.exp(0.5 * arm - 0.03 * (age - 60.0)))
+    lost = rng.uniform(2.0, 40.0, 1500)
+    table = pd.DataFrame(
+        {
+            "age": age,
+            "arm": np.where(arm == 1, "new", "old"),
+            "died": np.where(months <= lost, "yes", "no"),
+            "months": np.minimum(months, lost),
+        }
+    )
+    own = Survival(time="months", event="died", by="arm", adjust=("arm", "age"))
+    return Federation.split(table, 3, seed=1).run(own)
+
+
+def effect_run():
+    """An effect that the graph leaves open: one of four, two of them none."""
+    rng = np.random.default_rng(2)
+    age = rng.normal(60, 10, 900)
+    drug = rng.random(900) < 1 / (1 + np.exp(-(age - 60) / 10))
+    ill = rng.random(900) < 1 / (1 + np.exp(drug - (age - 60) / 20))
+    table = pd.DataFrame({"age": age, "drug": drug, "ill": np.where(ill, "yes", "no")})
+    pairs = [("age", "drug"), ("age", "ill"), ("drug", "ill")]
+    drawn = CausalGraph.from_edges(list(table.columns), undirected=pairs)
+    return Federation.split(table, 3, seed=1).run(Effect(drawn.identify("drug", "ill")))
+
+
+def hidden_run():
+    """Two instruments, and a pair of columns that share a cause which is not measured."""
+    rng = np.random.default_rng(3)
+    hidden, first, second = rng.standard_normal((3, 1500))
+    table = pd.DataFrame({"first": first, "second": second})
+    table["left"] = first + hidden + rng.standard_normal(1500)
+    table["right"] = second + hidden + rng.standard_normal(1500)
+    return Federation.split(table, 3, seed=1).run(FedFCI())
 
 
 def panels(names):
@@ -159,6 +210,9 @@ def pages():
     yield "fedpc", result.page(truth=truth)
     yield "fedcmfs", feature_run().page()
     yield "describe", description_run().page()
+    yield "survival", survival_run().page()
+    yield "effect", effect_run().page()
+    yield "fedfci", hidden_run().page()
     yield "fedboss", score_run().page()
     replicated = replicated_run()
     yield "consensus", replicated.page()

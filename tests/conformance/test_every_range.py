@@ -35,6 +35,7 @@ SIGNED = {
     ("CombinedEvidence", "stouffer"): {1},
     ("Covered", "stouffer"): {1},
     ("StratifiedTables", ""): {0},
+    ("WithinScores", ""): {0, 1},
     ("Covered", ""): {0, 1, 2, 3, 5},
     ("Columns", ""): {2, 3, 5},
     ("Moments", ""): {1},
@@ -78,6 +79,7 @@ def federations():
         "discrete": Federation.split(rows, 3, seed=0, labels=tuple(rows.columns[:2])),
         "numbers": Federation.split(numbers, 3, seed=0),
         "mixed": Federation.split(numbers.assign(grade=grade), 3, seed=0),
+        "nominal": Federation.split(numbers.assign(kind=grade.astype(str)), 3, seed=0),
         "trial": Federation.split(trial, 3, interventions="experiment", device="cpu"),
     }
 
@@ -97,7 +99,8 @@ RUNS = [
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
     *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
-    (FedPC(evidence="glm", alpha=0.3), "mixed"),
+    *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),
+    (FedPC(alpha=0.3), "nominal"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
     (FedPC(evidence="vote", test="kci"), "numbers"),
     (FedFCI(alpha=0.3), "discrete"),

@@ -17,6 +17,7 @@ from cipherdag.algorithms.fedcd.report import belief_evidence
 from cipherdag.algorithms.rfcd.algorithm import RFcdOutcome
 from cipherdag.errors import ParameterError
 from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.findings.heat_map import HeatMap
 from cipherdag.findings.rows import Rows
 from cipherdag.graphs.edge_evidence import GraphEvidence
@@ -155,9 +156,51 @@ def test_curves_stay_in_their_frame(points):
         assert [tick.value for tick in ticks] == sorted({tick.value for tick in ticks})
 
 
+@given(
+    st.lists(st.tuples(*[st.floats(1e-9, 1e9)] * 3).map(sorted), min_size=1, max_size=20),
+    st.booleans(),
+    st.sampled_from([1.0, -1.0]),
+)
+def test_lines_of_a_forest_lie_in_its_frame_in_their_order(ends, ratios, sign):
+    sign = 1.0 if ratios else sign
+    lines = [sorted(sign * end for end in own) for own in ends]
+    forest = Forest(
+        title="t",
+        note="n",
+        label="l",
+        ratios=ratios,
+        estimates=tuple(Estimate("a name", own[1], own[0], own[2]) for own in lines),
+    )
+    places = [
+        (forest.place(own.low), forest.place(own.value), forest.place(own.high))
+        for _, own in forest.lines()
+    ]
+    assert all(forest.left <= low <= middle <= high <= forest.right for low, middle, high in places)
+    assert forest.left <= forest.nothing <= forest.right
+    ticks = [tick.place for tick in forest.ticks]
+    assert ticks == sorted(ticks)
+    assert all(forest.left - 0.1 <= place <= forest.right + 0.1 for place in ticks)
+    assert forest.bottom < forest.height
+
+
+def test_a_forest_says_each_number_with_its_interval(result):
+    estimates = (Estimate("old", 2.0, 1.5, 3.0), Estimate("young", 0.5, 0.25, 0.75))
+    forest = Forest(title="Arms", note="", label="odds ratio", ratios=True, estimates=estimates)
+    text = result.page(panels=(forest,))
+    assert "2 (1.5 to 3)" in text
+    assert "0.5 (0.25 to 0.75)" in text
+    assert [tick.value for tick in forest.ticks] == [0.5, 1.0, 2.0]
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: Forest(title="t", note="", label="", estimates=()),
+        lambda: Forest(title="t", note="", label="", estimates=(Estimate("a", 1.0, 2.0, 3.0),)),
+        lambda: Forest(title="t", note="", label="", estimates=(Estimate("a", 1.0, 0.0, np.inf),)),
+        lambda: Forest(
+            title="t", note="", label="", ratios=True, estimates=(Estimate("a", 1.0, 0.0, 2.0),)
+        ),
         lambda: Curves(title="t", note="", x_label="", y_label="", series=()),
         lambda: Curves(
             title="t", note="", x_label="", y_label="", series=(Series("s", ((0.0, np.nan),)),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from replaying import OLDER
 
-from cipherdag.statistics.reproducible import dot, on_grid, product, solve
+from cipherdag.statistics.reproducible import dot, exponential_of, on_grid, product, solve
 
 STEPS = """
 import hashlib
@@ -77,3 +78,14 @@ def test_newton_s_steps_are_the_same_on_an_older_processor():
         )
         digests.add(done.stdout)
     assert len(digests) == 1
+
+
+@given(st.floats(-700.0, 700.0))
+def test_exponentials_are_those_of_the_library(number):
+    assert exponential_of(number) == pytest.approx(math.exp(number), rel=1e-13)
+
+
+def test_exponentials_beyond_the_largest_number_are_infinite_or_nothing():
+    assert exponential_of(1e9) == math.inf
+    assert exponential_of(-1e9) == 0.0
+    assert exponential_of(0.0) == 1.0

@@ -14,7 +14,6 @@ from site_logs import refused
 
 from cipherdag.federation import in_process
 from cipherdag.federation.one_run import carry_out
-from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.federation.simulated import Federation
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.engine import SiteFailure
@@ -359,7 +358,7 @@ def crash_and_resume(trial, path, *, after):
             Ledger(site.name, keys[site.name]),
             federation.device,
             lambda _, facts: Program(Replay(algorithm.ask(replace(facts, names=names))), facts),
-            SharedReading(coordinator.public),
+            in_process.SharedReading(coordinator.public),
         ).handle
         for site in federation.sites
     }

@@ -184,6 +184,7 @@ def asked_questions():
     continuous = Federation.split(numbers, 3, seed=0)
     grade = pd.Categorical.from_codes(rng.permutation(np.arange(90) % 3), list("xyz"), ordered=True)
     ordered = Federation.split(numbers.assign(grade=grade), 3, seed=0)
+    nominal = Federation.split(numbers.assign(kind=grade.astype(str)), 3, seed=0)
     lost = rng.choice(["lost", "seen"], 90)
     times = pd.DataFrame({"t": rng.exponential(3.0, 90), "u": lost, "v": rng.normal(size=90)})
     followed = Federation.split(times, 3, seed=0)
@@ -196,8 +197,9 @@ def asked_questions():
             (FedPC(evidence=kind, reveal="verdicts"), discrete)
             for kind in ("vote", "stratified", "fisher")
         ),
-        (FedPC(reveal="verdicts"), ordered),
+        *((FedPC(reveal=kind), ordered) for kind in ("sums", "verdicts")),
         (FedPC(evidence="glm"), ordered),
+        (FedPC(alpha=0.3), nominal),
         (FedPC(sepset="mean", alpha=0.5), discrete),
         (FedPC(evidence="vote", bootstrap=1, max_cond_size=0), discrete),
         (FedPC(evidence="pooled"), continuous),

@@ -17,7 +17,6 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.federation import in_process
-from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.journal import Journal, Summed
@@ -74,7 +73,7 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
             Ledger(site.name, keys[site.name]),
             federation.device,
             installed,
-            SharedReading(coordinator.public),
+            in_process.SharedReading(coordinator.public),
         ).handle
         for site in federation.sites
     }

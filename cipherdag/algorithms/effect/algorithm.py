@@ -23,8 +23,8 @@ from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
 from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
 from cipherdag.questions.estimation.effect_sums import (
-    LEAST_TRUNCATED,
     MOST_CELLS,
+    TRUNCATIONS,
     EffectSums,
     Estimator,
 )
@@ -78,7 +78,10 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             ``standardise``: means stratum by stratum of the categories adjusted for;
             ``auto``: aipw of a treatment with categories, linear of a number.
         reference: The treatment's category that others are compared with, 1 for the first.
-        truncate: Least propensity, below which a row weighs no more.
+        truncate: Least propensity, below which a row weighs no more: 0.0001, 0.001, 0.01, 0.05 or
+            0.1.
+        site_effect: Whether every site has a constant of its own, with ``linear``.
+        between: Whether to ask how widely the effects scatter that sites' own rows tell.
         withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
             estimated; ``leave-out``: the others estimate it without them.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -86,7 +89,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     Leaks:
         The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
         of these rows, the models of treatment and outcome step by step, the means of the arms and
-        how rows spread about them, and counts of propensities by arm. With ``leave-out``, two runs
+        how rows spread about them, and counts of propensities by arm; with `between` how widely the
+        sites' own effects scatter. With ``leave-out``, two runs
         in which other sites tell show these sites' sums by subtraction.
     """
 
@@ -100,7 +104,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     adjust: str = ""
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
-    truncate: float = within(0.01, LEAST_TRUNCATED, 0.5, below=True)
+    truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
+    site_effect: bool = False
+    between: bool = True
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
@@ -116,7 +122,15 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         Algorithm.__post_init__(self)
 
     def check(self) -> None:
-        """Refuse what is adjusted for where it cannot be read."""
+        """Refuse what is adjusted for where it cannot be read, and what does not go together."""
+        require(
+            not self.site_effect or self.estimator == "linear",
+            "site_effect goes with estimator linear",
+        )
+        require(
+            self.truncate in TRUNCATIONS,
+            f"truncate must be one of {', '.join(map(str, TRUNCATIONS))}, not {self.truncate}",
+        )
         read_sets(self.adjust)
 
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, EffectOutcome]:
@@ -150,7 +164,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         self._check_strata(kinds, estimator, facts, treatment, adjust)
         scopes = self._scopes(kinds, (treatment, outcome), adjust, estimator)
         estimations = {
-            number: Estimation(scope, facts, self.reference - 1, self.withheld == "leave-out")
+            number: Estimation(
+                scope, facts, self.reference - 1, self.withheld == "leave-out", self.between
+            )
             for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
             if not own.why
         }
@@ -230,6 +246,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 beside=tuple(sorted(whole - set(own))),
                 estimator=estimator,
                 truncate=self.truncate,
+                site_effect=self.site_effect,
                 max_rows=self.max_rows,
             )
             for own in adjust
@@ -257,7 +274,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
 
     def disclosures(self) -> tuple[str, ...]:
         """Models, means and counts of propensities."""
-        return disclosed(self.estimator)
+        left_out = self.withheld == "leave-out"
+        return disclosed(self.estimator, between=self.between, leave_out=left_out)
 
     def report(self, found: EstimatedEffect) -> Report:
         """What makes the estimates doubtful, and what they take for granted."""

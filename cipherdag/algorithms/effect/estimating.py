@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from cipherdag.algorithms.effect.contrasts import differences, ratios
-from cipherdag.findings.effect import AdjustedEffect, ArmMean, Contrast
-from cipherdag.questions.coverage import Contributors, opened_where
+from cipherdag.findings.effect import AdjustedEffect, ArmMean, BetweenSites, Contrast
+from cipherdag.questions.coverage import Contributors, covered, opened_where
 from cipherdag.questions.estimation.effect_sums import TREATMENT
+from cipherdag.questions.lockstep import beside
 from cipherdag.questions.regression_steps import step_length
 from cipherdag.statistics.effect_estimates import (
     arm_means,
@@ -52,6 +53,7 @@ class Estimation:
         facts: What the session knows.
         reference: The arm that others are compared with.
         leave_out: Whether sites that may tell nothing are left out.
+        apart: Whether sites are asked for what their own rows tell alone.
         fits: The models so far, by number.
     """
 
@@ -59,6 +61,7 @@ class Estimation:
     facts: Facts
     reference: int
     leave_out: bool
+    apart: bool
     fits: dict[int, Fit] = field(default_factory=dict)
     _sites: int = 0
     _cells: IndexArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -68,6 +71,39 @@ class Estimation:
         why = yield from self._count()
         if why:
             return AdjustedEffect(adjust=(), why=why)
+        if not self.apart:
+            return (yield from self._estimated())
+        found, between = yield from beside(self._estimated(), self._between())
+        return replace(found, between=between)
+
+    @property
+    def determined(self) -> bool:
+        """Whether the rows determine every model, and no stratum was left out."""
+        whole = all(not f.astray and f.rank == len(f.coefficients) for f in self.fits.values())
+        return whole and bool((self._cells > 0).all())
+
+    def _between(self) -> Generator[Question, FloatVector, tuple[BetweenSites, ...]]:
+        """How far the sites' own effects lie apart."""
+        asked = self._stage(stage="apart", against=self.reference)
+        sums = yield from covered(asked, self.facts.fewest)
+        unit = math.ldexp(1.0, asked.effect_unit)
+        number = not asked.categories[asked.treatment]
+        others = [a for a in range(asked.arms) if number or a != self.reference]
+        return tuple(
+            BetweenSites(
+                arm=None if number else arm,
+                sites=round(sites),
+                estimate=mean / weight * unit,
+                error=unit / math.sqrt(weight),
+                q=max(square - mean * mean / weight, 0.0),
+            )
+            for arm, weight, mean, square, sites in zip(
+                others, *sums.reshape(4, -1).tolist(), strict=True
+            )
+            if sites > 1.0 and weight > 0.0
+        )
+
+    def _estimated(self) -> Estimating:
         yield from self._fit()
         why = self._unfit()
         if why:
@@ -139,6 +175,7 @@ class Estimation:
             )
         for model, own in self.fits.items():
             size = len(own.coefficients)
+            size += self._sites - 1 if self.question.site_effect else 0
             if model != TREATMENT and not own.discrete and own.scarce <= size:
                 return f"{own.scarce:.0f} rows do not determine a model of {size} coefficients"
         return ""
@@ -205,8 +242,9 @@ class Estimation:
             why = "the treatment is constant, or a linear combination of what is adjusted for"
             return AdjustedEffect(adjust=(), why=why, sites=self._sites)
         covariance = yield from self._covariance(known)
-        unit = self._outcome_scale()[0] / self._treatment_unit()
-        robust = linear_covariance(covariance, fit) * unit * unit
+        unit = math.ldexp(1.0, self.question.effect_unit)
+        constants = self._sites - 1 if self.question.site_effect else 0
+        robust = linear_covariance(covariance, fit, constants) * unit * unit
         values, reference = known.values * unit, None
         if self.question.categories[self.question.treatment]:
             # of the first category, which has no coefficient, it is 0
@@ -225,6 +263,13 @@ class Estimation:
         return known.covariance((yield from self._asked(asked)))
 
     def _found(self, contrasts: list[Contrast], **more: Any) -> AdjustedEffect:
+        cohort = self.facts.present.n_sites
+        if self._sites < cohort:
+            said = (
+                f"{cohort - self._sites} of {cohort} sites may not tell of small counts and are "
+                "left out: the effect is that over the rows of the others."
+            )
+            more["doubts"] = (said, *more["doubts"])
         return AdjustedEffect(adjust=(), sites=self._sites, contrasts=tuple(contrasts), **more)
 
     def _all_coefficients(self) -> bytes:
@@ -235,9 +280,6 @@ class Estimation:
         question, own = self.question, self.question.outcome
         unit = math.ldexp(1.0, int(question.unit_array()[own]))
         return unit, float(question.origin_array()[own])
-
-    def _treatment_unit(self) -> float:
-        return math.ldexp(1.0, int(self.question.unit_array()[self.question.treatment]))
 
     def _doubts(self, arms: Arms) -> Iterator[str]:
         """What makes the estimate doubtful."""

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from cipherdag.findings.conclusion import Report
 
 if TYPE_CHECKING:
-    from cipherdag.findings.effect import EstimatedEffect
+    from collections.abc import Iterator
+
+    from cipherdag.findings.effect import AdjustedEffect, EstimatedEffect
 
 LIMITS = (
     (
@@ -56,7 +58,21 @@ _STRATA = (
 )
 
 
-def disclosed(estimator: str) -> tuple[str, ...]:
+_BETWEEN = (
+    "How many sites' own rows tell the effect, and if enough do, their weighted mean and how "
+    "widely they scatter; not which site's lies where."
+)
+DIFFER = 0.01
+"""p-value of Q below which sites differ."""
+
+
+_LEFT_OUT = (
+    "Two runs in which other sites may tell of their small counts show, less one another, the sums "
+    "of the sites by which they differ."
+)
+
+
+def disclosed(estimator: str, *, between: bool, leave_out: bool) -> tuple[str, ...]:
     """What the opened sums tell."""
     return (
         (
@@ -72,15 +88,28 @@ def disclosed(estimator: str) -> tuple[str, ...]:
             if estimator == "standardise"
             else (_STEPS.format(_MODELS[estimator]), _MEANS)
         ),
+        *((_BETWEEN,) if between else ()),
+        *((_LEFT_OUT,) if leave_out else ()),
     )
 
 
 def reported(found: EstimatedEffect) -> Report:
     """What is doubtful is said first."""
-    doubts = [(own, said) for own in found.sets for said in own.doubts]
+    doubts = [(own, said) for own in found.sets for said in (*own.doubts, *_apart(own))]
     several = len(found.sets) > 1
     warnings = tuple(
         f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
         for own, said in doubts
     )
     return Report(limits=(_OF[found.estimator], *LIMITS), warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _apart(own: AdjustedEffect) -> Iterator[str]:
+    """Whether the sites' own effects differ by more than chance."""
+    for one in own.between:
+        if one.p_value < DIFFER:
+            yield (
+                f"The effects that each site's rows tell alone differ by more than chance: "
+                f"{one.i2:.0%} of their scatter (Cochran's Q {one.q:.1f} of {one.sites} sites). "
+                "The effect given is that over all rows, and may be that of no site."
+            )

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
-    from cipherdag.questions.combined_evidence import ScoreWeights
-    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+    from cipherdag.questions.scores.score_weights import ScoreWeights
     from cipherdag.questions.stratified import TableCells
 
 SQUARE_BITS = 10
@@ -78,10 +78,27 @@ def independent_within(
     return independent
 
 
-def on_grid(square: FloatVector) -> FloatVector:
-    """Squared thresholds on a grid, none of them smaller."""
-    found: FloatVector = np.ldexp(np.ceil(np.ldexp(square, SQUARE_BITS)), -SQUARE_BITS)
-    return found
+def square_limits(
+    owner: IndexArray, variances: FloatVector, scale: FloatVector, alpha: float
+) -> FloatVector:
+    """How far every cell may lie from 0 so that independent ones of a test all do, shape (K,).
+
+    Args:
+        owner: The test of every cell, shape (K,).
+        variances: Shape (K,); 0 where a cell is not compared.
+        scale: By what the square of a cell in deviations, and its degree of freedom, are multiplied
+            to be a chi-square, of cells that are compared.
+        alpha: How many tests of independent variables may say dependent.
+    """
+    from scipy.special import chdtri
+
+    compared = variances > 0
+    together = np.bincount(owner[compared], minlength=1)[owner[compared]]
+    level = -np.expm1(np.log1p(-alpha) / together)
+    square = np.ldexp(np.ceil(np.ldexp(chdtri(scale, level) / scale, SQUARE_BITS)), -SQUARE_BITS)
+    limits = np.zeros(len(variances))
+    limits[compared] = np.sqrt(square * variances[compared])
+    return limits
 
 
 def difference_amounts(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed_cells import independent_within, on_grid
+from cipherdag.algorithms.evidence.closed_cells import independent_within, square_limits
 from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.coverage import Contributors
@@ -79,13 +79,7 @@ def cell_limits(question: TableCells, variances: FloatVector, alpha: float) -> F
         variances: Summed over the sites, shape (K,); 0 where too few vary.
         alpha: How many tests of independent variables may say dependent.
     """
-    from scipy.special import chdtri
-
-    compared = variances > LEAST_VARIANCE
-    owner, own = question.owner[compared], variances[compared]
-    together = np.bincount(owner, minlength=question.n_tests)[owner]
-    level = -np.expm1(np.log1p(-alpha) / together)
+    told = np.where(variances > LEAST_VARIANCE, variances, 0.0)
+    own = told[told > 0]
     scale = chi_square_scale(np.ones(len(own)), 1.0 / own)
-    limits = np.zeros(len(variances))
-    limits[compared] = np.sqrt(on_grid(chdtri(scale, level) / scale) * own)
-    return limits
+    return square_limits(question.owner, told, scale, alpha)

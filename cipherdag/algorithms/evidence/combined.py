@@ -29,7 +29,7 @@ from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import Opening
     from cipherdag.graphs.edge_evidence import Effect
@@ -98,6 +98,21 @@ class CombinedTests(RememberedTests):
         """The partial correlation within the sites, where their tests are Fisher's z."""
         known = self.estimate(test)
         return None if known is None else of_correlation(*known)
+
+
+def correlations_of(
+    settings: EvidenceSettings,
+) -> Callable[[list[IndexArray]], CombinedEvidence]:
+    """Makes the question of weighted z of tests by size of S."""
+    template = CombinedEvidence.over_sites(
+        settings.spec, "stouffer", settings.n_variables, settings.max_rows
+    )
+
+    def about(tests: list[IndexArray]) -> CombinedEvidence:
+        counts, members = pack_blocks(tests)
+        return msgspec.structs.replace(template, counts=counts, members=members)
+
+    return about
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

@@ -2,12 +2,11 @@
 
 The columns of a test decide: categories by Cochran, Mantel and Haenszel (`StratifiedTests`),
 numbers by partial correlations of every site's own, weighted by their precision, mixtures by
-regressions with constants of every site's own.
+scores of every site's own regressions (`ScoreTests`).
 
 Leaks:
     What `Columns` says, once; per test what its way says: see `StratifiedTests`, `CombinedEvidence`
-    (``stouffer``) and `RegressionSteps`; by verdicts `ClosedTables`, `ClosedNumbers` and
-    `ClosedTests`.
+    (``stouffer``) and `WithinScores`; by verdicts `ClosedTables` and `ClosedScores`.
 """
 
 from __future__ import annotations
@@ -19,12 +18,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import ClosedTests
-from cipherdag.algorithms.evidence.closed_numbers import ClosedNumbers
+from cipherdag.algorithms.evidence.closed_scores import ClosedScores
 from cipherdag.algorithms.evidence.closed_tables import ClosedTables
-from cipherdag.algorithms.evidence.combined import CombinedTests
+from cipherdag.algorithms.evidence.combined import CombinedTests, correlations_of
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
-from cipherdag.algorithms.evidence.pooled_regressions import RegressionTests
+from cipherdag.algorithms.evidence.score_tests import SCORES, ScoreTests, scores_of
 from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
 from cipherdag.errors import MixedTypesError
 from cipherdag.questions.lockstep import lockstep
@@ -60,20 +58,19 @@ class WithinSites:
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, *, closed: bool) -> None:
         self.kinds: ColumnKinds | None = None if closed else kinds
         self._discrete = kinds.categories > 0
-        numbers = _with_test(settings, "numbers")
+        numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
         if closed:
-            regressions = "regression-interactions" if settings.interactions else "regression"
             self._sources = (
-                ClosedNumbers(numbers),
+                ClosedScores("stouffer", correlations_of(numbers), numbers),
                 ClosedTables(kinds, settings),
-                ClosedTests("fisher", _with_test(settings, regressions)),
+                ClosedScores(SCORES, scores_of(kinds, settings), settings),
             )
         else:
             self._sources = (
                 CombinedTests("stouffer", numbers),
                 StratifiedTests(kinds, settings),
-                RegressionTests(kinds, replace(settings, site_effect=True)),
+                ScoreTests(kinds, settings),
             )
 
     def p_values(self, tests: Tests) -> PValues:
@@ -125,10 +122,6 @@ class WithinSites:
         return found or {"stratified": 0}
 
 
-def _with_test(settings: EvidenceSettings, name: str) -> EvidenceSettings:
-    return replace(settings, spec=msgspec.structs.replace(settings.spec, name=name))
-
-
 def within_sites(
     settings: EvidenceSettings, *, closed: bool
 ) -> Generator[Question, FloatVector, WithinSites]:
@@ -153,18 +146,18 @@ STRATIFIED = EvidenceKind(
     discloses="For every test, how far the sites' tables together lie from independence and the "
     "variance of that, by configuration of the conditioning set, how many sites have rows there, "
     "and the sum of the sites' own chi-squares; of numbers, the sums of the sites' weighted z and "
-    "of the squared weights; of categories and numbers together, for every regression and every "
-    "step towards its maximum, the sums of the likelihoods, gradients and Hessians; the kinds of "
-    "columns, and about where and how widely continuous ones lie.",
+    "of the squared weights; of categories and numbers together, how many sites do a test, and the "
+    "sums of the scores of their own regressions, of the covariances of these, and of the rows "
+    "they have for it; the kinds of columns, and about where and how widely continuous ones lie.",
     open=partial(within_sites, closed=False),
     close=partial(within_sites, closed=True),
     closed="For every cell of the table of every test, at how many sites it varies, where these "
     "are enough the sum of its variances, and whether it stands out over all sites; of numbers, "
     "for every test, how many sites do it, about how many rows they have for it together, and "
-    "whether it says independent; of categories and numbers together, whether the test says "
-    "independent, and whether rows are enough for it. No count, no difference from independence, "
-    "and no p-value. Before, the kinds of columns, about where and how widely continuous ones lie, "
-    "and the rows of all sites together.",
+    "whether it says independent; of categories and numbers together, of every score of it, how "
+    "many sites have it, how much it varies, and whether it stands out. No count, no difference "
+    "from independence, and no p-value. Before, the kinds of columns, about where and how widely "
+    "continuous ones lie, and the rows of all sites together.",
     asks_columns=True,
     triplets=True,
     tests=("auto", "fisherz"),

@@ -23,7 +23,7 @@ from cipherdag.algorithms.survival.outcome import (
     tested_together,
 )
 from cipherdag.algorithms.survival.report import disclosed, reported
-from cipherdag.errors import DataError
+from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.pooled_data import Columns
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, Question
 
+MOST_SHOWN = 20
 Surviving = Generator["Question", "FloatVector", SurvivalOutcome]
 
 
@@ -48,8 +49,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
     Attributes:
         time: Column of the time until the event or the end of follow-up, numbers from 0.
         event: Column of two categories that says which of the two it was.
-        event_category: Which of these is the event: 1 for the first or 2 for the second, as the
-            schema lists them ("0" and "1", "no" and "yes").
+        event_category: Which of these is the event, the first or the second, as the schema lists
+            them: of "0" and "1", or "no" and "yes", the second.
         by: Column whose categories are the groups to compare; empty for one group of all rows.
         adjust: Columns of a Cox model, numbers or categories; none without any. The groups' column
             may be one of them, which gives their ratio of hazards with the others alike.
@@ -147,12 +148,12 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
 
     def conclude(self, outcome: SurvivalOutcome, facts: Facts) -> SurvivalAnalysis:
         """Curves, tests and ratios, by name."""
-        model = outcome.fitted
-        groups = range(len(outcome.sites))
+        model, groups = outcome.fitted, range(len(outcome.sites))
+        time, event, by = (facts.names[v] if v != -1 else "" for v in outcome.members)
         return SurvivalAnalysis(
-            time=self.time,
-            event=self.event,
-            by=self.by,
+            time=time,
+            event=event,
+            by=by,
             edges=tuple(outcome.edges.tolist()),
             curves=tuple(curve_of(outcome, group) for group in groups),
             n_sites=outcome.n_sites,
@@ -174,12 +175,20 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         """Position of a column; -1 of none."""
         if not name:
             return -1
-        require(name in facts.names, f"there is no column '{name}'")
+        if name not in facts.names:
+            shown = ", ".join(facts.names[:MOST_SHOWN])
+            raise ParameterError(
+                f"there is no column '{name}'",
+                remedy=f"Columns are called {shown}{' ...' * (len(facts.names) > MOST_SHOWN)}",
+            )
         return facts.names.index(name)
 
     def _check_kinds(self, kinds: ColumnKinds, time: int, event: int, by: int) -> None:
         own = kinds.categories
-        require(own[time] == 0, f"time names '{self.time}', a column of categories, not of numbers")
+        require(
+            own[time] == 0,
+            f"time names '{self.time}', a column of categories; the schema must call it continuous",
+        )
         require(
             own[event] == 2,  # noqa: PLR2004
             f"event names '{self.event}', which does not have two categories in the schema",

@@ -32,6 +32,7 @@ class SurvivalOutcome:
     """What was opened of G groups in B bins of time.
 
     Attributes:
+        members: Positions of time, event and groups; of one group -1.
         edges: Upper edge of every bin, shape (B,).
         events: Rows with the event, shape (G, B).
         at_risk: Rows at risk, shape (G, B).
@@ -43,6 +44,7 @@ class SurvivalOutcome:
         fitted: The Cox model; None where none was asked for.
     """
 
+    members: tuple[int, int, int]
     edges: FloatVector
     events: FloatVector
     at_risk: FloatVector
@@ -84,6 +86,7 @@ def counted_of(
     covariance = np.zeros((question.n_groups,) * 2)
     covariance[np.triu_indices(question.n_groups)] = upper
     return SurvivalOutcome(
+        members=(question.time, question.event, question.by),
         edges=question.edge_array(),
         events=events,
         at_risk=at_risk,

@@ -23,7 +23,8 @@ LIMITS = (
     (
         "A site that restricts small counts moves fewer than min_cell_size events, and as few "
         "other ends of follow-up, past an edge, and tells nothing of a group that has fewer of "
-        "either; curves and test are then those of the rows as told."
+        "either. The intervals of curves know nothing of this, nor of the bins, and are too narrow "
+        "where few rows are left; the test within sites is at exact times, of no row moved."
     ),
     (
         "Whether the event comes faster in a group says nothing of a cause, unless groups were "
@@ -112,9 +113,8 @@ def _series(name: str, own: GroupCurve, edges: tuple[float, ...]) -> Series:
 def _warnings(found: SurvivalAnalysis) -> list[str]:
     said, left = [], found.not_told
     if left:
-        said.append(
-            f"Too few sites tell of {', '.join(left)}, so there is no curve of it, and no test."
-        )
+        test = "" if found.test else ", and no test of the groups"
+        said.append(f"Too few sites tell of {', '.join(left)}, so there is no curve of it{test}.")
     if any(own.told and own.sites < found.n_sites for own in found.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "

@@ -28,11 +28,12 @@ from cipherdag.questions.pooled_data import (
 from cipherdag.questions.regression_steps import Regression, coefficient_count, step_length
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
-Stage = Literal["rows", "models", "means", "spread", "strata"]
+Stage = Literal["rows", "models", "means", "spread", "strata", "apart"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Where the bins of propensities begin; the last one ends at 1."""
-LEAST_TRUNCATED = 1e-4
+TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
+"""The least propensities: of two runs that differ in them a little, the difference is one row."""
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """The model of the treatment; those of the outcome have the number of their arm."""
@@ -64,11 +65,15 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     - ``strata``, of ``standardise`` alone: for every combination of the categories adjusted for,
       the last variable's fastest, and every arm the sum and the squares of the outcome; and rows;
 
-    and in every stage, whether the site tells anything, and whether it has rows of each arm, for
-    ``standardise`` also in each stratum: strata that too few sites have in an arm are not told. A
-    row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w, where
-    w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the fitted
-    outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
+    - ``apart``: per category of the treatment but the reference, or of a number once, of what the
+      site's own rows tell alone: 1 over its variance, that times the effect, and times its square;
+      then whether they tell it;
+
+    and in every other stage, whether the site tells anything, and whether it has rows of each arm,
+    for ``standardise`` also in each stratum: strata that too few sites have in an arm are not told.
+    A row's numerator and denominator are the fitted outcome and 1 (``regression``); w y and w,
+    where w is 1 over the propensity of the arm in the arm's rows and 0 elsewhere (``ipw``); the
+    fitted outcome plus w times the residual, and 1 (``aipw``). Propensities are kept off 0 and 1 by
     ``truncate``.
 
     A site tells nothing where the table of all discrete variables named has a count below its
@@ -77,7 +82,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
         the arms, and counts of propensities; of strata, rows, means and squares by arm. With
-        discrete variables, the steps add up to the table of them all. Counts of propensities given
+        discrete variables, the steps add up to the table of them all. How widely the sites' own
+        effects scatter, not whose lies where. Counts of propensities given
         two sets may differ by single rows. No row's weight or propensity.
 
     Attributes:
@@ -97,6 +103,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             numerator per denominator, and the weights of the scores of the arm's outcome and of
             the treatment; of ``linear`` the weights of its model's scores.
         truncate: Least propensity.
+        site_effect: Whether every site has a constant of its own, of ``linear`` alone: it takes its
+            means off.
+        against: In the stage ``apart`` the category that others are compared with.
         max_rows: Declared bound of a site's rows.
     """
 
@@ -115,6 +124,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     coefficients: bytes = b""
     influence: bytes = b""
     truncate: float = 0.01
+    site_effect: bool = False
+    against: int = 0
     max_rows: int = 1 << 20
 
     def __post_init__(self) -> None:
@@ -132,21 +143,26 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("a treatment with arms must have categories")
         if self.categories[self.outcome] > 2:  # noqa: PLR2004
             raise ValueError("an outcome must be a number or have two categories")
-        if not LEAST_TRUNCATED <= self.truncate < 0.5:  # noqa: PLR2004
-            raise ValueError("the least propensity must lie between 0.0001 and a half")
+        if self.truncate not in TRUNCATIONS:
+            raise ValueError("the least propensity must be one of a few")
+        self._check_stage()
+        self._check_numbers()
+
+    def _check_stage(self) -> None:
         if self.stratified and not all(self.categories[v] for v in self.adjust):
             raise ValueError("strata are of categories")
         if self.stratified and self.cells > MOST_CELLS:
             raise ValueError(f"there must be at most {MOST_CELLS} strata and arms")
-        if self.stage != "rows" and (self.stage == "strata") != self.stratified:
+        if self.stage not in ("rows", "apart") and (self.stage == "strata") != self.stratified:
             raise ValueError("strata are asked of what is standardised, and of nothing else")
-        self._check_numbers()
+        if (self.site_effect and not self.linear) or not 0 <= self.against < self.arms:
+            raise ValueError("sites' constants are of linear models, a reference is a category")
 
     def _check_numbers(self) -> None:
         known = (TREATMENT, *range(self.arms))
         if not set(self.models) <= set(self.needed) or list(self.models) != sorted(self.models):
             raise ValueError(f"models must ascend and be among {known}")
-        sizes = {"rows": 0, "models": sum(map(self.size, self.models))}
+        sizes = {"rows": 0, "apart": 0, "models": sum(map(self.size, self.models))}
         whole = sizes.get(self.stage, sum(map(self.size, self.needed)))
         influence = self.estimates * self._influenced if self.stage == "spread" else 0
         if (len(self.coefficients), len(self.influence)) != (8 * whole, 8 * influence):
@@ -179,7 +195,18 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     @property
     def estimates(self) -> int:
         """How many means or coefficients are estimated."""
-        return max(self.arms - 1, 1) if self.linear else self.arms
+        return self.contrasts if self.linear else self.arms
+
+    @property
+    def contrasts(self) -> int:
+        """How many effects there are."""
+        return max(self.arms - 1, 1)
+
+    @property
+    def effect_unit(self) -> int:
+        """The power of two that effects come in: of the outcome, per unit of a number."""
+        units = self.unit_array()
+        return int(units[self.outcome] - units[self.treatment])
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -197,7 +224,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
     @property
     def scope(self) -> Self:
-        """The question of which sites add rows, the same in every stage."""
+        """The question of which sites add rows, the same in every stage but ``apart``."""
+        if self.stage == "apart":
+            return self
         return msgspec.structs.replace(
             self, stage="rows", models=(), coefficients=b"", influence=b""
         )
@@ -266,10 +295,11 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         """What a progress line calls it."""
         said = {
             "rows": "rows",
-            "models": f"a step of {len(self.models)} models",
+            "models": f"a step of {len(self.models)} model{'s' if len(self.models) > 1 else ''}",
             "means": "means of the arms",
             "spread": "spread of the estimates",
             "strata": "strata",
+            "apart": "the sites' own estimates",
         }[self.stage]
         return f"{said} for an effect"
 
@@ -280,6 +310,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             return sum(step_length(self.size(model)) for model in self.models), 0
         if self.stage == "means":
             return self.arms * (PER_ARM + sum(self.derivatives)), math.prod(self.bins)
+        if self.stage == "apart":
+            return 3 * self.contrasts, 0
         if self.stage == "strata":
             return 2 * self.cells, self.cells
         k = self.estimates if self.stage == "spread" else 0
@@ -294,11 +326,20 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         return (
             Encoding(length=sums, bound=bound, resolution_bits=bits, signed=True),
             Encoding(length=counts, bound=float(self.max_rows)),
-            Encoding(length=1 + self.arms + self.cells * self.stratified, bound=1.0),
+            Encoding(length=self._told, bound=1.0),
         )
+
+    @property
+    def _told(self) -> int:
+        """How many things a site may have to tell of."""
+        if self.stage == "apart":
+            return self.contrasts
+        return 1 + self.arms + self.cells * self.stratified
 
     def where(self, chosen: BoolVector) -> BoolVector:
         """Which values are told: all, if enough sites tell something and have rows of every arm."""
+        if self.stage == "apart":
+            return np.tile(chosen, 4)
         length = sum(encoding.length for encoding in self.encodings)
         if not self.stratified or self.stage == "rows":
             return np.full(length, bool(chosen.all()))

@@ -82,7 +82,7 @@ def site_generator(question: LocalBeliefs, table: SiteTable) -> torch.Generator:
 def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) -> FloatMatrix:
     """What the local method learns: psi, or gamma and theta, shape (m, p, p)."""
     from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits
-    from cipherdag.sites.compute.device import threads_for
+    from cipherdag.statistics.threads import threads_for
 
     prior, training = question.belief_arrays(), question.training
     with threads_for(question.n_variables * training.batch * training.hidden):

@@ -19,7 +19,7 @@ from cipherdag.errors import (
     PolicyRefusedError,
 )
 from cipherdag.questions.ci_tests import CI_TESTS, fitting_tests
-from cipherdag.questions.combined_evidence import SUMMED, ScoreWeights
+from cipherdag.questions.combined_evidence import SUMMED
 from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered, contributes
 from cipherdag.questions.question import (
     Bundle,
@@ -37,6 +37,7 @@ from cipherdag.questions.question import (
     SingleQuestion,
     WeightedEvidence,
 )
+from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.verdicts import VerdictQuestion
@@ -179,7 +180,7 @@ class Respondent:
         return combined_evidence(test, question, levels)
 
     def _weights(self, question: ScoreWeights) -> FloatVector:
-        return question.of(self._triplets(question.scores))
+        return question.of(self._answers[type(question.scores)](question.scores))
 
     def _contributors(self, question: Contributors) -> FloatVector:
         if len(self._counted) >= MOST_COUNTED:

@@ -155,8 +155,9 @@ def _parameter_lines(plan: Plan) -> Iterator[str]:
     usual = msgspec.json.decode(msgspec.json.encode(make_algorithm(plan.algorithm, {})))
     changed = [name for name in plan.parameters if plan.parameters[name] != usual.get(name)]
     for name in changed:
-        value, before = _shown(plan.parameters[name]), _shown(usual.get(name))
-        yield _printable(f"Parameter {name} is {value}, usually {before}. {known[name].help}")
+        value, before = plan.parameters[name], usual.get(name)
+        usually = "" if before == "" else f", usually {_shown(before)}"  # a name has no usual one
+        yield _printable(f"Parameter {name} is {_shown(value)}{usually}. {known[name].help}")
     others = "All other parameters" if changed else "All parameters"
     told = [f"{key} {_shown(own)}" for key, own in plan.parameters.items() if key not in changed]
     yield _printable(f"{others} are as usual: {', '.join(told)}; random seed {plan.seed}.")

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from functools import cache
 
+import msgspec
 import numpy as np
 import pandas as pd
 import plain_effects
 import pytest
 import statsmodels.api as sm
 from driving import drive, plain_sum
+from scipy import stats
 from statsmodels.treatment.treatment_effects import TreatmentEffect
 
-from cipherdag import CausalGraph, Effect, Federation, Policy
+from cipherdag import CausalGraph, Effect, Federation, Policy, Schema
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import DataError, ParameterError, PolicyRefusedError, SiteUnreachableError
-from cipherdag.questions.estimation.effect_sums import OVERLAP
+from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.estimation.effect_sums import OVERLAP, EffectSums
+from cipherdag.questions.lockstep import parts_of
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
+from cipherdag.sites.session.coverage import Coverage
+from cipherdag.sites.table.site_table import load_table
 
 ARMS = ("ipw", "regression", "aipw")
 ADJUST = "age,sex,stage"
@@ -122,6 +128,76 @@ def test_linear_is_ordinary_least_squares_with_robust_errors(treatment, outcome)
     contrasts = found.sets[0].contrasts
     assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
     assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
+
+
+@pytest.mark.parametrize("treatment", ["age", "drug"])
+def test_a_constant_of_every_site_is_an_indicator_of_every_site(treatment):
+    data = hospitals(patients(arms=3))
+    for number, name in enumerate(data):
+        data[name] = data[name].assign(cost=data[name]["cost"] + 200.0 * number)
+    own = {"treatment": treatment, "outcome": "cost", "adjust": "sex", "estimator": "linear"}
+    found = federated(data, least=0).run(Effect(**own, site_effect=True))
+    whole = pd.concat([rows.assign(site=name) for name, rows in data.items()])
+    X = plain_design(whole, ["site", "sex", treatment])
+    known = sm.OLS(whole["cost"].to_numpy(), X).fit(cov_type="HC1")
+    contrasts = found.sets[0].contrasts
+    k = X.shape[1] - len(contrasts)
+    assert [one.estimate for one in contrasts] == pytest.approx(known.params[k:], rel=1e-8)
+    assert [one.error for one in contrasts] == pytest.approx(known.bse[k:], rel=1e-6)
+    with pytest.raises(ParameterError, match="site_effect goes with estimator linear"):
+        Effect(treatment="drug", outcome="cost", site_effect=True)
+
+
+@pytest.mark.parametrize("estimator", [*ARMS, "linear", "standardise"])
+@pytest.mark.parametrize("outcome", ["cost", "well"])
+def test_the_scatter_between_sites_is_that_of_each_site_s_own_estimate(estimator, outcome):
+    data = hospitals(patients(n=2400, arms=3))
+    own = {"treatment": "drug", "outcome": outcome, "adjust": "sex", "reference": 2}
+    effect, federation = Effect(**own, estimator=estimator), federated(data, least=0)
+    found = federation.run(effect)
+    alone = []
+    for site in federation.sites:
+        answers = table_respondent(site.table, min_cell_size=0, device="cpu")
+        facts = Facts(6, 1, names=site.table.names)
+        alone.append(drive(effect.ask(facts), [answers])[0].found[0].contrasts)
+    assert [one.arm for one in found.sets[0].between] == [0, 2]
+    for place, one in enumerate(found.sets[0].between):
+        effects = np.array([told[place].estimate for told in alone])
+        weights = np.array([told[place].error for told in alone]) ** -2.0
+        mean = weights @ effects / weights.sum()
+        assert one.sites == 3
+        assert one.estimate == pytest.approx(mean, rel=1e-8)
+        assert one.error == pytest.approx(weights.sum() ** -0.5, rel=1e-8)
+        assert one.q == pytest.approx(weights @ (effects - mean) ** 2, rel=1e-5)
+        assert one.p_value == pytest.approx(stats.chi2.sf(one.q, 2))
+
+
+def test_sites_whose_effects_differ_are_warned_of_and_others_are_not():
+    data = hospitals(patients(n=2400))
+    own = Effect(treatment="drug", outcome="cost", adjust="age,sex")
+    alike = federated(data).run(own)
+    assert not alike.report.warnings
+    first = data["site-0"]
+    data["site-0"] = first.assign(cost=first["cost"] + 60.0 * (first["drug"] == "one"))
+    found = federated(data).run(own)
+    (said,) = found.report.warnings
+    assert "differ by more than chance" in said
+    assert found.between_sites["i2"][0] > 0.8
+    silent = federated(data).run(
+        Effect(treatment="drug", outcome="cost", adjust="age,sex", between=False)
+    )
+    assert silent.sets[0].between == ()
+    assert silent.estimate == found.estimate
+    assert len(silent.disclosures) < len(found.disclosures)
+
+
+def test_of_two_sites_that_tell_their_own_effect_nothing_is_opened():
+    """The third has a category of one arm alone, so that it fits no model of its own."""
+    data = hospitals(patients(n=3000).drop(columns=["well", "stage"]))
+    first = data["site-0"]
+    data["site-0"] = first[(first["sex"] == "f") | (first["drug"] == "one")]
+    own = Effect(treatment="drug", outcome="cost", adjust="sex")
+    assert federated(data).run(own).sets[0].between == ()
 
 
 @pytest.mark.parametrize("arms", [2, 3])
@@ -319,6 +395,7 @@ def test_what_is_not_identified_by_adjustment_is_refused_and_says_why():
         ({"reference": 3}, "reference 3 is no category"),
         ({"estimator": "standardise"}, "standardise takes categories, and 'age' has numbers"),
         ({"truncate": 0.5}, "truncate must be"),
+        ({"truncate": 0.011}, "truncate must be one of 0.0001, 0.001, 0.01, 0.05, 0.1"),
     ],
 )
 def test_what_cannot_be_asked_is_named(changes, said):
@@ -412,6 +489,8 @@ def test_a_site_with_few_rows_of_an_arm_stops_it_or_is_left_out():
     rest = {name: rows for name, rows in rare(4).items() if name != "site-0"}
     alone = federated(rest).run(Effect(**own))
     assert found.sets[0].sites == 3
+    assert found.report.warnings[0].startswith("1 of 4 sites may not tell")
+    assert "less one another" in found.disclosures[-1]
     assert found.estimate == pytest.approx(alone.estimate, rel=1e-9)
     assert found.standard_error == pytest.approx(alone.standard_error, rel=1e-9)
     with pytest.raises(DataError, match="2 sites may tell of these rows, and 3 have to"):
@@ -450,3 +529,123 @@ def test_a_policy_can_refuse_it():
     with pytest.raises(PolicyRefusedError, match="effect-sums"):
         federation.run(Effect(treatment="drug", outcome="cost", adjust="age"))
     assert "effect-sums" not in Policy().questions
+
+
+# what a coordinator may try
+
+
+def question(**changes):
+    """An effect of variable 0 on variable 1; 2 is a number, 3 has three categories."""
+    fields = {
+        "categories": (2, 2, 0, 3), "origins": bytes(32), "units": bytes(32),
+        "treatment": 0, "outcome": 1, "adjust": (2, 3),
+    }  # fmt: skip
+    return EffectSums(**fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"adjust": (3, 2)}, "ascend"),
+        ({"adjust": (0,)}, "other variables"),
+        ({"adjust": (2,), "beside": (2,)}, "other variables"),
+        ({"adjust": (9,)}, "other variables"),
+        ({"treatment": 2, "adjust": ()}, "must have categories"),
+        ({"outcome": 3, "adjust": ()}, "two categories"),
+        ({"truncate": 0.0100001}, "one of a few"),
+        ({"stage": "models", "models": (0, -1)}, "ascend"),
+        ({"stage": "models", "models": (2,)}, "ascend"),
+        ({"estimator": "ipw", "stage": "models", "models": (0,)}, "ascend"),
+        ({"stage": "means"}, "length of the models"),
+        ({"coefficients": bytes(8)}, "length of the models"),
+        ({"stage": "strata"}, "what is standardised"),
+        ({"estimator": "standardise"}, "strata are of categories"),
+        ({"estimator": "standardise", "adjust": (3,), "stage": "means"}, "what is standardised"),
+        ({"site_effect": True}, "constants are of linear models"),
+        ({"stage": "apart", "against": 2}, "reference is a category"),
+        ({"origins": bytes(24)}, "length of the study"),
+    ],
+)
+def test_a_question_that_cannot_be_is_none(changes, said):
+    with pytest.raises(ValueError, match=said):
+        question(**changes)
+
+
+def test_coefficients_are_finite_numbers():
+    own = {"estimator": "ipw", "stage": "models", "models": (-1,)}
+    question(**own, coefficients=np.ones(4).tobytes())
+    with pytest.raises(ValueError, match="finite"):
+        question(**own, coefficients=np.array([1.0, np.inf, 0.0, 0.0]).tobytes())
+
+
+def test_a_site_answers_no_sums_that_were_not_counted():
+    """Nor those of another set, of another arm's rows, or of sites that were too few."""
+    coverage = Coverage(fewest=3, planned=3)
+    models = question(
+        estimator="ipw", stage="models", models=(-1,), coefficients=np.zeros(4).tobytes()
+    )
+    every = np.packbits(np.ones(3, dtype=bool)).tobytes()
+    for asked in (models, question(estimator="ipw")):
+        with pytest.raises(PolicyRefusedError, match="counted first"):
+            coverage.check(asked, 4)
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        coverage.check(Covered(question=models, enough=every), 4)
+    coverage.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 3.0]), 4)
+    for _ in range(2):  # every stage of the same scope, as often as the plan asks
+        coverage.check(Covered(question=models, enough=every), 4)
+        coverage.opened(Covered(question=models, enough=every), np.zeros(18), 4)
+    other = msgspec.structs.replace(
+        models, adjust=(3,), beside=(2,), coefficients=np.zeros(3).tobytes()
+    )
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        coverage.check(Covered(question=other, enough=every), 4)
+    apart = question(estimator="ipw", stage="apart")
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        coverage.check(Covered(question=apart, enough=every[:1]), 4)
+    few = Coverage(fewest=3, planned=3)
+    few.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 2.0]), 4)
+    with pytest.raises(PolicyRefusedError, match="contribute"):
+        few.check(Covered(question=models, enough=every), 4)
+
+
+def test_after_a_site_may_have_left_that_was_counted_nothing_is_told():
+    coverage = Coverage(fewest=3, planned=3)
+    models = question(
+        estimator="ipw", stage="models", models=(-1,), coefficients=np.zeros(4).tobytes()
+    )
+    asked = Covered(question=models, enough=np.packbits(np.ones(3, dtype=bool)).tobytes())
+    coverage.opened(Contributors(question=models.scope), np.array([4.0, 4.0, 3.0]), 4)
+    answer = np.ones(sum(encoding.length for encoding in models.encodings))
+    assert (coverage.kept(asked, answer, 4) == 1.0).all()
+    assert not coverage.kept(asked, answer, 3).any()
+
+
+def test_a_site_with_small_counts_answers_zeros_whatever_is_asked():
+    """In every stage: nothing of it is in any sum, nor does it refuse, which would tell."""
+    rows = patients(n=300).drop(columns=["well", "age"])
+    few = rows[(rows["drug"] == "none") | (rows.index < 15)]
+    schema = Schema.infer([rows])
+    site = table_respondent(load_table(few, schema), min_cell_size=11, device="cpu")
+    other = table_respondent(load_table(rows, schema), min_cell_size=0, device="cpu")
+    own = Effect(treatment="drug", outcome="cost", adjust="sex,stage", estimator="aipw")
+    asked = drive(own.ask(Facts(4, 1, names=schema.names)), [other])[1]
+    stages = [part for whole in asked for part in parts_of(whole) if isinstance(part, EffectSums)]
+    assert {part.stage for part in stages} == {"rows", "models", "means", "spread", "apart"}
+    for part in stages:
+        assert not site.answer(part).any()
+
+
+def test_no_sum_of_a_run_tells_who_misses_a_value_by_another_run_s():
+    """Rows, means and squares of an arm are of the same rows, whatever is adjusted for."""
+    rows = patients(n=3000).copy()
+    rows.loc[rows.index[7], "age"] = np.nan
+    federation = federated(hospitals(rows))
+    names = federation.sites[0].table.names
+    sites = [table_respondent(s.table, min_cell_size=11, device="cpu") for s in federation.sites]
+    counts = []
+    for adjust in ("age", "sex", "age,sex", ""):
+        own = Effect(treatment="drug", outcome="cost", adjust=adjust)
+        (found,) = drive(own.ask(Facts(6, 3, names=names, fewest=3)), sites)[0].found
+        counts.append([one.rows for one in found.means])
+    assert counts[1:] == counts[:-1]
+    assert sum(counts[0]) == len(rows) - 1

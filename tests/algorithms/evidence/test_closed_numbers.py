@@ -18,13 +18,14 @@ from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import MixedTypesError, PolicyRefusedError
-from cipherdag.questions.combined_evidence import CombinedEvidence, ScoreWeights
+from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec, finds_verdicts
+from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.verdicts import CellVerdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 
@@ -218,7 +219,7 @@ def test_categories_numbers_and_both_together_are_each_tested_in_their_way():
     generator = asking(tests, 6, 4, closed=True)
     (found, tally), asked = drive(generator, sites)
     assert found.tolist() == [1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0]
-    assert tally == {"numbers within sites": 3, "stratified": 1, "fisher": 3}
+    assert tally == {"numbers within sites": 3, "stratified": 1, "scores within sites": 3}
     opened = {
         type(part).__name__
         for question in asked

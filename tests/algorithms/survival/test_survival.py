@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -189,9 +191,18 @@ def test_a_group_that_two_sites_have_is_not_told_of():
     assert "Too few sites tell of new" in page
 
 
-def loose(data):
-    from dataclasses import replace
+def test_an_empty_group_has_no_curve_and_the_others_are_compared():
+    schema = Schema.infer([*wards().values(), ward(9, 1).assign(arm="none")])
+    found = survived(wards(), by="arm", least=11, schema=schema)
+    whole = survived(wards(), by="arm", least=11)
+    assert found.not_told == ("none",)
+    assert found.test.statistic == pytest.approx(whole.test.statistic, rel=1e-9)
+    assert found.test.dof == 1
+    assert [own for own in found.curves if own.told] == list(whole.curves)
+    assert "no curve of it." in " ".join(found.report.warnings)
 
+
+def loose(data):
     schema = Schema.infer(list(data.values()))
     return Schema(tuple(replace(own, allow_constant=True) for own in schema.columns))
 
@@ -264,6 +275,23 @@ def test_too_few_sites_that_tell_end_the_run_by_name():
 def test_a_column_or_edge_that_cannot_be_is_named(parameters, said):
     with pytest.raises(ParameterError, match=said):
         survived(wards(), **parameters)
+
+
+def test_a_site_has_the_result_by_its_own_names():
+    data = wards()
+    schema = Schema.infer(list(data.values()))
+    federation = Federation.simulate(data, schema=schema, policy=Policy(), device="cpu")
+    sites = [table_respondent(s.table, min_cell_size=0, device="cpu") for s in federation.sites]
+    own = Survival(time="4", event="3", by="2", adjust=("1", "2"))
+    facts = Facts(4, 3, fewest=3)
+    outcome, _ = drive(own.ask(facts), sites)
+    numbered = own.conclude(outcome, facts)
+    named = own.conclude(outcome, replace(facts, names=schema.names))
+    assert (numbered.time, numbered.event, numbered.by) == ("4", "3", "2")
+    assert (named.time, named.event, named.by) == ("months", "died", "arm")
+    assert numbered.ratio_names == ("1", "2 2 rather than 1")
+    assert named.ratio_names == ("age", "arm 2 rather than 1")
+    assert named.decisions == numbered.decisions
 
 
 def test_counts_that_contradict_each_other_are_refused():

@@ -23,7 +23,7 @@ from cipherdag.sites.compute.beliefs.mechanisms import Mechanisms, distinct_pare
 from cipherdag.sites.compute.beliefs.methods import learn_belief, learn_logits, logits_of
 from cipherdag.sites.compute.beliefs.regimes import Regimes
 from cipherdag.sites.compute.beliefs.sdi import likelihood_gradient, two_cycle_gradient
-from cipherdag.sites.compute.device import FEWEST_SHARED, threads_for
+from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
 CPU = torch.device("cpu")
 SMALL = Training(epochs=3, fit_steps=150, graph_steps=60, batch=64, graphs=40, hidden=16)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from cipherdag import FedCD, FedCMFS, FedPC, RFcd
+from cipherdag import Effect, FedCD, FedCMFS, FedPC, RFcd
 from cipherdag.algorithms.registry import program_digest
 from cipherdag.graphs.knowledge import Knowledge
 from cipherdag.protocol.plan import Member, make_plan
@@ -159,3 +159,16 @@ def test_differences_name_the_sites_and_every_earlier_run():
     assert f", now {', '.join(member.name for member in MEMBERS[:4])}." in lines[0]
     assert "alpha was 0.5, now 0.02" in lines[1]
     assert differences(fewer, []) == []
+
+
+def test_of_a_name_that_has_no_usual_one_none_is_said():
+    own = plan(Effect(treatment="2", outcome="3", adjust="1, 4"))
+    lines = plan_lines(own, n_variables=4)
+    assert lines[5:8] == [
+        "Parameter treatment is 2. The cause, by name.",
+        "Parameter outcome is 3. The variable that it acts on.",
+        "Parameter adjust is 1, 4. Names of what to adjust for, with commas between them.",
+    ]
+    assert "how much one variable of the study changes another" in lines[2]
+    unknown = plan_lines(plan(Effect(treatment="9", outcome="3")), n_variables=4)
+    assert unknown[-1].startswith("NOT POSSIBLE HERE: an effect names '9', which is no variable")

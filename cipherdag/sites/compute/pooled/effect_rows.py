@@ -11,6 +11,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,11 @@ import numpy as np
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
 from cipherdag.sites.compute.pooled.described import column_of, rows_of
+from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
-from cipherdag.sites.compute.pooled.site_regressions import Expansion, model_step
+from cipherdag.sites.compute.pooled.own_effects import own_effect
+from cipherdag.sites.compute.pooled.site_effects import centred
+from cipherdag.sites.compute.pooled.site_regressions import model_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,18 +75,30 @@ def effect_answer(
     if values is not None and least > 1:
         whole = ~np.isnan(values[:, ~discrete]).any(axis=1)
         codes, values = None if codes is None else codes[whole], values[whole]
-    told = np.array([v for v in question.named if discrete[v]], dtype=np.int64)
-    counts = np.array([rows_of(codes, values)])
-    if len(told):
-        assert codes is not None, "a discrete variable has codes"
-        _, counts = np.unique(codes[:, told], axis=0, return_counts=True)
-    if least > 1 and (counts < least).any():
+    told = [v for v in question.named if discrete[v]]
+    if least > 1 and min(_cell_counts(codes, told), default=rows_of(codes, values)) < least:
         return np.zeros(sum(encoding.length for encoding in question.encodings))
 
     def column(variable: int) -> FloatVector:
         return column_of(codes, values, variable, discrete=bool(discrete[variable]))
 
-    return _Rows(question, column, least).answer()
+    def answer(own: EffectSums) -> FloatVector:
+        return _Rows(own, column, least).answer()
+
+    return own_effect(question, answer) if question.stage == "apart" else answer(question)
+
+
+def _cell_counts(codes: NDArray[np.integer] | None, variables: list[int]) -> list[int]:
+    """Rows of every cell of a table that has some; none without variables."""
+    cell, found = None, []
+    for variable in variables:
+        assert codes is not None, "a discrete variable has codes"
+        own = codes[:, variable].astype(np.int64)
+        # numbered anew each time, so that no product of many categories overflows
+        joint = own if cell is None else cell * (int(own.max(initial=0)) + 1) + own
+        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
+        found = counts.tolist()
+    return found
 
 
 class _Rows:
@@ -97,6 +113,8 @@ class _Rows:
         _, self._outcome = expand.rows(Regression(question.outcome, (), named))
         if not question.categories[question.treatment]:
             self._arm = np.zeros(len(self._outcome))
+        if question.site_effect:
+            self._design, self._outcome = centred(self._design, self._outcome)
         self._coefficients = question.by_model()
         self._column = column
         missing = [np.isnan(column(v)) for v in named]
@@ -197,7 +215,7 @@ class _Rows:
         by_output = self._design @ weights.reshape(self._question.arms - 1, -1).T
         levels = np.arange(1, self._question.arms)
         seen = (self._arm[:, None] == levels).astype(np.float64)
-        found: FloatVector = ((seen - self._propensities()[:, 1:]) * by_output).sum(axis=1)
+        found: FloatVector = ((seen - self._propensities[:, 1:]) * by_output).sum(axis=1)
         return found
 
     def _of_arm(self, arm: int) -> _Arm:
@@ -205,7 +223,7 @@ class _Rows:
         used = (self._arm == arm).astype(np.float64)
         weight, slope = np.zeros(rows), np.zeros((rows, question.arms - 1))
         if TREATMENT in question.needed:
-            chance = self._propensities()
+            chance = self._propensities
             least = question.truncate
             kept = np.clip(chance[:, arm], least, 1.0 - least)
             weight = used / kept
@@ -226,6 +244,7 @@ class _Rows:
             return own.weight * self._outcome, own.weight
         return own.fitted + own.weight * (self._outcome - own.fitted), np.ones(len(own.used))
 
+    @cached_property
     def _propensities(self) -> FloatMatrix:
         """Of every arm, shape (n, arms)."""
         own = self._coefficients[TREATMENT].reshape(self._question.arms - 1, -1)
@@ -239,7 +258,7 @@ class _Rows:
         """Counts of propensities, shape (bins,); none that may not leave."""
         counts = np.zeros(self._question.bins)
         if counts.size:
-            chance = self._propensities()
+            chance = self._propensities
             for category, arm in np.ndindex(counts.shape[:2]):
                 own = chance[self._arm == arm, category + 1]
                 bins = np.searchsorted(OVERLAP, own, side="right") - 1

@@ -18,6 +18,8 @@ LARGEST_LOGIT = 2.0**30
 
 def bounded_logits(logits: FloatArray) -> FloatArray:
     """The same, of any shape, but for what only a hostile question asks about."""
+    if np.abs(logits).max(initial=0.0) <= LARGEST_LOGIT:
+        return logits
     return np.clip(np.nan_to_num(logits), -LARGEST_LOGIT, LARGEST_LOGIT)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from cipherdag.questions.estimation.effect_sums import EffectSums
 from cipherdag.questions.likelihoods import LogLikelihoods
 from cipherdag.questions.pooled_data import Columns, Moments, SmallCells, Tables
 from cipherdag.questions.regression_steps import RegressionSteps
+from cipherdag.questions.scores.within_scores import WithinScores
 from cipherdag.questions.site_differences import SiteDifferences
 from cipherdag.questions.stratified import StratifiedTables, TableCells
 from cipherdag.questions.survival.counts import SurvivalCounts
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+    from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
 log = logging.getLogger("cipherdag.site")
 
@@ -128,6 +129,7 @@ class PoolableData:
             Moments: self._moments,
             RegressionSteps: self._regressions,
             EffectSums: self._effect,
+            WithinScores: self._within_scores,
             StratifiedTables: self._strata,
             TableCells: self._strata,
             SiteDifferences: self._shares,
@@ -201,16 +203,31 @@ class PoolableData:
     def _regressions(self, question: RegressionSteps) -> FloatVector:
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
-        own = tuple(self._categories.tolist()), self._ordered
-        if (question.categories, question.ordered) != own:
-            raise MalformedMessageError("regressions of other columns than the site's schema has")
+        self._check_columns(question)
         if self.rows < self._min_cell_size:
             raise PolicyRefusedError("the site holds fewer rows than its min_cell_size")
-        models = question.models()
-        self._spend(len(models))
+        self._spend(len(question.models))
         if self._min_cell_size > 1:
-            self._check_models(models)
+            self._check_models(question.models)
         return regression_steps(question, self.column)
+
+    def _within_scores(self, question: WithinScores) -> FloatVector:
+        self._check_columns(question)
+        self._spend(sum(question.counts))
+        return self._own_scores.answer(question)
+
+    @cached_property
+    def _own_scores(self) -> OwnScores:
+        from cipherdag.sites.compute.pooled.own_scores import OwnScores
+
+        whole = self if self._within is None else self._within
+        categories = tuple(self._categories.tolist())
+        return OwnScores(categories, self.column, least=self._min_cell_size, within=whole.column)
+
+    def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
+        own = tuple(self._categories.tolist()), self._ordered
+        if (question.categories, question.ordered) != own:
+            raise MalformedMessageError("tests of other columns than the site's schema has")
 
     def _effect(self, question: EffectSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.effect_rows import effect_answer
@@ -220,7 +237,7 @@ class PoolableData:
         self._spend(1)
         return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
 
-    def _check_models(self, models: list[Regression]) -> None:
+    def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
         named = {tuple(sorted({m.response, *m.predictors, *m.complete_in})) for m in models}
         sets = {tuple(v for v in own if self._categories[v]) for own in named} - {()}
@@ -328,29 +345,11 @@ class PoolableData:
         return self._complete.answer(question.sets(), question.discount)
 
     def _followed(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
-        from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
-        from cipherdag.sites.compute.pooled.hazards import hazard_step, hazard_sums
+        from cipherdag.sites.compute.pooled.followed_answers import followed_answer
 
-        rows = question.model if isinstance(question, HazardSums) else question
-        if rows.categories != tuple(self._categories.tolist()):
-            raise MalformedMessageError("times of other columns than the site's schema has")
         self._spend(1)
-        if Followed.of(rows, self.column).impossible:
-            log.warning("a time lies below 0, so that this site tells nothing of times")
-        least = self._min_cell_size
-        if isinstance(question, SurvivalCounts):
-            return survival_counts(question, self.column, least=least)
-        if isinstance(question, HazardSums):
-            return hazard_sums(question, self.column, least=least)
-        few = least > 1 and self._few_of(question)
-        return hazard_step(question, self.column, least=least, few=few)
-
-    def _few_of(self, model: HazardSteps) -> bool:
-        """Whether a table of two among the event and the discrete predictors has small counts."""
-        discrete = [model.event, *(v for v in model.predictors if self._categories[v])]
-        pairs = [sorted(own) for own in combinations(discrete, 2)]
-        single = bool(self._withheld(np.array([[model.event]])).any())
-        return single or bool(self._withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())
+        own, least = tuple(self._categories.tolist()), self._min_cell_size
+        return followed_answer(question, own, self.column, least=least, withheld=self._withheld)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

@@ -10,6 +10,7 @@ from cipherdag.questions.regression_steps import coefficient_count, outputs, too
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
+from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.cache import TestBatch
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
+
+UNROLLED = 8
+"""Length from which on numpy adds up a row in several parts."""
 
 
 def regression_steps(
@@ -44,11 +48,10 @@ def regression_steps(
         question: Models and coefficients.
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
     """
-    models = question.models()
     coefficients = question.coefficient_array()
     expand = Expansion(question.categories, question.origin_array(), question.unit_array(), column)
     answers, start = [], 0
-    for model, count in zip(models, question.coefficient_counts(models), strict=True):
+    for model, count in zip(question.models, question.coefficient_counts, strict=True):
         own = coefficients[start : start + count]
         start += count
         design, response = expand.rows(model)
@@ -60,65 +63,6 @@ def regression_steps(
             rows = centred(design, response) if question.site_effect else (design, response)
             answers.append(model_step(*rows, own, categories, ordered=model.ordered))
     return np.concatenate([np.zeros(0), *answers])
-
-
-class Expansion:
-    """Columns of predictors as a model has them; each is made once."""
-
-    def __init__(
-        self,
-        categories: tuple[int, ...],
-        origins: FloatVector,
-        units: IndexArray,
-        column: Callable[[int], NDArray[np.float64]],
-    ) -> None:
-        self._categories = categories
-        self._origins, self._units = origins, units
-        self._column = column
-        self._known: dict[int, tuple[FloatMatrix, FloatVector]] = {}
-        self._gaps: dict[int, NDArray[np.bool_] | None] = {}
-
-    def rows(self, model: Regression) -> tuple[FloatMatrix, FloatVector]:
-        """Design (n', columns) and response (n',) over the rows that are complete."""
-        _, response = self._expanded(model.response)
-        alone = [self._expanded(v)[0] for v in model.predictors[model.crossed :]]
-        design = np.column_stack([self._crossed(model, len(response)), *alone])
-        used = (model.response, *model.predictors, *model.complete_in)
-        missing = [own for own in map(self._missing, used) if own is not None]
-        if not missing:
-            return design, response
-        complete = ~np.logical_or.reduce(missing)
-        return design[complete], response[complete]
-
-    def _crossed(self, model: Regression, rows: int) -> FloatMatrix:
-        """Constant, predictors that interact, and their products, shape (n, columns)."""
-        design = np.ones((rows, 1))
-        crossed = model.predictors[: model.crossed]
-        for variable in (v for v in crossed if self._categories[v]):
-            columns = self._expanded(variable)[0]
-            products = design[:, :, None] * columns[:, None]
-            design = np.column_stack([design, products.reshape(rows, -1)])
-        slopes = [self._expanded(v)[0] * design for v in crossed if not self._categories[v]]
-        return np.column_stack([design, *slopes])
-
-    def _missing(self, variable: int) -> NDArray[np.bool_] | None:
-        """Where a variable is missing, shape (n,); None if nowhere."""
-        if variable not in self._gaps:
-            own = np.isnan(self._expanded(variable)[1])
-            self._gaps[variable] = own if own.any() else None
-        return self._gaps[variable]
-
-    def _expanded(self, variable: int) -> tuple[FloatMatrix, FloatVector]:
-        """Columns of a predictor, and the variable itself: codes, or values in the common unit."""
-        if variable not in self._known:
-            own = self._column(variable)
-            if self._categories[variable]:
-                levels = np.arange(1, self._categories[variable])
-                self._known[variable] = ((own[:, None] == levels).astype(np.float64), own)
-            else:
-                scaled = np.ldexp(own - self._origins[variable], -self._units[variable])
-                self._known[variable] = (scaled[:, None], scaled)
-        return self._known[variable]
 
 
 class RegressionTest(CachedTest):
@@ -148,24 +92,13 @@ class RegressionTest(CachedTest):
         super().__init__(len(categories), cache_bytes=half(DEFAULT_MEMORY))
         self._categories, self._ordered = categories, frozenset(ordered)
         self._interactions, self._fewest = interactions, fewest
-        origins = np.zeros(len(categories))
-        units = np.zeros(len(categories), dtype=np.int64)
-        self._incomplete = np.zeros(len(categories), dtype=bool)
-        for variable, count in enumerate(categories):
-            own = column(variable)
-            present = own[~np.isnan(own)]
-            self._incomplete[variable] = len(present) < len(own)
-            if count == 0 and len(present):
-                origins[variable] = present[0]
-                largest = float(np.abs(present - present[0]).max())
-                units[variable] = np.frexp(largest)[1]
-        self._expand = Expansion(categories, origins, units, column)
+        self._expand = Expansion.of_site(categories, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         outcomes = not_done(np.zeros(len(tests), dtype=np.int64))
         for test, row in enumerate(np.column_stack([tests.x, tests.y, tests.given]).tolist()):
-            left_out = bool(self._incomplete[row].any())
+            left_out = self._expand.incomplete(row)
             small, large = nested_models(
                 row,
                 self._categories,
@@ -219,11 +152,13 @@ def _logits(
     """Log likelihood, gradient and minus the Hessian of a multinomial logistic model."""
     count, columns = outputs(categories), design.shape[1]
     logits = bounded_logits(design @ coefficients.reshape(count, columns).T)
-    largest = np.maximum(logits.max(axis=1, initial=0.0), 0.0)
-    weights = np.exp(logits - largest[:, None])
+    # numpy is slow along short rows, and adds up those of eight or more in another order
+    by_output = np.asfortranarray(logits) if count < UNROLLED else logits
+    largest = by_output.max(axis=1, initial=0.0)
+    weights = np.exp(by_output - largest[:, None])
     total = weights.sum(axis=1) + np.exp(-largest)
-    chance = weights / total[:, None]
-    seen = (response[:, None] == np.arange(1, count + 1)).astype(np.float64)
+    chance = np.ascontiguousarray(weights / total[:, None])
+    seen = (response == np.arange(1, count + 1)[:, None]).T.astype(np.float64, order="C")
     likelihood = (seen * logits).sum() - (largest + np.log(total)).sum()
     gradient = ((seen - chance).T @ design).ravel()
     square = information(design, chance).reshape(count * columns, -1)

@@ -1,0 +1,173 @@
+"""How often intervals of effects hold the truth, and what a wrong model does to them.
+
+    python benchmarks/effect_coverage.py --out benchmarks/results/effect_coverage
+    python benchmarks/effect_coverage.py --runs 100
+
+Rows are drawn anew in every run, dealt to sites, and answered from without protection by the same
+code that sites run; the estimate, its interval and what they rest on follow by the algorithm's own
+program. A number and a category act on treatment and outcome; all models have main effects.
+*right*: they act so. In *outcome wrong* the number acts on the outcome by its square, too, in
+*treatment wrong* on the treatment, in *both wrong* on both. The treatment does more where the
+category is 1, which `linear` has no term for. The truth is that of ten million rows. Bias and
+spread are those of the estimates, the error is the mean of the standard errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from markdown_table import table
+from measuring import parser, write_report
+
+from cipherdag import Effect
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.questions.lockstep import parts_of
+from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+WORLDS = ("right", "outcome wrong", "treatment wrong", "both wrong")
+OUTCOMES = ("number", "category")
+ESTIMATORS = ("regression", "ipw", "aipw", "linear")
+NAMES = ("age", "cured", "drug", "sex")
+SITES = 4
+ROWS = 1000
+BATCH = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """How rows come about."""
+
+    name: str
+    outcome: str
+
+    def causes(self, rng: np.random.Generator, rows: int) -> tuple[NDArray, NDArray]:
+        """A number and a category that act on treatment and outcome."""
+        return rng.normal(size=rows), (rng.random(rows) < 0.4) * 1.0
+
+    def chance(self, age: NDArray, sex: NDArray) -> NDArray:
+        """Of the treatment."""
+        wrong = self.name in ("treatment wrong", "both wrong")
+        push = 0.4 * age + 0.6 * (age**2 - 1.0) if wrong else 0.8 * age
+        return 1.0 / (1.0 + np.exp(-(push - 0.8 - 0.5 * sex)))
+
+    def mean(self, age: NDArray, sex: NDArray, drug: NDArray) -> NDArray:
+        """Of the outcome, for a category on the scale of logits."""
+        wrong = self.name in ("outcome wrong", "both wrong")
+        push = 0.5 * age + 0.5 * (age**2 - 1.0) if wrong else 0.7 * age
+        return 0.8 * drug + push + 0.4 * sex + 0.3 * drug * sex
+
+    def response(self, mean: NDArray) -> NDArray:
+        """What is expected of a row."""
+        return mean if self.outcome == "number" else 1.0 / (1.0 + np.exp(-mean))
+
+    def truth(self, rng: np.random.Generator) -> float:
+        """The difference if all were treated and if none were."""
+        found = []
+        for _ in range(10):
+            age, sex = self.causes(rng, BATCH)
+            arms = (self.response(self.mean(age, sex, np.full(BATCH, own))) for own in (0.0, 1.0))
+            none, treated = arms
+            found.append(float((treated - none).mean()))
+        return float(np.mean(found))
+
+    def draw(self, rng: np.random.Generator, rows: int) -> tuple[NDArray, NDArray]:
+        """Codes and values in the order of `NAMES`."""
+        age, sex = self.causes(rng, rows)
+        drug = (rng.random(rows) < self.chance(age, sex)) * 1.0
+        expected = self.response(self.mean(age, sex, drug))
+        if self.outcome == "number":
+            cured = expected + rng.normal(size=rows)
+        else:
+            cured = (rng.random(rows) < expected) * 1.0
+        whole = np.column_stack([age, cured, drug, sex])
+        discrete = np.array(self.categories) > 0
+        return (
+            np.where(discrete, whole, -1.0).astype(np.int64),
+            np.where(discrete, np.nan, whole),
+        )
+
+    @property
+    def categories(self) -> tuple[int, ...]:
+        """Of age, cured, drug and sex."""
+        return 0, 0 if self.outcome == "number" else 2, 2, 2
+
+
+def estimate(world: World, drawn: tuple[NDArray, NDArray], estimator: str) -> tuple[float, ...]:
+    """Estimate, standard error and interval over the sites of these rows."""
+    codes, values = (np.array_split(own, SITES) for own in drawn)
+    sites = [PoolableData(*own, world.categories) for own in zip(codes, values, strict=True)]
+    algorithm = Effect(treatment="drug", outcome="cured", adjust="age,sex", estimator=estimator)
+    facts = Facts(len(NAMES), SITES, names=NAMES, fewest=1)
+    asking, sums = algorithm.ask(facts), None
+    while True:
+        try:
+            question = asking.send(sums)
+        except StopIteration as finished:
+            own = finished.value.found[0].contrasts[0]
+            return own.estimate, own.error, own.low, own.high
+        (part,) = parts_of(question)
+        sums = np.sum([site.answer(part) for site in sites], axis=0)
+        start = 0
+        for encoding in part.encodings:
+            place = slice(start, start := start + encoding.length)
+            if encoding.comparison:
+                sums[place] = sums[place] > 0
+
+
+def cell(world: World, estimator: str, truth: float, runs: int, seed: int) -> dict:
+    """The figures of an estimator in a world."""
+    rng = np.random.default_rng(seed)
+    found = np.array([estimate(world, world.draw(rng, ROWS), estimator) for _ in range(runs)])
+    estimates, errors, low, high = found.T
+    return {
+        "world": world.name,
+        "outcome": world.outcome,
+        "estimator": estimator,
+        "truth": truth,
+        "bias": float(estimates.mean() - truth),
+        "spread": float(estimates.std(ddof=1)),
+        "error": float(errors.mean()),
+        "covered": float(((low <= truth) & (truth <= high)).mean()),
+    }
+
+
+def markdown(report: dict) -> str:
+    """Coverage, bias and errors by world and estimator."""
+    rows = [
+        [
+            own["world"], own["outcome"], own["estimator"], f"{own['truth']:.3f}",
+            f"{own['bias']:+.3f}", f"{own['spread']:.3f}", f"{own['error']:.3f}",
+            f"{own['covered']:.1%}",
+        ]
+        for own in report["cells"]
+    ]  # fmt: skip
+    heads = ("models", "outcome", "estimator", "truth", "bias", "spread", "error", "covered")
+    return "\n".join(table(heads, rows)) + "\n"
+
+
+def main() -> None:
+    made = parser(__doc__, seed=1)
+    made.add_argument("--runs", type=int, default=1000, help="runs of a cell")
+    options = made.parse_args()
+    cells = []
+    for outcome in OUTCOMES:
+        for name in WORLDS:
+            world = World(name, outcome)
+            truth = world.truth(np.random.default_rng(options.seed))
+            for estimator in ESTIMATORS:
+                own = cell(world, estimator, truth, options.runs, options.seed)
+                cells.append(own)
+                print(name, outcome, estimator, own, flush=True)
+    figures = {
+        "seed": options.seed, "runs": options.runs, "sites": SITES, "rows": ROWS, "cells": cells
+    }  # fmt: skip
+    write_report(options.out, "effect_coverage", figures, markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""A panel of estimates with their intervals, one line each: a forest plot.
+
+Source: Lewis and Clarke, BMJ 322 (2001) 1479-1480.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cipherdag.errors import ParameterError
+from cipherdag.findings.curves import CLOSE, Tick, round_values
+from cipherdag.pages.lettering import cut, text_width
+from cipherdag.pages.numerals import shown
+
+LINE, LETTER, GAP, PLOT = 26.0, 12.0, 10.0, 320.0
+TOP, BOTTOM = 8.0, 44.0
+ROUND = (1.0, 2.0, 5.0)
+FEWEST_ROUND, DECADES = 2, 3
+ROOM = 0.05
+"""Of the plot, beside the outermost ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One line: what it is of, the number, and the ends of its interval."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+
+    @property
+    def said(self) -> str:
+        """The number with its interval."""
+        return f"{shown(self.value)} ({shown(self.low)} to {shown(self.high)})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forest:
+    """Estimates below one another, over one axis, and where no effect would lie.
+
+    Attributes:
+        title: Heading of the panel.
+        note: What it shows, in one or two sentences.
+        label: What is measured, with its unit.
+        estimates: At least one; finite numbers, low <= value <= high.
+        ratios: Whether they are ratios: the axis is logarithmic, and 1 is no effect, else 0.
+
+    Raises:
+        ParameterError: There is none, or one is not finite, not between its ends, or a ratio of
+            0 or below.
+    """
+
+    template: ClassVar[str] = "forest"
+
+    title: str
+    note: str
+    label: str
+    estimates: tuple[Estimate, ...]
+    ratios: bool = False
+
+    def __post_init__(self) -> None:
+        whole = all(
+            math.isfinite(own.low) and math.isfinite(own.high) and own.low <= own.value <= own.high
+            for own in self.estimates
+        )
+        if not self.estimates or not whole or (self.ratios and self._ends[0] <= 0.0):
+            raise ParameterError(f"'{self.title}' needs estimates within finite intervals")
+
+    @property
+    def left(self) -> float:
+        """Where the plot begins."""
+        return max(text_width(cut(own.name)) for own in self.estimates) * LETTER + 2 * GAP
+
+    @property
+    def right(self) -> float:
+        """Where it ends, and the numbers begin."""
+        return self.left + PLOT
+
+    @property
+    def width(self) -> float:
+        """Width of the picture."""
+        return self.right + max(text_width(own.said) for own in self.estimates) * LETTER + 3 * GAP
+
+    @property
+    def bottom(self) -> float:
+        """Where the axis lies."""
+        return TOP + LINE * len(self.estimates)
+
+    @property
+    def height(self) -> float:
+        """Height of the picture."""
+        return self.bottom + BOTTOM
+
+    @property
+    def nothing(self) -> float:
+        """Where no effect lies."""
+        return self.place(1.0 if self.ratios else 0.0)
+
+    @property
+    def ticks(self) -> tuple[Tick, ...]:
+        """Round numbers along the axis."""
+        low, high = self._ends
+        values: list[float] = []
+        if self.ratios:
+            first, last = (math.floor(math.log10(end)) for end in (low, high))
+            decades = range(first, last + 1)
+            steps = ROUND if len(decades) <= DECADES else ROUND[:1]
+            round_ones = [step * 10.0**ten for ten in decades for step in steps]
+            values = [own for own in round_ones if low <= own <= high]
+        if len(values) < FEWEST_ROUND:
+            values = round_values(low, high)
+        return tuple(Tick(self.place(value), value) for value in values)
+
+    def lines(self) -> list[tuple[float, Estimate]]:
+        """Every estimate with the height at which it stands."""
+        return [(TOP + LINE * (k + 0.5), own) for k, own in enumerate(self.estimates)]
+
+    def place(self, value: float) -> float:
+        """Where a number lies along the axis."""
+        low, high, own = (math.log(x) if self.ratios else x for x in (*self._ends, value))
+        inner = PLOT * (1.0 - 2.0 * ROOM)
+        return round(self.left + ROOM * PLOT + (own - low) / (high - low) * inner, 1)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """The outermost numbers, of which no effect is one."""
+        nothing = 1.0 if self.ratios else 0.0
+        low = min(nothing, *(own.low for own in self.estimates))
+        high = max(nothing, *(own.high for own in self.estimates))
+        if high - low > CLOSE * max(abs(low), abs(high)):
+            return low, high
+        return (0.5, 2.0) if self.ratios else (-1.0, 1.0)

@@ -1,0 +1,70 @@
+"""What a site answers about times until an event, and whether it may.
+
+Leaks:
+    Nothing: an answer stays inside the site until it is protected.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import MalformedMessageError
+from cipherdag.questions.survival.counts import SurvivalCounts
+from cipherdag.questions.survival.hazards import HazardSums
+from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
+from cipherdag.sites.compute.pooled.hazards import hazard_step, hazard_sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.questions.survival.hazards import HazardSteps
+
+    Withheld = Callable[[IndexArray], BoolVector]
+
+log = logging.getLogger("cipherdag.site")
+
+
+def followed_answer(
+    question: SurvivalCounts | HazardSteps | HazardSums,
+    categories: tuple[int, ...],
+    column: Callable[[int], FloatVector],
+    *,
+    least: int,
+    withheld: Withheld,
+) -> FloatVector:
+    """The site's answer.
+
+    Args:
+        question: What is asked.
+        categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
+        column: Codes or values of one variable, NaN where missing, shape (rows of the site,).
+        least: Smallest number of rows that may be told apart, but for 0.
+        withheld: Of which sets of variables, shape (C, k), the table may not leave, shape (C,).
+
+    Raises:
+        MalformedMessageError: The question is about other columns than the site has.
+    """
+    rows = question.model if isinstance(question, HazardSums) else question
+    if rows.categories != categories:
+        raise MalformedMessageError("times of other columns than the site's schema has")
+    if Followed.of(rows, column).impossible:
+        log.warning("a time lies below 0, so that this site tells nothing of times")
+    if isinstance(question, SurvivalCounts):
+        return survival_counts(question, column, least=least)
+    if isinstance(question, HazardSums):
+        return hazard_sums(question, column, least=least)
+    few = least > 1 and _few_of(question, withheld)
+    return hazard_step(question, column, least=least, few=few)
+
+
+def _few_of(model: HazardSteps, withheld: Withheld) -> bool:
+    """Whether a table of two among the event and the discrete predictors has small counts."""
+    discrete = [model.event, *(v for v in model.predictors if model.categories[v])]
+    pairs = [sorted(own) for own in combinations(discrete, 2)]
+    single = withheld(np.array([[model.event]], dtype=np.int64))
+    return bool(single.any() or withheld(np.array(pairs, dtype=np.int64).reshape(-1, 2)).any())

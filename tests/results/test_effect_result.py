@@ -1,0 +1,147 @@
+"""The result of an effect: tables, folder, page, terminal; numbers in each are the result's."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from report_run import page_of
+
+from cipherdag import CausalGraph, Effect, EffectResult, Federation
+from cipherdag.errors import OutputError, ParameterError
+from cipherdag.findings.effect import Contrast, e_value
+from cipherdag.pages.numerals import shown
+from cipherdag.results.kinds import load_run
+from cipherdag.results.result import Result
+
+NAME = "<b>cured</b>"
+
+
+@pytest.fixture(scope="module")
+def result():
+    """Of a graph that leaves open whether age or the drug came first, by hostile names."""
+    rng = np.random.default_rng(0)
+    age = rng.normal(60.0, 10.0, 2400)
+    drug = rng.random(2400) < 1.0 / (1.0 + np.exp(-(age - 60.0) / 10.0))
+    cured = rng.random(2400) < 1.0 / (1.0 + np.exp(-(0.8 * drug + (age - 60.0) / 15.0)))
+    table = pd.DataFrame({"age": age, "drug": drug, NAME: np.where(cured, "yes", "<i>no</i>")})
+    graph = CausalGraph.from_edges(
+        list(table.columns), undirected=[("age", "drug"), ("age", NAME), ("drug", NAME)]
+    )
+    return Federation.split(table, 3, seed=1).run(Effect(graph.identify("drug", NAME)))
+
+
+def test_it_is_one_short_line_and_a_table(result):
+    assert repr(result) == (
+        "EffectResult(effect over 3 sites, masking: 3 variables, the effect of drug on "
+        f"{NAME}, {len(result.rounds)} rounds)"
+    )
+    assert result._repr_html_().count("<table") == 1
+    assert NAME not in result._repr_html_()
+
+
+def test_the_tables_have_every_number_of_the_sets(result):
+    table = result.by_graph
+    told = [own for own in result.sets if own.contrasts]
+    assert len(told) == 2
+    assert table.loc[0, "estimate"] == result.estimate == told[0].contrasts[0].estimate
+    assert result.interval == (table.loc[0, "low"], table.loc[0, "high"])
+    assert result.standard_error == table.loc[0, "standard_error"]
+    assert len(table) == 3 * len(told) + len(result.sets) - len(told)
+    none = table[table["note"] == "no effect"]
+    assert (none["estimate"] == 0.0).all()
+    assert result.range == (0.0, max(own.contrasts[0].estimate for own in told))
+    assert set(table["scale"]) == {"difference", "ratio", "odds ratio"}
+    assert set(result.overlap["arm"]) == {"False", "True"}
+    assert len(result.between_sites) == len(told)
+
+
+def test_the_page_has_them_too_and_says_nothing_else(result):
+    page = page_of(result)
+    shown = page.column("effect-table", "Estimate", values=True)
+    assert shown == [[str(row[7])] for row in result.effect_rows()]
+    means = page.column("arm-table", "Mean", values=True)
+    assert means == [[str(row[3])] for row in result.mean_rows()]
+    assert page.column("between-table", "Arm") == [row[1] for row in result.between_rows()]
+    for sentence in result.disclosures:
+        assert sentence in page.texts["main"]
+    assert NAME in page.texts["main"]  # as text, hence escaped
+    assert "<b>cured</b>" not in result.page()
+
+
+def test_the_terminal_says_the_effect_and_how_far_the_graph_leaves_it_open(result):
+    text = "\n".join(result.lines())
+    assert f"The effect of drug on {NAME} (aipw):" in text
+    assert "if the direct causes are age, adjusted for age: 2,400 rows of 3 sites" in text
+    assert "True against False, odds ratio:" in text
+    assert "told by 3 sites alone" in text
+    assert "as the graph leaves it open" in text
+
+
+def test_a_saved_effect_is_the_same_and_says_its_kind(result, tmp_path):
+    folder = result.save(tmp_path / "out")
+    loaded = load_run(folder)
+    assert isinstance(loaded, EffectResult)
+    assert loaded.to_dict() == result.to_dict()
+    assert loaded.sets == result.sets
+    assert loaded.by_graph.equals(result.by_graph)
+    written = pd.read_csv(folder / "effects.csv")
+    assert written["estimate"].tolist() == pytest.approx(result.by_graph["estimate"].tolist())
+    assert json.loads((folder / "result.json").read_text("utf-8"))["kind"] == "effect"
+    with pytest.raises(OutputError, match="of the kind effect, not graph") as caught:
+        Result.load(folder)
+    assert "effects.csv" in caught.value.remedy
+
+
+def test_there_is_no_truth_to_compare_with(result):
+    with pytest.raises(ParameterError, match="not compared with a true graph"):
+        result.to_dict(truth=CausalGraph.from_edges(["a", "b"]))
+
+
+def test_of_a_first_set_without_an_estimate_the_number_is_missing_not_made_up(result):
+    first = replace(result.sets[0], contrasts=(), why="not identified")
+    bare = replace(result, sets=(first, *result.sets[1:]))
+    assert math.isnan(bare.estimate)
+    assert bare.by_graph.loc[0, "note"] == "not identified"
+    assert "not identified" in bare.page()
+
+
+# causes that are not measured
+
+
+def contrast(estimate, low, high, scale="ratio"):
+    return Contrast(arm=1, scale=scale, estimate=estimate, error=0.1, low=low, high=high)
+
+
+def test_e_values_are_those_of_the_published_example():
+    """Breastfeeding and respiratory death, 3.9 (1.8 to 8.7): VanderWeele and Ding, 2017."""
+    point, limit = contrast(3.9, 1.8, 8.7).e_values
+    assert (round(point, 2), round(limit, 2)) == (7.26, 3.0)
+    turned = contrast(1 / 3.9, 1 / 8.7, 1 / 1.8).e_values
+    np.testing.assert_allclose(turned, (point, limit))
+    assert contrast(1.2, 0.9, 1.6).e_values[1] == 1.0
+    assert contrast(1.0, 0.5, 2.0).e_values == (1.0, 1.0)
+    assert contrast(3.9, 1.8, 8.7, scale="odds ratio").e_values is None
+    assert contrast(3.9, 0.0, 8.7).e_values is None
+
+
+@given(st.floats(1.001, 1e6))
+def test_a_cause_as_strong_as_the_e_value_explains_just_this_ratio(ratio):
+    both = e_value(ratio)
+    np.testing.assert_allclose(both * both / (2.0 * both - 1.0), ratio, rtol=1e-9)
+
+
+def test_the_page_and_the_terminal_say_how_strong_an_unmeasured_cause_must_be(result):
+    said = result.unmeasured_lines()
+    assert len(said) == 2  # the graph leaves two sets with an effect
+    ratios = [one for own in result.sets for one in own.contrasts if one.scale == "ratio"]
+    for line, one in zip(said, ratios, strict=True):
+        assert shown(one.e_values[0]) in line
+    assert result.page().count("(E-value)") == 2
+    assert any("unmeasured cause" in line for line in result.lines())
