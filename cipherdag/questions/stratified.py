@@ -37,6 +37,8 @@ OWN_VALUES = 2
 """Of a site's own test: its chi-square and its degrees of freedom."""
 OWN_SCALE = 0.125
 """What both are multiplied by, so that no chi-square that matters is beyond the bound."""
+COARSE_BITS = 4
+"""Of differences and variances that are opened: finer ones tell the counts that they are of."""
 VARIANCE_BITS = 8
 """Of the grid of variances: a finer one tells more of the margins, and changes hardly a verdict."""
 
@@ -107,9 +109,11 @@ class StratifiedTables(
 
     Leaks:
         The coordinator learns, per configuration, both summed over the sites: how many more rows
-        lie in every cell than independence at each site would have, and the variances. For two
-        categories each these are two numbers. Summed over few sites with few rows there, they can
-        be matched with the small tables that they may come from. Per triplet, the sums of the
+        lie in every cell than independence at each site would have, and the variances, to a
+        sixteenth. For two categories each these are two numbers. A site that restricts small counts
+        blurs its variances (`blur.SPREAD`): exact ones over three sites have few solutions in whole
+        numbers, which are the sites' margins. Summed over few sites with few rows there, they tell
+        about how large these are. Per triplet, the sums of the
         sites' own chi-squares and degrees of freedom; where too few sites have any configuration in
         common, but enough have one each, only the former two, of all configurations together.
 
@@ -199,7 +203,7 @@ class StratifiedTables(
             Encoding(
                 length=int(self.widths[chosen].sum()),
                 bound=self.max_rows / 4.0,
-                resolution_bits=finest_grid(self.max_rows),
+                resolution_bits=COARSE_BITS,
                 signed=True,
             ),
         )

@@ -83,7 +83,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
         the arms, and counts of propensities; of strata, rows, means and squares by arm. With
         discrete variables, the steps add up to the table of them all. How widely the sites' own
-        effects scatter, not whose lies where. Counts of propensities given
+        effects scatter, not whose lies where; a site that restricts small counts moves its own
+        first, by up to a quarter of its standard error. Counts of propensities given
         two sets may differ by single rows. No row's weight or propensity.
 
     Attributes:

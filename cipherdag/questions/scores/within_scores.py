@@ -26,7 +26,6 @@ from cipherdag.questions.encodings import (
     FloatVector,
     IndexArray,
     PositionRows,
-    finest_grid,
     segments,
     unpack_blocks,
 )
@@ -63,8 +62,8 @@ class WithinScores(
     Leaks:
         The coordinator learns, per triplet, the sums over the sites of the scores, of their
         covariances, and of the rows less coefficients of the sites that do the test. Given nothing,
-        a covariance follows from the rows of a site and of its categories: of sites with few rows
-        not many counts fit the sums, fewer to a site that knows its own.
+        a covariance follows from the rows of a site and of its categories; to a sixteenth, and
+        blurred as those of `StratifiedTables` are, it tells about how large these are.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -127,9 +126,8 @@ class WithinScores(
         """
         triangles = int((self.sides * (self.sides + 1) // 2).sum())
         rows, scores = float(self.max_rows), len(self.owner)
-        bits = finest_grid(self.max_rows)
         return (
-            Encoding(length=scores, bound=rows, resolution_bits=bits, signed=True),
+            Encoding(length=scores, bound=rows, resolution_bits=VARIANCE_BITS, signed=True),
             Encoding(length=triangles, bound=rows, resolution_bits=VARIANCE_BITS, signed=True),
             Encoding(length=len(self.sides), bound=rows),
         )

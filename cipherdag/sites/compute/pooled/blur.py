@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
 
 
+SPREAD = 0.1
+"""By up to which share each of two variables moves a variance that they are both of."""
+
+
 class Blur:
     """Uniform numbers that follow from the rows of a table.
 
@@ -38,6 +42,10 @@ class Blur:
     def __repr__(self) -> str:
         """Without the digest, from which the numbers follow."""
         return "Blur()"
+
+    def spreads(self, n_variables: int) -> FloatVector:
+        """What every variable's variances are multiplied by, about 1, shape (p,)."""
+        return 1.0 + SPREAD * self.uniform(b"variances", (n_variables,))
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.estimation.effect_sums import EffectSums
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
+    from cipherdag.sites.compute.pooled.blur import Blur
 
     FloatMatrix = NDArray[np.float64]
 
@@ -61,6 +62,7 @@ def effect_answer(
     values: NDArray[np.float64] | None,
     *,
     least: int,
+    blur: Blur | None = None,
 ) -> FloatVector:
     """The answer to `EffectSums`.
 
@@ -70,6 +72,7 @@ def effect_answer(
         values: Numbers, shape (n, p), NaN where missing; None if no variable is continuous.
         least: Smallest count that may leave; where that is more than 1, rows that miss any value
             are left out, so that two questions are of the same ones.
+        blur: That of the site's rows, where it moves the effect that they tell alone.
     """
     discrete = np.array(question.categories) > 0
     if values is not None and least > 1:
@@ -85,7 +88,7 @@ def effect_answer(
     def answer(own: EffectSums) -> FloatVector:
         return _Rows(own, column, least).answer()
 
-    return own_effect(question, answer) if question.stage == "apart" else answer(question)
+    return own_effect(question, answer, blur) if question.stage == "apart" else answer(question)
 
 
 def _cell_counts(codes: NDArray[np.integer] | None, variables: list[int]) -> list[int]:

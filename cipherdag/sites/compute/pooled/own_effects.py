@@ -13,6 +13,7 @@ import numpy as np
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.effect.estimating import Estimation
+from cipherdag.sites.compute.pooled.blur import SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,18 +21,28 @@ if TYPE_CHECKING:
     from cipherdag.findings.effect import AdjustedEffect
     from cipherdag.questions.estimation.effect_sums import EffectSums
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
+    from cipherdag.sites.compute.pooled.blur import Blur
 
 HEAVIEST = 2.0**30
 FARTHEST = 2.0**15
 """A weight, and an effect in common units, beyond which a site does not tell its own."""
+MOVED = 0.25
+"""Standard errors by which a site moves its own effect at most.
+
+Exact ones over three sites, of two categories each, have one solution in whole numbers: tables of
+the sites.
+"""
 
 
-def own_effect(question: EffectSums, answer: Callable[[EffectSums], FloatVector]) -> FloatVector:
+def own_effect(
+    question: EffectSums, answer: Callable[[EffectSums], FloatVector], blur: Blur | None
+) -> FloatVector:
     """The answer to the stage ``apart``.
 
     Args:
         question: The question.
         answer: What the site answers to the other stages.
+        blur: What moves its effect and its weight; None tells them exactly.
 
     Returns:
         Zeros where its rows alone do not determine the models.
@@ -46,6 +57,10 @@ def own_effect(question: EffectSums, answer: Callable[[EffectSums], FloatVector]
     own = [one for one in found.contrasts if one.scale == "difference"]
     effect = np.ldexp([one.estimate for one in own], -question.effect_unit)
     error = np.ldexp([one.error for one in own], -question.effect_unit)
+    if blur is not None:
+        about = repr((question.treatment, question.outcome, question.adjust)).encode()
+        moved = blur.uniform(about, (2, len(own)))
+        effect, error = effect + MOVED * moved[0] * error, error * (1.0 + SPREAD * moved[1])
     for place in np.flatnonzero((error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)):
         weight = 1.0 / error[place] ** 2
         told[:, place] = weight, weight * effect[place], weight * effect[place] ** 2, 1.0

@@ -45,6 +45,7 @@ class OwnScores:
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         least: Fewest rows of a category of x or y; fewer count with the category beside it.
         within: As ``column``, of all rows that these are drawn from.
+        spreads: What the variances of every variable are multiplied by, shape (p,).
     """
 
     def __init__(
@@ -54,19 +55,27 @@ class OwnScores:
         *,
         least: int,
         within: Callable[[int], NDArray[np.float64]],
+        spreads: FloatVector,
     ) -> None:
         self._categories, self._least, self._within = categories, least, within
+        self._spreads = spreads
         self._expand = Expansion.of_site(categories, column)
         self._fits: dict[Regression, Fit] = {}
 
     def answer(self, question: WithinScores) -> FloatVector:
         """Scores, covariances and weights of all triplets, as the question lays them out."""
-        found = [self._scores(model) for model in question.models]
+        found = [self._blurred(model) for model in question.models]
         if not found:
             return np.zeros(0)
         upper = [covariance[np.triu_indices(len(covariance))] for _, covariance, _ in found]
         weights = np.array([weight for *_, weight in found])
         return np.concatenate([*(scores for scores, *_ in found), *upper, weights])
+
+    def _blurred(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
+        """As `_scores`, covariances multiplied by what the site draws for both variables."""
+        scores, covariance, weight = self._scores(model)
+        factor = float(self._spreads[[model.response, model.predictors[-1]]].prod())
+        return scores, covariance * factor, weight
 
     def _scores(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
         """Scores (m,), covariances (m, m) and rows less coefficients; 0 where not done."""

@@ -117,6 +117,14 @@ class PoolableData:
         """Numbers that follow from all rows."""
         return Blur(*self._all)
 
+    @cached_property
+    def _spreads(self) -> FloatVector:
+        """What variances are multiplied by, shape (p,); 1 where small counts may leave."""
+        if self._min_cell_size <= 1:
+            return np.ones(len(self._categories))
+        whole = self if self._within is None else self._within
+        return whole.blur.spreads(len(self._categories))
+
     def answer(self, question: PoolQuestion) -> FloatVector:
         """The site's answer, before it is protected.
 
@@ -222,7 +230,13 @@ class PoolableData:
 
         whole = self if self._within is None else self._within
         categories = tuple(self._categories.tolist())
-        return OwnScores(categories, self.column, least=self._min_cell_size, within=whole.column)
+        return OwnScores(
+            categories,
+            self.column,
+            least=self._min_cell_size,
+            within=whole.column,
+            spreads=self._spreads,
+        )
 
     def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
         own = tuple(self._categories.tolist()), self._ordered
@@ -235,7 +249,9 @@ class PoolableData:
         if question.categories != tuple(self._categories.tolist()) or self._within is not None:
             raise MalformedMessageError("an effect on other columns than the site's schema has")
         self._spend(1)
-        return effect_answer(question, self._codes, self._values, least=self._min_cell_size)
+        least = self._min_cell_size
+        blur = self.blur if least > 1 else None
+        return effect_answer(question, self._codes, self._values, least=least, blur=blur)
 
     def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""
@@ -318,10 +334,14 @@ class PoolableData:
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
         if cells is not None:
             # asked for again with differences, once for every round of verdicts
-            found = cells_answer(cells, self._columns(), least=least, within=within)
+            found = cells_answer(
+                cells, self._columns(), least=least, spreads=self._spreads, within=within
+            )
             self._cells = tables, found
             return cells.of(found)
-        return stratified_answer(tables, self._columns(), least=least, within=within)
+        return stratified_answer(
+            tables, self._columns(), least=least, spreads=self._spreads, within=within
+        )
 
     def _shares(self, question: SiteDifferences) -> FloatVector:
         from cipherdag.sites.compute.pooled.shares import share_summands

@@ -34,6 +34,7 @@ def stratified_answer(
     columns: DiscreteColumns,
     *,
     least: int,
+    spreads: FloatVector,
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `StratifiedTables`.
@@ -42,6 +43,7 @@ def stratified_answer(
         question: Which triplets.
         columns: The site's rows, every variable with all its categories.
         least: Rows below which a stratum adds nothing, at least 2.
+        spreads: What the variances of every variable are multiplied by, shape (p,).
         within: The rows that these were drawn from, if they were; a stratum with fewer there adds
             nothing either.
     """
@@ -50,10 +52,26 @@ def stratified_answer(
     for own, counts, kept in _tables(question, columns, least=least, within=within):
         values = _summands(counts, kept)
         answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
-    wholes = question.wholes(answer)
-    own_tests = OWN_SCALE * _own_tests(wholes, strata)
+    own_tests = OWN_SCALE * _own_tests(question.wholes(answer), strata)
     own_tests = np.minimum(own_tests, question.encodings[0].bound)
-    return np.concatenate([answer, own_tests.ravel(), wholes])
+    answer *= _blurred(question, spreads)
+    return np.concatenate([answer, own_tests.ravel(), question.wholes(answer)])
+
+
+def _blurred(question: StratifiedTables, spreads: FloatVector) -> FloatVector:
+    """What every value of the strata is multiplied by: 1 of differences."""
+    strata = question.strata
+    moved = _moved(question, spreads)
+    differences = (strata.shapes - 1).prod(axis=1)[strata.shape_of]
+    value = np.arange(strata.n_values) - np.repeat(strata.starts, strata.widths)
+    of_variance = value >= np.repeat(differences, strata.widths)
+    return np.where(of_variance, np.repeat(moved[strata.owner], strata.widths), 1.0)
+
+
+def _moved(question: StratifiedTables, spreads: FloatVector) -> FloatVector:
+    """What the variances of every triplet are multiplied by, shape (B,)."""
+    parts = [spreads[rows[:, 0]] * spreads[rows[:, 1]] for rows in question.rows()]
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def cells_answer(
@@ -61,6 +79,7 @@ def cells_answer(
     columns: DiscreteColumns,
     *,
     least: int,
+    spreads: FloatVector,
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `TableCells` with differences; arguments as of `stratified_answer`."""
@@ -74,6 +93,7 @@ def cells_answer(
         for total, summand in zip(moments, values, strict=True):
             np.add.at(total, place, summand)
     difference, variance = moments
+    variance *= _moved(question.tables, spreads)[question.owner]
     varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
     return np.concatenate([difference, variance, varies], dtype=np.float64)
 
