@@ -68,7 +68,9 @@ def _option(parameter: Parameter) -> click.Option:
         flag += f"/--no-{flag[2:]}" if parameter.default else ""
     elif parameter.choices:
         settings["type"] = click.Choice(parameter.choices)
-    elif parameter.kind in (int, float, str):
+    elif parameter.kind is str:
+        return _text_option(flag, parameter)
+    elif parameter.kind in (int, float):
         settings["type"] = parameter.kind
     elif parameter.kind is tuple:
         told.append("Say the option once for each.")
@@ -78,6 +80,19 @@ def _option(parameter: Parameter) -> click.Option:
         return click.Option([flag], **settings)
     default = parameter.written(parameter.default)
     return click.Option([flag], default=default, show_default=True, **settings)
+
+
+def _text_option(flag: str, parameter: Parameter) -> click.Option:
+    """An option of text. Said again it adds to a list: the last alone would drop columns."""
+    given = (parameter.default,) if parameter.default else ()
+    return click.Option(
+        [flag],
+        multiple=True,
+        default=given,
+        show_default=bool(given),
+        help=parameter.help,
+        callback=lambda _context, _option, said: ",".join(said),
+    )
 
 
 def _text(path: Path | None) -> str:
