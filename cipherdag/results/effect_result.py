@@ -179,6 +179,17 @@ class EffectResult(EstimatedEffect, Run):
             return "one unit more", ""
         return self.arm_name(arm), self.arm_name(self.reference)
 
+    def _pair(self, arm: int | None) -> str:
+        return " against ".join(filter(None, self._arms(arm)))
+
+    @property
+    def measured(self) -> str:
+        """What is compared: the outcome, or of two categories the share of the second one."""
+        for column in Schema.loads(self.schema).variables if self.schema else ():
+            if column.name == self.outcome and column.cardinality:
+                return f"the share of {self.outcome} = {column.category_name(1)}"
+        return self.outcome
+
     def arm_name(self, arm: int) -> str:
         """A category of the treatment; its number from 1 where only the sites know its name."""
         for column in Schema.loads(self.schema).variables if self.schema else ():
@@ -204,7 +215,10 @@ class EffectResult(EstimatedEffect, Run):
         return {**plain, "sets": sets, "details": report["details"]}
 
     def _summary(self) -> list[str]:
-        lines = ["", f"The effect of {self.treatment} on {self.outcome} ({self.estimator}):"]
+        head = (
+            f"The effect of {self.treatment} on {self.measured} ({self.estimator}), 95 % intervals:"
+        )
+        lines = ["", head]
         for own in self.sets:
             lines += shortened([*self._said(own)])
         lines += shortened([f"{said[:1].upper()}{said[1:]}" for said in self.unmeasured_lines()])
@@ -220,17 +234,15 @@ class EffectResult(EstimatedEffect, Run):
             head = f"if the direct causes are {', '.join(own.parents) or 'none'}, {head}"
         yield f"{head}: {own.why or f'{own.rows:,} rows of {own.sites} sites'}"
         for one in own.contrasts:
-            arm, against = self._arms(one.arm)
-            pair = f"{arm} against {against}" if against else arm
             yield (
-                f"  {pair}, {one.scale}: {shown(one.estimate)} "
+                f"  {self._pair(one.arm)}, {one.scale}: {shown(one.estimate)} "
                 f"({shown(one.low)} to {shown(one.high)})"
             )
-
         for spread in own.between:
             yield (
-                f"  {self._arms(spread.arm)[0]}, told by {spread.sites} sites alone: "
-                f"{shown(spread.estimate)}, I2 {spread.i2:.0%}, p {shown(spread.p_value)}"
+                f"  {self._pair(spread.arm)}, difference from each site's rows alone, mean of "
+                f"{spread.sites} sites: {shown(spread.estimate)}; scatter between them: "
+                f"I2 {spread.i2:.0%}, p {shown(spread.p_value)} (Cochran's Q)"
             )
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:
@@ -251,7 +263,7 @@ class EffectResult(EstimatedEffect, Run):
             Forest(
                 title=f"Effect, {scale}",
                 note="" if number else "95 % intervals; the broken line is where no effect lies.",
-                label=f"{scale} in {self.outcome}",
+                label=f"{scale} in {self.measured}",
                 ratios=scale != "difference",
                 estimates=tuple(
                     Estimate(self._line(own, one), one.estimate, one.low, one.high)
@@ -264,7 +276,7 @@ class EffectResult(EstimatedEffect, Run):
 
     def _line(self, own: AdjustedEffect, one: Contrast) -> str:
         """What a line of the drawing is called."""
-        pair = " against ".join(filter(None, self._arms(one.arm)))
+        pair = self._pair(one.arm)
         if len(self.sets) == 1:
             return pair
         causes = ", ".join(own.parents or ()) or "none"

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, Question
 
 TWO = 2
+MOST_NAMED = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         adjust = [tuple(sorted(_place(facts, name) for name in own.adjust)) for own in sets]
         for own in adjust:
             named = (treatment, outcome, *own)
-            require(len(set(named)) == len(named), "an effect names a variable twice")
+            twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
+            require(twice is None, f"an effect names '{twice}' twice")
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = question.read((yield question))
         estimator = self._chosen(kinds, treatment, outcome)
@@ -286,8 +288,8 @@ def _place(facts: Facts, name: str) -> int:
     if name not in facts.names:
         raise ParameterError(
             f"an effect names '{name}', which is no variable",
-            remedy="Name columns of the schema; between real sites, where names stay there, their "
-            "identifiers.",
+            remedy=f"There are {', '.join(facts.names[:MOST_NAMED])}"
+            + (" and others." if len(facts.names) > MOST_NAMED else "."),
         )
     return facts.names.index(name)
 

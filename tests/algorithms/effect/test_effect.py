@@ -388,7 +388,7 @@ def test_what_is_not_identified_by_adjustment_is_refused_and_says_why():
         ({"treatment": ""}, "needs the names"),
         ({"treatment": "dose"}, "names 'dose', which is no variable"),
         ({"adjust": "age,nobody"}, "names 'nobody', which is no variable"),
-        ({"adjust": "age,drug"}, "names a variable twice"),
+        ({"adjust": "age,drug"}, "names 'drug' twice"),
         ({"adjust": '["age"'}, "no list of names in JSON"),
         ({"outcome": "stage"}, "'stage' has 3 categories"),
         ({"treatment": "age", "adjust": "sex", "estimator": "aipw"}, "choose linear"),
