@@ -37,7 +37,10 @@ class SharedReading:
 
     def door(self, runtime: SiteRuntime) -> Handler:
         """What `SiteRuntime.handle` does, of messages that may have been opened for another."""
-        return lambda operation, message: runtime.answer(self._opened(operation, message))
+        return partial(self._answered, runtime)
+
+    def _answered(self, runtime: SiteRuntime, operation: str, message: bytes) -> bytes:
+        return runtime.answer(self._opened(operation, message))
 
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation
