@@ -79,7 +79,7 @@ def _option(parameter: Parameter) -> click.Option:
         settings |= {"type": FILE, "callback": lambda _context, _option, path: _text(path)}
         return click.Option([flag], **settings)
     default = parameter.written(parameter.default)
-    return click.Option([flag], default=default, show_default=True, **settings)
+    return click.Option([flag], default=default, show_default=default != [], **settings)
 
 
 def _text_option(flag: str, parameter: Parameter) -> click.Option:
