@@ -19,7 +19,7 @@ import numpy as np
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.algorithms.parameters import require
 from cipherdag.errors import ParameterError
-from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.verdicts import (
     LARGEST_SUM,
@@ -60,9 +60,7 @@ class ClosedTests(RememberedTests):
     def __init__(self, combination: Compared, settings: EvidenceSettings) -> None:
         super().__init__()
         self._combination = combination
-        self._template = CombinedEvidence.over_sites(
-            settings.spec, combination, settings.n_variables, settings.max_rows
-        )
+        self._about = summed_by(combination, settings)
         n_sites, fewest, alpha = settings.present.n_sites, settings.fewest, settings.spec.alpha
         if combination == "fisher":
             self._amounts, self._grid_bits = fisher_amounts(alpha, n_sites, fewest)
@@ -76,13 +74,27 @@ class ClosedTests(RememberedTests):
         return (yield from by_slices(tests, [np.full(len(r), values) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        counts, members = pack_blocks(tests)
-        question = msgspec.structs.replace(self._template, counts=counts, members=members)
+        question = self._about(tests)
         bits = yield EvidenceVerdicts(question, self._amounts, self._grid_bits)
         if self._combination == "weighted_p":
             return bits
         independent, reliable = np.split(bits, 2)
         return np.where(reliable > 0, independent, np.nan)
+
+
+def summed_by(
+    combination: Combination, settings: EvidenceSettings
+) -> Callable[[list[IndexArray]], CombinedEvidence]:
+    """Makes the question of tests by size of S, whatever of its answer is opened."""
+    template = CombinedEvidence.over_sites(
+        settings.spec, combination, settings.n_variables, settings.max_rows
+    )
+
+    def about(tests: list[IndexArray]) -> CombinedEvidence:
+        counts, members = pack_blocks(tests)
+        return msgspec.structs.replace(template, counts=counts, members=members)
+
+    return about
 
 
 def closed(combination: Compared) -> Opening:

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import closed
+from cipherdag.algorithms.evidence.closed import closed, summed_by
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.questions.combined_evidence import (
@@ -24,12 +23,12 @@ from cipherdag.questions.combined_evidence import (
     combined_strength,
 )
 from cipherdag.questions.coverage import Contributors, opened_where
-from cipherdag.questions.encodings import pack_blocks, segments
+from cipherdag.questions.encodings import segments
 from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import Opening
     from cipherdag.graphs.edge_evidence import Effect
@@ -57,19 +56,16 @@ class CombinedTests(RememberedTests):
         self._fewest = settings.fewest
         testable = settings.spec.constant != "untestable" and combination != "weighted_p"
         self._constant = 1.0 if testable else np.nan
-        self._template = CombinedEvidence.over_sites(
-            settings.spec, combination, settings.n_variables, settings.max_rows
-        )
+        self._combination, self._about = combination, summed_by(combination, settings)
 
     def _ask(self, tests: Tests) -> PValues:
         """Two rounds, the first to count who contributes, and two more per `ROUND_VALUES`."""
-        self.tally[self._template.combination] += sum(len(rows) for rows in tests)
+        self.tally[self._combination] += sum(len(rows) for rows in tests)
         return (yield from by_slices(tests, [np.full(len(r), 3.0) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         """p-values of the tests of one or two rounds."""
-        counts, members = pack_blocks(tests)
-        question = msgspec.structs.replace(self._template, counts=counts, members=members)
+        question = self._about(tests)
         if self._fewest <= 1:
             sums = yield question
             return self._told(question, sums, tests[0])
@@ -98,21 +94,6 @@ class CombinedTests(RememberedTests):
         """The partial correlation within the sites, where their tests are Fisher's z."""
         known = self.estimate(test)
         return None if known is None else of_correlation(*known)
-
-
-def correlations_of(
-    settings: EvidenceSettings,
-) -> Callable[[list[IndexArray]], CombinedEvidence]:
-    """Makes the question of weighted z of tests by size of S."""
-    template = CombinedEvidence.over_sites(
-        settings.spec, "stouffer", settings.n_variables, settings.max_rows
-    )
-
-    def about(tests: list[IndexArray]) -> CombinedEvidence:
-        counts, members = pack_blocks(tests)
-        return msgspec.structs.replace(template, counts=counts, members=members)
-
-    return about
 
 
 def _scores(question: CombinedEvidence, sums: FloatVector) -> FloatVector:

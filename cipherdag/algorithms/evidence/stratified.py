@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed import summed_by
 from cipherdag.algorithms.evidence.closed_scores import ClosedScores
 from cipherdag.algorithms.evidence.closed_tables import ClosedTables
-from cipherdag.algorithms.evidence.combined import CombinedTests, correlations_of
+from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.kind import EvidenceKind, EvidenceSettings
 from cipherdag.algorithms.evidence.score_tests import SCORES, ScoreTests, scores_of
 from cipherdag.algorithms.evidence.stratified_tables import StratifiedTests
@@ -62,7 +63,7 @@ class WithinSites:
         self._sources: tuple[EvidenceSource, ...]
         if closed:
             self._sources = (
-                ClosedScores("stouffer", correlations_of(numbers), numbers),
+                ClosedScores("stouffer", summed_by("stouffer", numbers), numbers),
                 ClosedTables(kinds, settings),
                 ClosedScores(SCORES, scores_of(kinds, settings), settings),
             )

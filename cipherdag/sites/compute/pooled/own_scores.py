@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.regression_steps import coefficient_count, outputs
+from cipherdag.questions.regression_steps import outputs, predictor_columns
 from cipherdag.questions.scores.within_scores import WithinScores, score_count
 from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.site_regressions import model_step
-from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, first_fit, step_parts
+from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
+from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, step_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class OwnScores:
         nothing = np.zeros(m), np.zeros((m, m)), 0.0
         design, response = self._expand.rows(model)
         tested = model.predictors[-1]
-        width = max(self._categories[tested] - 1, 0) if self._categories[tested] else 1
+        width = predictor_columns(self._categories[tested])
         nuisance, other = np.hsplit(design, [design.shape[1] - width])
         if len(response) < max(self._least, FEWEST_PER_COEFFICIENT * design.shape[1]):
             return nothing
@@ -96,7 +96,9 @@ class OwnScores:
         categories = self._categories[model.response]
         if categories:
             response = self._joined(response, model.response)
-        fit = self._fit(small, nuisance, response)
+        if small not in self._fits:
+            self._fits[small] = own_fit(small, nuisance, response, self._categories)
+        fit = self._fits[small]
         if fit.undone or fit.scarce < FEWEST_PER_COEFFICIENT * design.shape[1]:
             return nothing
         rest = float(len(response) - nuisance.shape[1])
@@ -109,11 +111,9 @@ class OwnScores:
         """What is tested: indicators of categories that are not rare, or a standardised number."""
         if categories := self._categories[tested]:
             codes = self._joined(other @ np.arange(1.0, categories), tested)
-            indicators: FloatMatrix = np.equal.outer(codes, np.arange(1.0, categories)).astype(
-                float
-            )
-            return indicators.astype(np.float64)
-        centred: FloatMatrix = np.subtract(other, other.mean(axis=0))
+            indicators: FloatMatrix = np.equal.outer(codes, np.arange(1.0, categories)) * 1.0
+            return indicators
+        centred = other - other.mean(axis=0)
         spread = float(np.sqrt((centred**2).mean()))
         largest = float(np.abs(other).max())
         scaled: FloatMatrix = centred / max(spread, float(np.finfo(np.float64).tiny))
@@ -127,19 +127,6 @@ class OwnScores:
         into = joined(np.minimum(counts, drawn_from), self._least)
         found: FloatVector = into[codes.astype(np.int64)].astype(np.float64)
         return found
-
-    def _fit(self, small: Regression, nuisance: FloatMatrix, response: FloatVector) -> Fit:
-        """The response on S alone, at its maximum."""
-        if small in self._fits:
-            return self._fits[small]
-        count = coefficient_count(small, self._categories)
-        categories = self._categories[small.response]
-        fit = first_fit(small, self._categories)
-        while not fit.finished:
-            step = model_step(nuisance, response, fit.proposed, categories, ordered=small.ordered)
-            fit.hear(*step_parts(step, count), outputs(categories))
-        self._fits[small] = fit
-        return fit
 
     def _discrete(
         self,

@@ -120,14 +120,27 @@ class RegressionTest(CachedTest):
         """The regression at its maximum, and its rows; kept, as tests share smaller models."""
         if model not in self._fits:
             design, response = self._expand.rows(model)
-            categories = self._categories[model.response]
-            count = coefficient_count(model, self._categories)
-            fit = first_fit(model, self._categories)
-            while not fit.finished:
-                step = model_step(design, response, fit.proposed, categories, ordered=model.ordered)
-                fit.hear(*step_parts(step, count), outputs(categories))
-            self._fits[model] = fit, len(response)
+            self._fits[model] = own_fit(model, design, response, self._categories), len(response)
         return self._fits[model]
+
+
+def own_fit(
+    model: Regression, design: FloatMatrix, response: FloatVector, categories: tuple[int, ...]
+) -> Fit:
+    """A regression over one site's rows at its maximum.
+
+    Args:
+        model: What is fitted.
+        design: Its columns, shape (n, columns).
+        response: Codes or values, shape (n,).
+        categories: Number of categories of every variable, 0 for a continuous one.
+    """
+    own, count = categories[model.response], coefficient_count(model, categories)
+    fit = first_fit(model, categories)
+    while not fit.finished:
+        step = model_step(design, response, fit.proposed, own, ordered=model.ordered)
+        fit.hear(*step_parts(step, count), outputs(own))
+    return fit
 
 
 def model_step(
