@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from cipherdag.graphs.dags import Dag, Family, members, submasks, topological, turned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Phase = Literal["insert", "delete", "turn"]
 PHASES: tuple[Phase, ...] = ("insert", "delete", "turn")
@@ -146,6 +146,26 @@ def applied(pattern: Pattern, move: Move) -> Dag | None:
         for n in members(near[y]):
             direct(y, n)
     return extension(into, near)
+
+
+def member(pattern: Pattern, forbidden: Sequence[int]) -> Dag | None:
+    """A DAG of the class without any forbidden edge; None where there is none.
+
+    Args:
+        pattern: The class.
+        forbidden: Bit masks of what may not be a variable's parents.
+    """
+    into, near = list(pattern.parents), list(pattern.neighbours)
+    for v, never in enumerate(forbidden):
+        if into[v] & never:
+            return None
+        for u in members(near[v] & never):
+            near[v] &= ~(1 << u)
+            near[u] &= ~(1 << v)
+            into[u] |= 1 << v
+    found = extension(into, near)
+    # what is forbidden may have made a cycle, or a collider that the class does not have
+    return found if found is not None and pattern_of(found) == pattern else None
 
 
 def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:
