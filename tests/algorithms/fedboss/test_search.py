@@ -208,8 +208,8 @@ def test_the_score_of_numbers_is_that_of_a_regression():
         # on a grid, so that how rows are split over sites does not show
         found = scores.score(2, mask_of(parents)) / 2**BITS
         assert found == pytest.approx(expected, abs=2.0 ** -(BITS + 1) + 1e-9)
-        raw = scores._scores(2, mask_of(parents), np.array([2]))[0] / 2**BITS
-        assert raw == found
+        exact = scores.exact(2, mask_of(parents), np.array([2]))[0]
+        assert exact == pytest.approx(expected, abs=1e-9)
 
 
 def test_of_two_equal_columns_one_suffices():
