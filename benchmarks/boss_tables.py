@@ -11,7 +11,7 @@ to the true class stands how much the graph that was found scores above the true
 that is negative the search missed it, and where it is not the score prefers another graph. Defaults
 were chosen on the data of `CHOSEN_ON`, seeds from 100 on, and on random linear models; the others
 never chose anything. Finished cases are read from --lines and not run again, those of --limit
-seconds given up. --out writes JSON and Markdown, --report prints the Markdown.
+processor seconds given up. --out writes JSON and Markdown, --report prints the Markdown.
 """
 
 from __future__ import annotations

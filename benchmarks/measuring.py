@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import platform
 import resource
+import signal
 import statistics
 import time
 from pathlib import Path
@@ -104,7 +105,7 @@ def run_cases(
     options.add_argument("--data", nargs="+", choices=list(data), default=list(data))
     options.add_argument("--methods", nargs="+", choices=list(methods), default=list(methods))
     options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options.add_argument("--limit", type=float, default=600.0, help="seconds of one case")
+    options.add_argument("--limit", type=float, default=600.0, help="processor seconds of one case")
     options.add_argument("--budget", type=float, default=float("inf"), help="seconds of all")
     options.add_argument("--lines", type=Path, default=Path(f"{benchmark}.jsonl"))
     options.add_argument("--report", action="store_true", help="print the tables and run nothing")
@@ -162,16 +163,26 @@ def _left(arguments, done: set[tuple]) -> Iterator[dict]:
 
 
 def _limited(limit: float, measure: Callable[..., dict], *what) -> dict:
-    """A case in a process of its own, given up after so many seconds."""
+    """A case in a process of its own, given up after so many processor seconds."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=lambda: theirs.send(measure(*what)))
+
+    def run() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
+        theirs.send(measure(*what))
+
+    process = context.Process(target=run)
     process.start()
     theirs.close()  # so that the end of a process that failed is heard
-    found = ours.recv() if ours.poll(limit) else {"given_up_after": limit}
-    process.kill()
-    process.join()
-    return found
+    try:
+        return ours.recv()
+    except EOFError:
+        process.join()
+        if process.exitcode != -signal.SIGXCPU:
+            raise
+        return {"given_up_after": limit}
+    finally:
+        process.join()
 
 
 def timed(function, *arguments, **options):

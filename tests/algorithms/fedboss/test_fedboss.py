@@ -102,7 +102,9 @@ def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_whic
     found = federation.run(FedBOSS())
     (note,) = found.report.notes
     count = found.details["sets"]["sites"]
-    assert any(line.startswith(f"{count} sets") and "own likelihoods" in line for line in note.lines)
+    assert any(
+        line.startswith(f"{count} sets") and "own likelihoods" in line for line in note.lines
+    )
     left_out = federation.run(FedBOSS(withheld="leave-out"))
     (note,) = left_out.report.notes
     count = left_out.details["sets"]["withheld"]
