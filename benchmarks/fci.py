@@ -6,9 +6,9 @@
 DATA_FOLDER holds ``bn/<network>.bif.gz``. Every sample of 5000 rows is drawn anew (seed = its
 number), loses the columns of a tenth of the variables, drawn among those with two effects or more,
 and is split unevenly over ten sites. causal-learn has all rows in one table, the same alpha (0.01),
-largest set (3) and test (G2, Fisher's z); a case that takes more than --limit processor seconds is given
-up. The truth is the PAG of the network without those columns. Finished cases are read from --lines
-and not run again. --out writes JSON and Markdown, --report prints the Markdown.
+largest set (3) and test (G2, Fisher's z); a case that takes more than --limit processor seconds is
+given up. The truth is the PAG of the network without those columns. Finished cases are read from
+--lines and not run again. --out writes JSON and Markdown, --report prints the Markdown.
 """
 
 from __future__ import annotations
