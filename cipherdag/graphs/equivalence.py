@@ -68,20 +68,32 @@ def pattern_of(dag: Dag) -> Pattern:
 def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
     """All moves of a phase whose sets are cliques; `allowed` has the rest of the conditions."""
     for y in range(len(pattern)):
-        for x in range(len(pattern)):
-            if x == y or not _concerns(pattern, phase, x, y):
-                continue
-            near, beside = pattern.neighbours[y], pattern.adjacent(x)
-            # what is free to be chosen, and what belongs to the clique in any case
-            free, fixed = near & ~(1 << x), 0
-            if phase == "insert":
-                free, fixed = near & ~beside, near & beside
-            elif phase == "delete":
-                free = near & beside
-            for chosen in submasks(free):
-                clique = free & ~chosen if phase == "delete" else fixed | chosen
-                if _clique(pattern, clique):
-                    yield Move(phase, x, y, chosen)
+        yield from moves_into(pattern, phase, y)
+
+
+def surroundings(pattern: Pattern, y: int) -> tuple[int, ...]:
+    """All that insertions and deletions of edges into y depend on: where equal, these are equal."""
+    near = pattern.neighbours[y]
+    beside = (pattern.adjacent(v) for v in members(near))
+    return (y, pattern.parents[y], pattern.children[y], near, *beside)
+
+
+def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
+    """The moves about edges from any x to y."""
+    for x in range(len(pattern)):
+        if x == y or not _concerns(pattern, phase, x, y):
+            continue
+        near, beside = pattern.neighbours[y], pattern.adjacent(x)
+        # what is free to be chosen, and what belongs to the clique in any case
+        free, fixed = near & ~(1 << x), 0
+        if phase == "insert":
+            free, fixed = near & ~beside, near & beside
+        elif phase == "delete":
+            free = near & beside
+        for chosen in submasks(free):
+            clique = free & ~chosen if phase == "delete" else fixed | chosen
+            if _clique(pattern, clique):
+                yield Move(phase, x, y, chosen)
 
 
 def _concerns(pattern: Pattern, phase: Phase, x: int, y: int) -> bool:

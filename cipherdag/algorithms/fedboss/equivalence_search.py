@@ -16,7 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.fedboss.outcome import BestGraph
-from cipherdag.graphs.equivalence import PHASES, allowed, applied, families, moves, pattern_of
+from cipherdag.graphs.equivalence import (
+    PHASES,
+    allowed,
+    applied,
+    families,
+    moves,
+    moves_into,
+    pattern_of,
+    surroundings,
+)
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
@@ -44,10 +53,11 @@ def greedy(dag: Dag, trees: GrowShrinkTrees) -> Waiting[BestGraph]:
 def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, int]]:
     """The graph after all moves of a phase that gain, the best one first, and what all gained."""
     total = 0
+    known: dict[tuple[int, ...], list[Gain]] = {}
     while True:
         pattern = pattern_of(dag)
         if phase == "insert":
-            gains = yield from _insertions(pattern, trees)
+            gains = yield from _insertions(pattern, trees, known)
         elif phase == "delete":
             gains = yield from _deletions(pattern, trees)
         else:
@@ -65,20 +75,31 @@ def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, 
             return dag, total
 
 
-def _insertions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
-    """What one parent more gains, of those that the scores take for candidates."""
-    found = [(move, families(pattern, move)[1]) for move in moves(pattern, "insert")]
+def _insertions(
+    pattern: Pattern, trees: GrowShrinkTrees, known: dict[tuple[int, ...], list[Gain]]
+) -> Gains:
+    """What one parent more gains, of those that the scores take for candidates.
+
+    A step changes few surroundings; ``known`` are the gains by all that were met before.
+    """
+    around = [surroundings(pattern, y) for y in range(len(pattern))]
+    found = [
+        (move, families(pattern, move)[1])
+        for y, own in enumerate(around)
+        if own not in known
+        for move in moves_into(pattern, "insert", y)
+    ]
     nodes = {node for _, node in found}
-    known = {node: trees.grown(*node) for node in nodes}
-    if None in known.values():
+    grown = {node: trees.grown(*node) for node in nodes}
+    if None in grown.values():
         yield
-        known = {node: trees.grown(*node) for node in nodes}
-    gains = []
+        grown = {node: trees.grown(*node) for node in nodes}
+    known |= {own: [] for own in around if own not in known}
     for move, node in found:
-        with_x, without = (known[node] or {}).get(move.x), trees.scores.score(*node)
-        if with_x is not None and without is not None:
-            gains.append((with_x - without, move))
-    return gains
+        with_x, without = (grown[node] or {}).get(move.x), trees.scores.score(*node)
+        if with_x is not None and without is not None and with_x - without >= trees.scores.least:
+            known[around[move.y]].append((with_x - without, move))
+    return [gain for own in around for gain in known[own]]
 
 
 def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
