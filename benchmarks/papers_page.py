@@ -135,6 +135,22 @@ def standing(theirs: float, low: float, high: float) -> str:
     return "worse" if theirs < low else "alike"
 
 
+def of_sachs() -> dict:
+    """Sachs with its conditions as sites: the method of least SHD, and FedPC's default."""
+    cases = {case["method"]: case for case in results("sachs_conditions")["cases"]}
+    best = min(cases.values(), key=lambda case: case["shd"])
+    default = cases["FedPC, stratified"]
+    told = max(cases.values(), key=lambda case: (not case["wrong"], case["right"]))
+    return {
+        "here": f"{best['method']} {best['shd']} ({best['miss']} missing), "
+        f"{default['method']} {default['shd']}; directions: {told['method']} tells "
+        f"{told['right']} right and {told['wrong']} wrong",
+        "verdict": "mixed",
+        "script": "sachs_conditions.py",
+        "results": ["sachs_conditions.json"],
+    }
+
+
 def of_layers() -> dict:
     """Figure 7: edges by the largest sets, and whether the last size took none."""
     report = results("fedpc_figures")
@@ -326,6 +342,7 @@ def plain(value: float) -> str:
 
 CELLS = {
     "fedpc": of_fedpc,
+    "sachs": of_sachs,
     "layers": of_layers,
     "shares": of_shares,
     "fedcmfs": of_fedcmfs,

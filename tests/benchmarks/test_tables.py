@@ -33,6 +33,7 @@ WRITERS = {
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
+    "sachs_conditions": "sachs_conditions",
     "site_differences": "site_differences",
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
