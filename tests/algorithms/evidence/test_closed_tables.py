@@ -23,6 +23,7 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.graphs.networks import asia
+from cipherdag.questions.closed.by_count import LARGEST_SUM
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.lockstep import parts_of
@@ -30,7 +31,7 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec, StratifiedTables, finds_verdicts
 from cipherdag.questions.stratified import TableCells
-from cipherdag.questions.verdicts import LARGEST_SUM, CellVerdicts
+from cipherdag.questions.verdicts import CellVerdicts
 
 MAX_ROWS = 1 << 12
 
