@@ -117,7 +117,8 @@ def trial(name):
         "describe": Trial(algorithm=Describe(), data=measured()),
         "survival": Trial(algorithm=FOLLOWED, data=followed()),
         "effect": Trial(
-            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True),
+            data=patients(),
         ),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedfci": Trial(algorithm=FedFCI(), data=clinics(8)),

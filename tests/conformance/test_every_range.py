@@ -111,10 +111,13 @@ RUNS = [
         for own in (False, True)
     ),
     *(
-        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        (
+            Effect(treatment="e", outcome="a", adjust="b,c", estimator=own, refute=own != "ipw"),
+            "mixed",
+        )
         for own in ("regression", "ipw", "aipw", "linear")
     ),
-    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
+    (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

@@ -15,6 +15,7 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
+from cipherdag.algorithms.effect.refuting import refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
 from cipherdag.algorithms.effect.sets import read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.effect.sets import PossibleSet
     from cipherdag.findings.conclusion import Report
+    from cipherdag.findings.effect import Refutation
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, Question
 
@@ -83,6 +85,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             0.1.
         site_effect: Whether every site has a constant of its own, with ``linear``.
         between: Whether to ask how widely the effects scatter that sites' own rows tell.
+        refute: Whether to estimate it once more after changes that should, or should not, matter:
+            a placebo, a random common cause, parts of the rows left out, each variable left out.
         withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
             estimated; ``leave-out``: the others estimate it without them.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -91,7 +95,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
         of these rows, the models of treatment and outcome step by step, the means of the arms and
         how rows spread about them, and counts of propensities by arm; with `between` how widely the
-        sites' own effects scatter. With ``leave-out``, two runs
+        sites' own effects scatter; with `refute` the models, means and spreads once more for every
+        change, by subtraction those of every fifth of the rows too. With ``leave-out``, two runs
         in which other sites tell show these sites' sums by subtraction.
     """
 
@@ -108,6 +113,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
     site_effect: bool = False
     between: bool = True
+    refute: bool = False
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
@@ -172,7 +178,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
             if not own.why
         }
-        told = yield from lockstep([own.run() for own in estimations.values()])
+        told = yield from lockstep(
+            [refuted(own) if self.refute else own.run() for own in estimations.values()]
+        )
         by_number = dict(zip(estimations, told, strict=True))
         found = [by_number.get(n, _untold(own)) for n, own in enumerate(sets)]
         _require_any(found)
@@ -266,6 +274,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 replace(
                     own,
                     adjust=tuple(names[v] for v in adjust),
+                    refutations=_by_name(own.refutations, [names[v] for v in adjust]),
                     parents=None if parents is None else tuple(names[v] for v in parents),
                 )
                 for own, adjust, parents in zip(
@@ -277,7 +286,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def disclosures(self) -> tuple[str, ...]:
         """Models, means and counts of propensities."""
         left_out = self.withheld == "leave-out"
-        return disclosed(self.estimator, between=self.between, leave_out=left_out)
+        return disclosed(
+            self.estimator, between=self.between, refute=self.refute, leave_out=left_out
+        )
 
     def report(self, found: EstimatedEffect) -> Report:
         """What makes the estimates doubtful, and what they take for granted."""
@@ -296,6 +307,15 @@ def _place(facts: Facts, name: str) -> int:
 
 def _places(facts: Facts, names: tuple[str, ...] | None) -> tuple[int, ...] | None:
     return None if names is None else tuple(sorted(_place(facts, name) for name in names))
+
+
+def _by_name(found: tuple[Refutation, ...], adjust: list[str]) -> tuple[Refutation, ...]:
+    """Refutations with the names of the variables that are left out, in their order."""
+    names = iter(adjust)
+    return tuple(
+        replace(own, left_out=next(names)) if own.change == "variable left out" else own
+        for own in found
+    )
 
 
 def _untold(own: PossibleSet) -> AdjustedEffect:
