@@ -12,6 +12,7 @@ import pandas as pd
 from driving import parts, within
 
 from cipherdag import (
+    CausalGraph,
     Describe,
     Effect,
     FedBOSS,
@@ -20,6 +21,7 @@ from cipherdag import (
     Federation,
     FedFCI,
     FedPC,
+    GraphCheck,
     RFcd,
     Survival,
 )
@@ -118,6 +120,7 @@ RUNS = [
         for own in ("regression", "ipw", "aipw", "linear")
     ),
     (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
+    (GraphCheck(CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])), "discrete"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

@@ -19,9 +19,10 @@ from cipherdag.algorithms.effect.refuting import refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
 from cipherdag.algorithms.effect.sets import read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
-from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.algorithms.parameters import check_parameters, graph_text, require, row_bound, within
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
@@ -75,6 +76,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         treatment: The cause, by name.
         outcome: The variable that it acts on: numbers, or two categories.
         adjust: Names of what to adjust for, with commas between them; or a list in JSON.
+        graph: A graph that says what to adjust for. It is asked at once, and the plan has the
+            sets in its place.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
             if either is; ``linear``: the coefficient of the treatment in one linear model;
@@ -108,6 +111,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     treatment: str = ""
     outcome: str = ""
     adjust: str = ""
+    graph: str = graph_text()
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
@@ -118,6 +122,16 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     max_rows: int = row_bound()
 
     def __post_init__(self, query: Answer | None) -> None:
+        check_parameters(self)
+        if self.graph:
+            require(
+                query is None and not self.adjust,
+                "the graph says what to adjust for: give no other",
+            )
+            named = CausalGraph.loads(self.graph), self.treatment, self.outcome
+            query = named[0].identify(*named[1:])
+            for name in ("graph", "treatment", "outcome"):
+                object.__setattr__(self, name, "")
         if query is not None:
             require(
                 not (self.treatment or self.outcome or self.adjust),
