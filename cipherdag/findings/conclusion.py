@@ -130,14 +130,16 @@ class SelectedFeature:
         feature: Its name.
         strength: Weighted strength of its dependence on the label given nothing (Eq. 2): the
             absolute correlation, or G2 or twice a log likelihood ratio. With other evidence than
-            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score.
-        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites.
+            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score. None where
+            it stayed closed.
+        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites; None
+            likewise.
         retrieved: Whether FedCFR brought it back from behind a correlated label.
     """
 
     feature: str
-    strength: float
-    p_value: float
+    strength: float | None
+    p_value: float | None
     retrieved: bool
 
 

@@ -146,6 +146,7 @@ def trial(name):
 CLOSED = [
     *(f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")),
     "fedpc stratified of any columns verdicts",
+    *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
 ]
 
 
@@ -218,6 +219,9 @@ def replayed(name):
         return trial(name)
     if name == "fedfci rfci":
         return Trial(algorithm=FedFCI(search="rfci"), data=clinics(8))
+    if name.startswith("fedcmfs "):
+        own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="verdicts")
+        return Trial(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
         return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
