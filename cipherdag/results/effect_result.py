@@ -143,7 +143,7 @@ class EffectResult(EstimatedEffect, Run):
                 ", ".join(own.adjust),
                 None if own.parents is None else ", ".join(own.parents),
                 own.n_dags,
-                *self._arms(one.arm),
+                *(("", "") if own.why else self._arms(one.arm)),
                 one.scale,
                 *(_known(x) for x in (one.estimate, one.error, one.low, one.high)),
                 own.sites,
@@ -263,7 +263,7 @@ class EffectResult(EstimatedEffect, Run):
             Forest(
                 title=f"Effect, {scale}",
                 note="" if number else "95 % intervals; the broken line is where no effect lies.",
-                label=f"{scale} in {self.measured}",
+                label=f"{scale} {'in' if scale == 'difference' else 'of'} {self.measured}",
                 ratios=scale != "difference",
                 estimates=tuple(
                     Estimate(self._line(own, one), one.estimate, one.low, one.high)
