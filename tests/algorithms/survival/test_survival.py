@@ -66,16 +66,31 @@ def test_the_log_rank_test_is_that_of_all_rows_on_binned_times(result):
     assert sum(result.together.observed) == pytest.approx(sum(result.together.expected))
 
 
-@pytest.mark.parametrize("least", [0, 11])
-def test_the_test_within_sites_is_that_of_strata_at_exact_times(least):
-    whole = pd.concat([own.assign(site=name) for name, own in wards().items()])
-    ended = whole["died"] == "yes"
-    statistic, p_value = survdiff(whole["months"], ended, whole["arm"], strata=whole["site"])
-    found = survived(wards(), by="arm", least=least)
+def test_the_test_within_sites_is_that_of_strata_at_exact_times():
+    statistic, p_value, ended = within_sites()
+    found = survived(wards(), by="arm")
     assert found.test.statistic == pytest.approx(statistic, rel=1e-9)
     assert found.test.p_value == pytest.approx(p_value, rel=1e-9)
     assert sum(found.test.observed) == ended.sum() == pytest.approx(sum(found.test.expected))
-    assert (found.together is None) == (least > 0)
+
+
+def test_of_sites_that_restrict_small_counts_it_is_near():
+    statistic, _, ended = within_sites()
+    exact, found = survived(wards(), by="arm"), survived(wards(), by="arm", least=11)
+    assert found.test.observed == exact.test.observed
+    assert found.test.expected == pytest.approx(exact.test.expected, abs=3 / 32)
+    assert sum(found.test.expected) == ended.sum()
+    assert found.test.statistic == pytest.approx(statistic, rel=0.25)
+    assert found.test.statistic != pytest.approx(statistic, rel=1e-6)
+    assert found.test.dof == 1
+    assert found.together is None
+
+
+def within_sites():
+    """The test in strata by site at exact times, and who had the event."""
+    whole = pd.concat([own.assign(site=name) for name, own in wards().items()])
+    ended = whole["died"] == "yes"
+    return *survdiff(whole["months"], ended, whole["arm"], strata=whole["site"]), ended
 
 
 def test_groups_that_sites_with_other_hazards_have_more_of_do_not_differ_within_them():
@@ -196,7 +211,8 @@ def test_an_empty_group_has_no_curve_and_the_others_are_compared():
     found = survived(wards(), by="arm", least=11, schema=schema)
     whole = survived(wards(), by="arm", least=11)
     assert found.not_told == ("none",)
-    assert found.test.statistic == pytest.approx(whole.test.statistic, rel=1e-9)
+    # the codes of the arms are others, and with them what each site draws
+    assert found.test.statistic == pytest.approx(whole.test.statistic, rel=0.25)
     assert found.test.dof == 1
     assert [own for own in found.curves if own.told] == list(whole.curves)
     assert "no curve of it." in " ".join(found.report.warnings)
