@@ -33,7 +33,10 @@ LIMITS = (
     ),
 )
 
-
+MOVED = (
+    " Sites that restrict small counts moved few events, and few other ends, to another edge: "
+    "where few rows are left, a curve may be off by these, which its interval does not know."
+)
 PROPORTIONAL = (
     "A Cox model takes ratios of hazards to be the same at all times, and the logarithm of a "
     "hazard to be linear in numbers; neither is looked at here."
@@ -88,7 +91,7 @@ def reported(found: SurvivalAnalysis) -> Report:
     told = [(name, own) for name, own in zip(names, found.curves, strict=True) if own.told]
     panel = Curves(
         title=TITLE,
-        note=_note(len(told)),
+        note=_note(len(told)) + MOVED * found.restricted,
         x_label=found.time,
         y_label="share without the event",
         series=tuple(_series(name, own, found.edges) for name, own in told[:MOST_SERIES]),

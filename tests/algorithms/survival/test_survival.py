@@ -125,6 +125,26 @@ def test_rows_that_miss_a_value_are_left_out_and_one_group_has_no_test():
     np.testing.assert_allclose(found.curves[0].survival, known.surv_prob, atol=1e-12)
 
 
+def test_what_is_moved_and_what_is_left_out_stands_beside_the_curves():
+    data = wards()
+    data["west"].loc[:20, "months"] = None
+    exact, near = ("\n".join(survived(data, by="arm", least=own).lines()) for own in (0, 11))
+    rows = sum(map(len, data.values()))
+    assert f"{rows - 21:,} of {rows:,} rows of 3 sites" in exact
+    assert "median months 12 (95 %: 9 to 12)" in exact
+    assert "Sites moved few events" not in exact
+    assert "Sites moved few events" in near
+    found = survived(data, by="arm", least=11)
+    assert "to another edge" in found.report.panels[0].note
+    assert "to another edge" in found.page()
+
+
+def test_columns_with_commas_between_them_are_refused_with_a_hint():
+    with pytest.raises(ParameterError) as raised:
+        survived(wards(), adjust=("arm,age",))
+    assert "by itself" in raised.value.remedy
+
+
 def test_which_category_is_the_event_is_said():
     turned = {
         name: own.assign(died=own["died"].map({"yes": "a death", "no": "lost"}))

@@ -154,13 +154,10 @@ def patients(rng, n=120):
     return np.column_stack([rng.exponential(2.0, n), np.arange(n) % 3 == 0, rng.integers(0, 2, n)])
 
 
-def test_part(table, *, least, spread=1.0):
+def log_rank_part(table, *, least, spread=1.0):
     answer = survival_counts(question(2), lambda v: table[:, v], least=least, spread=spread)
     observed, expected, upper = np.split(answer[2 * 2 * len(EDGES) + 1 : -3], [2, 4])
     return observed, expected, upper
-
-
-test_part.__test__ = False
 
 
 def test_whoever_knows_all_rows_but_one_does_not_see_in_the_test_when_its_event_was():
@@ -171,8 +168,8 @@ def test_whoever_knows_all_rows_but_one_does_not_see_in_the_test_when_its_event_
     exact, told = set(), set()
     for time in times:
         table[0, 0] = time
-        exact.add(tuple(np.concatenate(test_part(table, least=0))))
-        told.add(tuple(np.concatenate(test_part(table, least=11, spread=1.07))))
+        exact.add(tuple(np.concatenate(log_rank_part(table, least=0))))
+        told.add(tuple(np.concatenate(log_rank_part(table, least=11, spread=1.07))))
     assert len(exact) > 12
     assert len(told) <= 4
 
@@ -181,7 +178,7 @@ def test_whoever_knows_all_rows_but_one_does_not_see_in_the_test_when_its_event_
 @settings(max_examples=100, deadline=None)
 def test_what_the_test_tells_adds_up_and_is_near(seed, spread):
     table = patients(np.random.default_rng(seed))
-    plain, told = (test_part(table, least=own, spread=spread) for own in (0, 11))
+    plain, told = (log_rank_part(table, least=own, spread=spread) for own in (0, 11))
     if not told[1].any():
         return
     assert (told[0] == plain[0]).all()
