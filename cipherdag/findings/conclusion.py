@@ -16,6 +16,7 @@ import msgspec
 
 from cipherdag.findings.description import Description
 from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
@@ -129,14 +130,16 @@ class SelectedFeature:
         feature: Its name.
         strength: Weighted strength of its dependence on the label given nothing (Eq. 2): the
             absolute correlation, or G2 or twice a log likelihood ratio. With other evidence than
-            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score.
-        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites.
+            ``weighted_p``: the summed statistic or -2 ln p, or the absolute joint score. None where
+            it stayed closed.
+        p_value: Weighted p-value of the two given nothing (Eq. 1), or that over all sites; None
+            likewise.
         retrieved: Whether FedCFR brought it back from behind a correlated label.
     """
 
     feature: str
-    strength: float
-    p_value: float
+    strength: float | None
+    p_value: float | None
     retrieved: bool
 
 
@@ -171,7 +174,13 @@ class SelectedFeatures:
 
 
 Finding = (
-    LearntGraph | LearntPAG | SelectedFeatures | Description | SurvivalAnalysis | EstimatedEffect
+    LearntGraph
+    | LearntPAG
+    | SelectedFeatures
+    | Description
+    | SurvivalAnalysis
+    | EstimatedEffect
+    | CheckedGraph
 )
 
 

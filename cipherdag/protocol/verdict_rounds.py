@@ -33,9 +33,10 @@ from cipherdag.privacy.comparison.roles import in_turn
 from cipherdag.privacy.comparison.verdicts import unpack
 from cipherdag.protocol.messages import Compared, Verdicts, open_envelope, read_envelope
 from cipherdag.protocol.wire import decode, digest
+from cipherdag.questions.closed.by_count import joined
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
-from cipherdag.questions.verdicts import FEWEST_SITES, VerdictQuestion, joined
+from cipherdag.questions.verdicts import FEWEST_SITES, VerdictQuestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -23,7 +23,11 @@ from cipherdag.questions.encodings import (
     segments,
     unpack_blocks,
 )
-from cipherdag.questions.weighted_evidence import MAX_ROWS_LIMIT, check_triplets
+from cipherdag.questions.weighted_evidence import (
+    MAX_ROWS_LIMIT,
+    WeightedEvidence,
+    check_triplets,
+)
 
 Combination = Literal["statistic", "fisher", "stouffer", "weighted_p"]
 COMBINATIONS: tuple[Combination, ...] = get_args(Combination)
@@ -120,6 +124,12 @@ class CombinedEvidence(
             rows_per_cell=test.min_rows_per_cell,
             max_rows=max_rows,
         )
+
+    @classmethod
+    def about(cls, triplets: WeightedEvidence, combination: Combination) -> CombinedEvidence:
+        """About the triplets of weighted evidence."""
+        own = cls.over_sites(triplets.test, combination, triplets.n_variables, triplets.max_rows)
+        return msgspec.structs.replace(own, counts=triplets.counts, members=triplets.members)
 
     @property
     def label(self) -> str:

@@ -1,10 +1,8 @@
 """Questions of which no sum is opened: of every sum the sites find one bit, and nothing else.
 
-A site's number is how often it contributes (0 or 1), times a width, plus its amount; so the sum of
-all sites' numbers has how many contribute and their amount in it, side by side. A verdict is true
-of a public set of such sums: for every number of sites the amounts that decide. It is true of none
-where too few contribute, so that no verdict is a single site's answer, and nobody learns how many
-there were.
+A verdict is true of a public set of sums (`closed.by_count`): for every number of sites that
+contribute the amounts that decide. It is true of none where too few contribute, so that no verdict
+is a single site's answer, and nobody learns how many there were.
 
 Leaks:
     Of every sum one bit, to everybody; under the assumptions of `cipherdag.privacy.comparison`.
@@ -12,11 +10,13 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from cipherdag.questions.closed.by_count import SUM_BITS, ByCount, Sets, compared, joined
+from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
     Encoding,
@@ -29,12 +29,6 @@ from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.skeleton import EdgeVotes
 from cipherdag.questions.stratified import TableCells
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-SUM_BITS = 35
-LARGEST_SUM = (1 << SUM_BITS) - (1 << 16)
-"""Largest sum that a verdict is found on, whatever the protection; 35 bits."""
 FEWEST_SITES = 3
 """A dealer and two holders of comparison keys."""
 MOST_VERDICTS = 250_000
@@ -43,65 +37,6 @@ VERDICT_VALUES = 100
 """As many values as the keys of one verdict are long."""
 RELIABLE = 1 << 16
 """What stands for a test that is reliable at one site already."""
-
-Sets = tuple[IndexArray, IndexArray, IndexArray]
-"""Least and largest sums of intervals, shape (intervals, B); the largest sum of all, shape (B,)."""
-
-
-class ByCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The amounts that a verdict is true of, by how many sites contribute.
-
-    Attributes:
-        low: Least amounts for 0, 1, ..., N sites; above ``high`` where it is true of none.
-        high: Largest ones.
-        largest: Largest amount of one site.
-    """
-
-    low: tuple[int, ...]
-    high: tuple[int, ...]
-    largest: int
-
-    def __post_init__(self) -> None:
-        ends = zip(self.low, self.high, strict=True)
-        holds = all(low >= 0 and high <= k * self.largest for k, (low, high) in enumerate(ends))
-        if len(self.low) < 2 or self.largest < 0 or not holds or self.fewest < 1:  # noqa: PLR2004
-            raise ValueError("amounts lie in what so many sites can have, of one site at least")
-        if self.n_sites * self.bound > LARGEST_SUM:
-            raise ValueError(f"sums that verdicts are found on are at most {LARGEST_SUM}")
-
-    @property
-    def n_sites(self) -> int:
-        """How many sites may contribute, N."""
-        return len(self.low) - 1
-
-    @property
-    def fewest(self) -> int:
-        """How many sites contribute at least where it is true; N + 1 where it never is."""
-        there = (k for k in range(len(self.low)) if self.low[k] <= self.high[k])
-        return next(there, len(self.low))
-
-    @property
-    def bound(self) -> int:
-        """Largest number of one site."""
-        return self.width + self.largest
-
-    @property
-    def width(self) -> int:
-        """What every site that contributes adds to a sum beside its amount."""
-        return self.n_sites * self.largest + 1
-
-    def numbers(self, contributes: FloatVector, amount: FloatVector) -> FloatVector:
-        """A site's numbers, from 0 or 1 and its amounts, whole and at most ``largest``."""
-        return np.where(contributes > 0, self.width + amount, 0.0)
-
-    def sets(self, length: int, n_sites: int) -> Sets:
-        """The same set for ``length`` sums, over so many sites."""
-        some = range(min(self.n_sites, n_sites) + 1)
-        low = np.array([k * self.width + self.low[k] for k in some], dtype=np.int64)
-        high = np.array([k * self.width + self.high[k] for k in some], dtype=np.int64)
-        there = low <= high
-        most = np.full(length, n_sites * self.bound, dtype=np.int64)
-        return _rows(low[there], length), _rows(high[there], length), most
 
 
 class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="edge-verdicts"):
@@ -136,7 +71,7 @@ class EdgeVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per edge, in the order of the skeleton's."""
-        return (_compared(self.question.skeleton.n_edges, self.by_count()),)
+        return (compared(self.question.skeleton.n_edges, self.by_count()),)
 
     def by_count(self) -> ByCount:
         """The votes that let an edge fall."""
@@ -199,7 +134,7 @@ class EvidenceVerdicts(
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per test; with ``fisher`` another one."""
         total = sum(self.question.counts)
-        return tuple(_compared(total, own) for own in self._parts())
+        return tuple(compared(total, own) for own in self._parts())
 
     def numbers(self, answer: FloatVector) -> FloatVector:
         """A site's numbers from its summands, shape (B,) or (2 B,)."""
@@ -285,7 +220,7 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per cell that is compared."""
-        return (_compared(len(self.cells) // 8, self.amounts),)
+        return (compared(len(self.cells) // 8, self.amounts),)
 
     def numbers(self, answer: FloatVector) -> FloatVector:
         """A site's numbers from its differences and variances, shape (K,)."""
@@ -316,22 +251,4 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         return unpack_integers(packed, (len(self.cells) // 8,))
 
 
-VerdictQuestion = EdgeVerdicts | EvidenceVerdicts | CellVerdicts
-
-
-def joined(parts: Iterable[Sets]) -> Sets:
-    """The sets of several questions, one after the other; none of them overlap."""
-    own = list(parts)
-    widest = max(len(low) for low, _, _ in own)
-    low = [np.pad(low, ((0, widest - len(low)), (0, 0)), constant_values=1) for low, _, _ in own]
-    high = [np.pad(high, ((0, widest - len(high)), (0, 0))) for _, high, _ in own]
-    most = [most for _, _, most in own]
-    return np.concatenate(low, axis=1), np.concatenate(high, axis=1), np.concatenate(most)
-
-
-def _compared(length: int, own: ByCount) -> Encoding:
-    return Encoding(length=length, bound=float(own.bound), verdict=True)
-
-
-def _rows(values: IndexArray, length: int) -> IndexArray:
-    return np.broadcast_to(values[:, None], (len(values), length))
+VerdictQuestion = EdgeVerdicts | EvidenceVerdicts | CellVerdicts | StrengthVerdicts | ScaleVerdicts

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("label", "rank", "feature", "strength", "p_value", "retrieved")
 MOST_NAMED = 12
+CLOSED = "Strengths and p-values stayed closed; of features it is known which of two is stronger."
 ALONE = (
     "Strengths and p-values are those of a feature and a label alone; a feature is selected "
     "because no set of other features explains it away."
@@ -56,7 +57,8 @@ class FeatureResult(SelectedFeatures, Run):
     def to_frame(self) -> pd.DataFrame:
         """One row per label and feature: label, rank from 1, feature, strength, p_value, retrieved.
 
-        Strengths and p-values are those of the pair given nothing.
+        Strengths and p-values are those of the pair given nothing, and none where they stayed
+        closed.
         """
         import pandas as pd
 
@@ -110,13 +112,16 @@ class FeatureResult(SelectedFeatures, Run):
 
     def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)
-        strengths = [own.strength for _, _, own in self._chosen]
-        limits = [ALONE]
+        told = [own for _, _, own in self._chosen if own.p_value is not None]
+        strengths = [own.strength for own in told if own.strength is not None]
+        closed = self.parameters.get("reveal") == "verdicts"
+        limits = [CLOSED if closed else ALONE]
         if self.untested:
             limits.append(f"No site could test {', '.join(self.untested)}.")
         return {
+            "closed": closed,
             "strongest": max(strengths, default=0.0),
-            "zero": any(own.p_value < self.least_p for _, _, own in self._chosen),
+            "zero": any(own.p_value < self.least_p for own in told if own.p_value is not None),
             "n_features": len(self.identifiers) - len(self.features),
             "remarks": (),
             "own_limits": limits,
@@ -134,7 +139,7 @@ class FeatureResult(SelectedFeatures, Run):
             for rank, own in enumerate(chosen, start=1)
         ]
 
-    def _rows(self) -> list[tuple[str, int, str, float, float, bool]]:
+    def _rows(self) -> list[tuple[str, int, str, float | None, float | None, bool]]:
         return [
             (label, rank, own.feature, own.strength, own.p_value, own.retrieved)
             for label, rank, own in self._chosen

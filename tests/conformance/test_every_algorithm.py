@@ -22,7 +22,19 @@ import simulated_view
 from followed_patients import wards as hospitals
 from scipy import stats
 
-from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedFCI, FedPC, RFcd, Survival
+from cipherdag import (
+    CausalGraph,
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    FedFCI,
+    FedPC,
+    GraphCheck,
+    RFcd,
+    Survival,
+)
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -37,6 +49,7 @@ from cipherdag.testing import LAWS, Trial, check_algorithm
 SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
 
 
+DRAWN = CausalGraph.from_edges("1234", [("1", "2"), ("4", "2"), ("2", "3")])
 FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
 
 
@@ -117,8 +130,10 @@ def trial(name):
         "describe": Trial(algorithm=Describe(), data=measured()),
         "survival": Trial(algorithm=FOLLOWED, data=followed()),
         "effect": Trial(
-            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True),
+            data=patients(),
         ),
+        "graphcheck": Trial(algorithm=GraphCheck(DRAWN), data=patients()),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedfci": Trial(algorithm=FedFCI(), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
@@ -131,6 +146,7 @@ def trial(name):
 CLOSED = [
     *(f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")),
     "fedpc stratified of any columns verdicts",
+    *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
 ]
 
 
@@ -203,6 +219,9 @@ def replayed(name):
         return trial(name)
     if name == "fedfci rfci":
         return Trial(algorithm=FedFCI(search="rfci"), data=clinics(8))
+    if name.startswith("fedcmfs "):
+        own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="verdicts")
+        return Trial(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
     if name.endswith(" verdicts"):
         own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
         return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))

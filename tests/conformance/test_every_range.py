@@ -9,9 +9,10 @@ from typing import get_args
 
 import numpy as np
 import pandas as pd
-from driving import parts, within
+from driving import parts, plain_verdicts, within
 
 from cipherdag import (
+    CausalGraph,
     Describe,
     Effect,
     FedBOSS,
@@ -20,6 +21,7 @@ from cipherdag import (
     Federation,
     FedFCI,
     FedPC,
+    GraphCheck,
     RFcd,
     Survival,
 )
@@ -27,7 +29,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.graphs.networks import asia
 from cipherdag.questions.coverage import Contributors, Covered
-from cipherdag.questions.question import Bundle, SingleQuestion
+from cipherdag.questions.question import Bundle, SingleQuestion, finds_verdicts
 from cipherdag.sites.answers.table_respondent import table_respondent
 
 # what an honest site may answer below 0, segment by segment
@@ -99,6 +101,10 @@ RUNS = [
         for kind, data in product(("vote", "fisher", "weighted_p"), ("discrete", "numbers"))
     ),
     *((FedPC(reveal="verdicts", alpha=0.3), kind) for kind in ("discrete", "numbers", "mixed")),
+    *(
+        (FedCMFS(evidence=kind, reveal="verdicts", alpha=0.3), "discrete")
+        for kind in ("weighted_p", "fisher")
+    ),
     *((FedPC(evidence=kind, alpha=0.3), "mixed") for kind in ("stratified", "glm")),
     (FedPC(alpha=0.3), "nominal"),
     (FedPC(evidence="vote", bootstrap=2, max_cond_size=0), "discrete"),
@@ -111,10 +117,14 @@ RUNS = [
         for own in (False, True)
     ),
     *(
-        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        (
+            Effect(treatment="e", outcome="a", adjust="b,c", estimator=own, refute=own != "ipw"),
+            "mixed",
+        )
         for own in ("regression", "ipw", "aipw", "linear")
     ),
-    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
+    (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
+    (GraphCheck(CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])), "discrete"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),
@@ -157,6 +167,8 @@ def answered():
             answers = np.array([site.answer(question) for site in sites[name]])
             keep(found, question, answers)
             total = answers.sum(axis=0)
+            if finds_verdicts(question):
+                total = plain_verdicts(question, total, len(answers))
             for encoding, place in parts(question):
                 if encoding.comparison:
                     total[place] = total[place] > 0

@@ -17,18 +17,12 @@ from cipherdag.algorithms.fedpc.voting import VoteRule
 from cipherdag.errors import ParameterError
 from cipherdag.privacy.fixedpoint import MAX_COMPARED
 from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.questions.closed.by_count import LARGEST_SUM, ByCount, joined
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.question import Skeleton
 from cipherdag.questions.skeleton import EdgeVotes
-from cipherdag.questions.verdicts import (
-    LARGEST_SUM,
-    RELIABLE,
-    ByCount,
-    EdgeVerdicts,
-    EvidenceVerdicts,
-    joined,
-)
+from cipherdag.questions.verdicts import RELIABLE, EdgeVerdicts, EvidenceVerdicts
 
 
 def one_edge(needed, *, abstain=True):

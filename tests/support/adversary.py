@@ -103,7 +103,8 @@ class Ward:
     Its plans ask what the test asks, or what an algorithm of some parameters asks.
     """
 
-    def __init__(self, protection="masking", n_sites=3, policy=None, algorithm=None):
+    def __init__(self, protection="masking", n_sites=3, policy=None, algorithm=None, labels=()):
+        self.labels = labels
         own = policy or Policy(allow_unprotected=protection == "none")
         rows = (ROWS * ((n_sites + 2) // 3))[:n_sites]
         self.federation = hospitals(protection, own, rows)
@@ -128,6 +129,7 @@ class Ward:
             pinned=self.pinned,
             schema=table.schema.canonical(),
             rows=table.rows,
+            labels=self.labels,
         )
         respondent = Respondent(len(table.names), table_tests(table, device="cpu"))
         policy = self.federation.sites[0].policy

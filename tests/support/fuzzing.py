@@ -210,7 +210,7 @@ def asked_questions():
             for own in (False, True)
         ),
         (Effect(treatment="grade", outcome="a", adjust="b"), ordered),
-        (FedCMFS(), discrete),
+        *((FedCMFS(reveal=kind), discrete) for kind in ("sums", "verdicts")),
         *((RFcd(objective=kind, beam=1), discrete) for kind in ("graph", "nodewise", "sum")),
     ]
     found = {"LocalBeliefs": LocalBeliefs(n_variables=4, round=1, seed=0, aggregation="naive")}

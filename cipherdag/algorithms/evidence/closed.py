@@ -19,16 +19,11 @@ import numpy as np
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
 from cipherdag.algorithms.parameters import require
 from cipherdag.errors import ParameterError
+from cipherdag.questions.closed.by_count import LARGEST_SUM, SUM_BITS, ByCount
 from cipherdag.questions.combined_evidence import Combination, CombinedEvidence
 from cipherdag.questions.encodings import pack_blocks
-from cipherdag.questions.verdicts import (
-    LARGEST_SUM,
-    RELIABLE,
-    SUM_BITS,
-    VERDICT_VALUES,
-    ByCount,
-    EvidenceVerdicts,
-)
+from cipherdag.questions.question import Bundle
+from cipherdag.questions.verdicts import RELIABLE, VERDICT_VALUES, EvidenceVerdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -46,6 +41,9 @@ _VERDICTS = {"fisher": 2, "weighted_p": 1}
 class ClosedTests(RememberedTests):
     """Verdicts of tests in the place of p-values: 1 for independent, 0 for dependent.
 
+    Where constants are untestable, ``weighted_p`` is asked of tests given nothing both ways: NaN
+    for those that say neither, since too few sites can do them.
+
     Leaks:
         See the module.
 
@@ -62,10 +60,14 @@ class ClosedTests(RememberedTests):
         self._combination = combination
         self._about = summed_by(combination, settings)
         n_sites, fewest, alpha = settings.present.n_sites, settings.fewest, settings.spec.alpha
+        self._dependent: ByCount | None = None
         if combination == "fisher":
             self._amounts, self._grid_bits = fisher_amounts(alpha, n_sites, fewest)
-        else:
-            self._amounts, self._grid_bits = excess_amounts(settings.max_rows, n_sites, fewest)
+            return
+        self._amounts, self._grid_bits = excess_amounts(settings.max_rows, n_sites, fewest)
+        if settings.spec.constant == "untestable":
+            half = self._amounts.largest // 2
+            self._dependent = signed_amounts(half, n_sites, fewest, above=False)
 
     def _ask(self, tests: Tests) -> PValues:
         """A round, or more where the keys of all verdicts are longer than `ROUND_VALUES`."""
@@ -74,12 +76,19 @@ class ClosedTests(RememberedTests):
         return (yield from by_slices(tests, [np.full(len(r), values) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        question = self._about(tests)
-        bits = yield EvidenceVerdicts(question, self._amounts, self._grid_bits)
-        if self._combination == "weighted_p":
-            return bits
-        independent, reliable = np.split(bits, 2)
-        return np.where(reliable > 0, independent, np.nan)
+        asked = EvidenceVerdicts(self._about(tests), self._amounts, self._grid_bits)
+        if self._combination == "fisher":
+            independent, reliable = np.split((yield asked), 2)
+            return np.where(reliable > 0, independent, np.nan)
+        marginal = len(tests[0])
+        if self._dependent is None or not marginal:
+            return (yield asked)
+        about = self._about([tests[0]])
+        other = EvidenceVerdicts(about, self._dependent, self._grid_bits)
+        independent, dependent = np.split((yield Bundle((asked, other))), [-marginal])
+        neither = (independent[:marginal] == 0) & (dependent == 0)
+        given_nothing = np.where(neither, np.nan, independent[:marginal])
+        return np.concatenate([given_nothing, independent[marginal:]])
 
 
 def summed_by(
@@ -145,16 +154,25 @@ def excess_amounts(max_rows: int, n_sites: int, fewest: int) -> tuple[ByCount, i
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
+    return finest(
+        lambda bits: signed_amounts(max_rows << bits, n_sites, fewest),
+        "reveal verdicts with evidence weighted_p needs a smaller max_rows",
+    )
 
-    def amounts(bits: int) -> ByCount:
-        half = max_rows << bits
-        return ByCount(
-            low=tuple(k * half + 1 for k in range(n_sites + 1)),
-            high=tuple(2 * k * half if k >= fewest else -1 for k in range(n_sites + 1)),
-            largest=2 * half,
-        )
 
-    return finest(amounts, "reveal verdicts with evidence weighted_p needs a smaller max_rows")
+def signed_amounts(half: int, n_sites: int, fewest: int, *, above: bool = True) -> ByCount:
+    """The sums above 0, or below it, of amounts to which ``half``, their largest, is added.
+
+    Raises:
+        ValueError: They are too large to compare.
+    """
+    sites = range(n_sites + 1)
+    ends = [(k * half + 1, 2 * k * half) if above else (0, k * half - 1) for k in sites]
+    return ByCount(
+        low=tuple(low for low, _ in ends),
+        high=tuple(high if k >= fewest else -1 for k, (_, high) in enumerate(ends)),
+        largest=2 * half,
+    )
 
 
 def finest(amounts: Callable[[int], ByCount], otherwise: str) -> tuple[ByCount, int]:

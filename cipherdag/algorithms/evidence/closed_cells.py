@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import finest
+from cipherdag.questions.closed.by_count import ByCount
 from cipherdag.questions.coverage import opened_where
 from cipherdag.questions.encodings import pack_integers
-from cipherdag.questions.verdicts import ByCount, CellVerdicts
+from cipherdag.questions.verdicts import CellVerdicts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

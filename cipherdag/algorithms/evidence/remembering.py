@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks
 from cipherdag.questions.lockstep import answered, parts_of
-from cipherdag.questions.question import FloatVector, IndexArray, Question, WeightedEvidence
+from cipherdag.questions.question import (
+    FloatVector,
+    IndexArray,
+    Question,
+    WeightedEvidence,
+    finds_verdicts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,7 +42,8 @@ def remember(
     """Merge each round's questions into one about the distinct triplets not asked before.
 
     Args:
-        asking: Yields `WeightedEvidence`, or bundles of it, about one test.
+        asking: Yields `WeightedEvidence`, or bundles of it, about one test; or what finds verdicts,
+            which is asked as it is.
         fewest: How many sites have to contribute to a triplet; the others count as unreliable.
 
     Returns:
@@ -46,6 +53,8 @@ def remember(
     memories: dict[int, Memory] = {}
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        if finds_verdicts(question):
+            return (yield question)
         parts = parts_of(question)
         triplets = [part for part in parts if isinstance(part, WeightedEvidence)]
         if len(triplets) != len(parts):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cipherdag.algorithms.algorithm import Facts
+    from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
 
@@ -38,7 +39,7 @@ def settings_of(own: FedPC | FedFCI, facts: Facts) -> EvidenceSettings:
     )
 
 
-def check_sites(own: FedPC | FedFCI, n_sites: int) -> None:
+def check_sites(own: FedPC | FedFCI | FedCMFS, n_sites: int) -> None:
     """Raise ParameterError where verdicts are to be found by too few sites."""
     require(
         not own.closed or n_sites >= FEWEST_SITES,

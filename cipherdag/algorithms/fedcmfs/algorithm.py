@@ -12,13 +12,15 @@ import math
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast, get_args
 
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.evidence.closed import Compared
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.remembering import remember
+from cipherdag.algorithms.evidence.settings import check_sites
 from cipherdag.algorithms.fedcmfs.combined_triplets import by_combination, by_source
 from cipherdag.algorithms.fedcmfs.hiton import (
     Marginals,
@@ -28,7 +30,8 @@ from cipherdag.algorithms.fedcmfs.hiton import (
     Triplets,
     parents_and_children,
 )
-from cipherdag.algorithms.fedcmfs.report import least_p, measure
+from cipherdag.algorithms.fedcmfs.ranking import Ranking
+from cipherdag.algorithms.fedcmfs.report import least_p, measure, ranked_by
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.errors import SchemaError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
@@ -87,6 +90,11 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
     Attributes:
         alpha: Test level: dependent iff the p-value over all sites is smaller.
+        reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
+            test says dependent, and which of two candidates is stronger. Three sites at a time,
+            which take turns, compare a blinded sum with its threshold
+            (``docs/explanation/verdicts.md``). It needs three sites, and evidence ``weighted_p`` or
+            ``fisher``.
         evidence: How the sites' tests become one: ``weighted_p``: the mean p-value weighted by
             rows (Eq. 1); ``statistic``, ``fisher`` or ``stouffer``: one test from summed
             statistics, log p-values or scores (`cipherdag.algorithms.evidence`), of which many
@@ -109,7 +117,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
         max_rows: Declared bound of a site's rows, a power of two.
 
     Leaks:
-        The coordinator learns which positions are labels. With ``evidence`` other than
+        The coordinator learns which positions are labels. With `reveal` ``verdicts`` everybody
+        learns what `ClosedTests` and `Ranking` say. Else, with ``evidence`` other than
         ``weighted_p``: for every triplet asked the sums that `CombinedEvidence` lists, or of
         ``stratified`` what it says. With
         ``weighted_p``: for every triplet asked the weighted p-value and the rows behind it summed
@@ -126,6 +135,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
     concludes: ClassVar[type[SelectedFeatures]] = SelectedFeatures
 
     alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    reveal: Literal["sums", "verdicts"] = "sums"
     evidence: str = one_of("weighted_p", TRIPLET_EVIDENCE)
     k1: float = within(10.0, 0.0, 100.0)
     k2: float = within(10.0, 0.0, 100.0)
@@ -149,7 +159,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
         Raises:
             SchemaError: No label.
-            ParameterError: A label beyond the variables.
+            ParameterError: A label beyond the variables, or verdicts are to be found by fewer than
+                three sites.
 
         Leaks:
             See the class.
@@ -161,16 +172,28 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             len(set(labels)) == len(labels) and all(0 <= v < n_variables for v in labels),
             "labels must be distinct positions of variables",
         )
-        asking = self._run(n_variables, tuple(sorted(labels)))
+        check_sites(self, facts.n_sites)
+        asking = self._run(facts, tuple(sorted(labels)))
+        kind = EVIDENCE[self.evidence]
+        if kind.tests or self.closed:
+            return by_source(remember(asking), kind, facts, closed=self.closed)
         if self.evidence == "weighted_p":
             return remember(asking, facts.fewest)
-        if EVIDENCE[self.evidence].tests:
-            return by_source(remember(asking), EVIDENCE[self.evidence], facts.fewest)
         combination = cast("Combination", self.evidence)
         return by_combination(remember(asking), combination, facts.fewest)
 
+    @property
+    def closed(self) -> bool:
+        """Whether sums stay closed, and verdicts on them are found."""
+        return self.reveal == "verdicts"
+
     def check(self) -> None:
-        """Refuse a test beside evidence that has tests of its own."""
+        """Refuse a test beside evidence that has tests of its own, and what is not compared."""
+        require(
+            not self.closed or self.evidence in get_args(Compared),
+            f"reveal verdicts needs evidence weighted_p or fisher; of {self.evidence} sums are "
+            "opened",
+        )
         own = EVIDENCE[self.evidence].tests
         require(
             not own or self.test in own,
@@ -186,8 +209,8 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
                 names[label]: tuple(
                     SelectedFeature(
                         feature=names[v],
-                        strength=float(own.marginals.strength[v]),
-                        p_value=float(own.marginals.p_value[v]),
+                        strength=None if self.closed else float(own.marginals.strength[v]),
+                        p_value=None if self.closed else float(own.marginals.p_value[v]),
                         retrieved=v in own.retrieved,
                     )
                     for v in own.features
@@ -205,15 +228,17 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
 
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and the labels."""
-        return EVIDENCE[self.evidence].discloses, "Which identifiers are labels."
+        said = EVIDENCE[self.evidence].told(closed=self.closed)
+        return said, *ranked_by(self), "Which identifiers are labels."
 
     def _run(
-        self, n_variables: int, labels: tuple[int, ...]
+        self, facts: Facts, labels: tuple[int, ...]
     ) -> Generator[Question, FloatVector, FedCMFSOutcome]:
-        learning = self._triplets(n_variables, "FedCFL")
+        n_variables = facts.n_variables
+        learning = self._triplets(facts, "FedCFL")
         searches: list[Searching] = [parents_and_children(learning, label) for label in labels]
         learned = dict(zip(labels, (yield from lockstep(searches)), strict=True))
-        retrieving = self._triplets(n_variables, "FedCFR")
+        retrieving = self._triplets(facts, "FedCFR")
         retrievals: list[Retrieving] = [
             self._retrieve(retrieving, label, learned) for label in labels
         ]
@@ -224,7 +249,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             )
             for label in labels
         }
-        correcting = self._triplets(n_variables, "FedCFC")
+        correcting = self._triplets(facts, "FedCFC")
         dropped = yield from self._correct(correcting, kept)
         return FedCMFSOutcome(
             by_label={
@@ -293,9 +318,12 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             for label, features in checked.items()
         }
 
-    def _triplets(self, n_variables: int, part: Part) -> Triplets:
+    def _triplets(self, facts: Facts, part: Part) -> Triplets:
+        ranking = None
+        if self.closed:
+            ranking = Ranking(cast("Compared", self.evidence), facts.n_sites, facts.fewest)
         return Triplets(
-            n_variables=n_variables,
+            n_variables=facts.n_variables,
             test=CITestSpec(
                 alpha=self.alpha,
                 name="by-type" if self.test == "auto" else self.test,
@@ -305,6 +333,7 @@ class FedCMFS(Algorithm[FedCMFSOutcome, SelectedFeatures]):
             max_cond_size=self.max_cond_size,
             part=part,
             max_rows=self.max_rows,
+            ranking=ranking,
         )
 
 

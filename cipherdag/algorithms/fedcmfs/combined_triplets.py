@@ -3,7 +3,7 @@
 Leaks:
     In place of weighted p-values and strengths the coordinator sees the sums over the sites that
     `CombinedEvidence` lists, per triplet, or what another kind of evidence says; a triplet's
-    strength follows from them.
+    strength follows from them. Where sums stay closed everybody sees verdicts alone (`ranking`).
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import numpy as np
 from msgspec.structs import replace
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.source import ROUND_VALUES
 from cipherdag.questions.combined_evidence import CombinedEvidence, combined_p, combined_strength
 from cipherdag.questions.coverage import covered
-from cipherdag.questions.lockstep import answered
-from cipherdag.questions.question import WeightedEvidence
+from cipherdag.questions.lockstep import answered, lockstep, parts_of
+from cipherdag.questions.question import WeightedEvidence, finds_verdicts
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.evidence.kind import EvidenceKind
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.questions.combined_evidence import Combination
@@ -48,10 +50,7 @@ def by_combination(
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is combined")
-        combined = CombinedEvidence.over_sites(
-            question.test, combination, question.n_variables, question.max_rows
-        )
-        combined = replace(combined, counts=question.counts, members=question.members)
+        combined = CombinedEvidence.about(question, combination)
         sums = yield from covered(combined, fewest)
         p_value = combined_p(combined, sums)
         done = ~np.isnan(p_value)
@@ -63,33 +62,44 @@ def by_combination(
 
 
 def by_source(
-    asking: Generator[Question, FloatVector, Outcome], kind: EvidenceKind, fewest: int = 1
+    asking: Generator[Question, FloatVector, Outcome],
+    kind: EvidenceKind,
+    facts: Facts,
+    *,
+    closed: bool = False,
 ) -> Generator[Question, FloatVector, Outcome]:
     """The same search, every question of it answered by the p-values of a kind of evidence.
 
     Args:
-        asking: Yields `WeightedEvidence`, one question a round.
+        asking: Yields `WeightedEvidence`, one question a round; or comparisons of strengths, which
+            are asked as they are, in as many rounds as their keys need.
         kind: Whose tests.
-        fewest: How many sites have to contribute to what is opened.
+        facts: How many sites there are, and have to contribute to what is opened.
+        closed: Whether sums stay closed, and verdicts alone are found.
 
     Returns:
         The outcome of ``asking``, which gets what `by_combination` gives it; strengths are normal
-        scores.
+        scores, or 0 where sums stay closed.
     """
     opened: list[EvidenceSource] = []
 
     def answer(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+        if finds_verdicts(question):
+            comparisons = [_asked(part) for part in parts_of(question)]
+            told = yield from lockstep(comparisons, most_values=ROUND_VALUES)
+            return np.concatenate(told)
         if not isinstance(question, WeightedEvidence):
             raise TypeError("only weighted evidence of triplets is tested")
         if not opened:
-            # the test that fits the columns is the kind's own choice
+            # the test that fits the columns may be the kind's own choice
             settings = EvidenceSettings(
-                spec=replace(question.test, name="auto"),
+                spec=replace(question.test, name="auto") if kind.tests else question.test,
                 n_variables=question.n_variables,
                 max_rows=question.max_rows,
-                fewest=fewest,
+                present=facts.present,
+                fewest=facts.fewest,
             )
-            opened.append((yield from kind.open(settings)))
+            opened.append((yield from kind.source(settings, closed=closed)))
         tests = [rows.astype(np.int64) for rows in question.rows()]
         p_values = yield from opened[0].p_values(tests)
         p_value = np.concatenate([np.zeros(0), *p_values])
@@ -98,3 +108,7 @@ def by_source(
         return np.concatenate([np.nan_to_num(p_value), strength, done.astype(np.float64)])
 
     return answered(asking, answer)
+
+
+def _asked(question: Question) -> Generator[Question, FloatVector, FloatVector]:
+    return (yield question)

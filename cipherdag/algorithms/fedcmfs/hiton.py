@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.fedcmfs.ranking import Ranking
     from cipherdag.questions.ci_tests import CITestSpec
 
 Part = Literal["FedCFL", "FedCFR", "FedCFC"]
@@ -43,7 +44,8 @@ class Marginals:
 
     Attributes:
         p_value: Shape (p,); NaN at the target and where no site had a reliable test.
-        strength: Shape (p,); NaN likewise.
+        strength: Shape (p,); NaN likewise. Where strengths stay closed, larger for a stronger one
+            of those that depend on the target, and 0 of the others.
     """
 
     p_value: FloatVector
@@ -76,6 +78,7 @@ class Triplets:
         max_cond_size: Largest S; None for no limit.
         part: The subroutine that asks.
         max_rows: Declared bound of a site's rows.
+        ranking: Ranks what is dependent, where strengths stay closed.
     """
 
     n_variables: int
@@ -83,9 +86,10 @@ class Triplets:
     max_cond_size: int | None
     part: Part
     max_rows: int
+    ranking: Ranking | None = None
 
     def marginals(self, target: int) -> Generator[Question, FloatVector, Marginals]:
-        """The target with every other variable given nothing; one round."""
+        """The target with every other variable given nothing; one round, and those of a ranking."""
         others = np.delete(np.arange(self.n_variables), target)
         p_value = np.full(self.n_variables, np.nan)
         strength = np.full(self.n_variables, np.nan)
@@ -93,6 +97,9 @@ class Triplets:
             pairs = np.column_stack([np.full(others.size, target), others])
             question = self._question([pairs])
             p_value[others], strength[others] = weighted_means(question, (yield question))
+            if self.ranking is not None:
+                dependent = p_value[others] < self.test.alpha
+                strength[others] = yield from self.ranking.strengths(question, dependent)
         return Marginals(p_value, strength)
 
     def given(

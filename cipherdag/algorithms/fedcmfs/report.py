@@ -27,8 +27,25 @@ OF_EVIDENCE = {
 }
 
 
+RANKED = {
+    "weighted_p": "Of the variables that depend on one alike, which of two has the larger mean "
+    "strength over the sites that can test both, hence their order, and the power of four next to "
+    "their strengths; no strength.",
+    "fisher": "Of the variables that depend on one alike, which of two has the larger sum of -2 ln "
+    "p over the sites, hence their order; no sum.",
+}
+"""What everybody learns of strengths that stay closed."""
+
+
+def ranked_by(algorithm: FedCMFS) -> tuple[str, ...]:
+    """What is learnt of strengths where they stay closed, in one sentence."""
+    return (RANKED[algorithm.evidence],) if algorithm.closed else ()
+
+
 def measure(algorithm: FedCMFS) -> str:
-    """What a strength is, as a phrase with its unit."""
+    """What a strength is, as a phrase with its unit; empty where none is opened."""
+    if algorithm.closed:
+        return ""
     if algorithm.evidence != "weighted_p":
         return OF_EVIDENCE[algorithm.evidence]
     return f"mean over the sites, weighted by rows, of {OF_TESTS.get(algorithm.test, ANY)}"

@@ -23,6 +23,7 @@ from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.errors import ParameterError, PolicyRefusedError
 from cipherdag.graphs.networks import asia
+from cipherdag.questions.closed.by_count import LARGEST_SUM
 from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.lockstep import parts_of
@@ -30,7 +31,7 @@ from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.presence import Presence
 from cipherdag.questions.question import CITestSpec, StratifiedTables, finds_verdicts
 from cipherdag.questions.stratified import TableCells
-from cipherdag.questions.verdicts import LARGEST_SUM, CellVerdicts
+from cipherdag.questions.verdicts import CellVerdicts
 
 MAX_ROWS = 1 << 12
 
@@ -209,6 +210,18 @@ def answered(generator, sites):
             return finished.value, heard
         total = plain_sum(question, sites)
         heard.append((question, total))
+
+
+@pytest.mark.parametrize(("together", "independent"), [(0, 1.0), (1, 1.0), (5, 0.0)])
+def test_two_rare_categories_are_independent_unless_they_meet(together, independent):
+    codes = np.zeros((5, 400, 2), dtype=np.int64)
+    codes[:, :3, 0] = 1
+    codes[:, 3:6, 1] = 1  # never beside the first
+    codes[:together, 0, 0], codes[:together, 3, 0] = 0, 1
+    sites = [discrete_site(own, (2, 2)) for own in codes]
+    (found, tally, _), _ = answered(asking([np.array([[0, 1]])], 2, 5), sites)
+    assert found.tolist() == [independent]
+    assert tally == {"stratified": 1}
 
 
 def test_of_a_cell_that_too_few_sites_have_nothing_is_opened():

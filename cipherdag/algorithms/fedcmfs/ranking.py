@@ -1,0 +1,166 @@
+"""Which of a target's candidates is the strongest, by comparisons of two sums that stay closed.
+
+Candidates that are few are compared each with each in one round, and stand by how often they win.
+Of more some are taken as pivots: all are compared with these, and what lies between two of them is
+ranked by itself, all of it in the same rounds. Comparisons contradict one another only where sites
+cannot test the same pairs; the order is a public function of them in any case.
+
+Leaks:
+    Which of two candidates is stronger, hence their order; of ``weighted_p`` also the power of four
+    next to their strengths; see `StrengthVerdicts` and `ScaleVerdicts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from cipherdag.algorithms.evidence.closed import Compared, finest, signed_amounts
+from cipherdag.questions.closed.by_count import ByCount
+from cipherdag.questions.closed.strengths import STEPS, ScaleVerdicts, StrengthVerdicts
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import pack_blocks, pack_integers
+from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+if TYPE_CHECKING:
+    from cipherdag.questions.encodings import BoolVector
+    from cipherdag.questions.question import WeightedEvidence
+
+Comparing = Callable[[IndexArray], Generator[Question, FloatVector, FloatVector]]
+Wins = dict[tuple[int, int], bool]
+"""Of places i < j: whether j is stronger."""
+
+EACH_WITH_EACH = 24
+"""Most candidates of which every two are compared."""
+PIVOTS = 7
+"""Of more candidates."""
+LOG_POWER = 11
+"""-2 ln p of a site is below 2**11."""
+TOO_MANY_SITES = "reveal verdicts of strengths is for fewer sites"
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Ranks the pairs of a target by the strength that goes with the evidence.
+
+    Attributes:
+        evidence: ``weighted_p``: the weighted mean strength; ``fisher``: the summed -2 ln p.
+        n_sites: How many sites there are.
+        fewest: How many of them have to contribute to a verdict.
+    """
+
+    evidence: Compared
+    n_sites: int
+    fewest: int
+
+    def strengths(
+        self, marginals: WeightedEvidence, dependent: BoolVector
+    ) -> Generator[Question, FloatVector, FloatVector]:
+        """Numbers in the place of strengths, larger for stronger: places from the last, from 1.
+
+        Args:
+            marginals: The target with every other variable, B pairs.
+            dependent: Those that are ranked, shape (B,); the others get 0.
+
+        Raises:
+            ParameterError: There are too many sites.
+        """
+        places = np.flatnonzero(dependent)
+        found = np.zeros(len(dependent))
+        if len(places):
+            counts, members = pack_blocks([marginals.rows()[0][places]])
+            pairs = msgspec.structs.replace(marginals, counts=counts, members=members)
+            order = yield from self._order(pairs)
+            found[places[order]] = np.arange(len(order), 0, -1)
+        return found
+
+    def _order(self, pairs: WeightedEvidence) -> Generator[Question, FloatVector, list[int]]:
+        n_pairs = pairs.counts[0]
+        if n_pairs == 1:
+            return [0]
+        amounts, bits = yield from self._grid(pairs)
+        question: WeightedEvidence | CombinedEvidence = pairs
+        if self.evidence == "fisher":
+            question = CombinedEvidence.about(pairs, "fisher")
+
+        def stronger(compared: IndexArray) -> Generator[Question, FloatVector, FloatVector]:
+            return (yield StrengthVerdicts(question, amounts, bits, pack_integers(compared)))
+
+        return (yield from ranked(n_pairs, stronger))
+
+    def _grid(
+        self, pairs: WeightedEvidence
+    ) -> Generator[Question, FloatVector, tuple[ByCount, int]]:
+        """The differences of which the second pair is stronger, and how fine they are."""
+        amounts, bits = finest(
+            lambda bits: signed_amounts(1 << bits, self.n_sites, self.fewest), TOO_MANY_SITES
+        )
+        if self.evidence == "fisher":
+            return amounts, bits - LOG_POWER
+        reached = yield ScaleVerdicts(pairs, scale_amounts(self.n_sites, self.fewest))
+        return amounts, bits - 2 * int((reached > 0).sum())
+
+
+def scale_amounts(n_sites: int, fewest: int) -> ByCount:
+    """A power or more, of amounts that are cut at one."""
+    sites = range(n_sites + 1)
+    return ByCount(
+        low=tuple(STEPS for _ in sites),
+        high=tuple(k * STEPS if k >= fewest else -1 for k in sites),
+        largest=STEPS,
+    )
+
+
+def ranked(count: int, compare: Comparing) -> Generator[Question, FloatVector, list[int]]:
+    """The places of so many candidates, the strongest first.
+
+    Args:
+        count: How many there are.
+        compare: Of pairs of places i < j, shape (C, 2), whether j is stronger than i, shape (C,).
+    """
+    groups = [list(range(count))]
+    while any(len(own) > 1 for own in groups):
+        asked = [pair for own in groups for pair in _pairs(own)]
+        told = yield from compare(np.array(asked, dtype=np.int64))
+        wins = dict(zip(asked, (told > 0).tolist(), strict=True))
+        groups = [part for own in groups for part in _parted(own, wins)]
+    return [place for own in groups for place in own]
+
+
+def _pivots(group: list[int]) -> list[int]:
+    step = len(group) // (PIVOTS + 1)
+    return group[step::step][:PIVOTS]
+
+
+def _pairs(group: list[int]) -> list[tuple[int, int]]:
+    """What is compared of candidates whose places ascend."""
+    if len(group) <= EACH_WITH_EACH:
+        return list(combinations(group, 2))
+    pivots = _pivots(group)
+    within = list(combinations(pivots, 2))
+    return within + [(min(a, b), max(a, b)) for a in pivots for b in group if b not in pivots]
+
+
+def _parted(group: list[int], wins: Wins) -> list[list[int]]:
+    """Groups of them, the strongest first; a group of one has its place."""
+
+    def beaten(place: int, others: list[int]) -> int:
+        return sum(wins[place, own] if place < own else not wins[own, place] for own in others)
+
+    pivots = group if len(group) <= EACH_WITH_EACH else _pivots(group)
+    losses = {own: beaten(own, [other for other in pivots if other != own]) for own in group}
+    ranked_pivots = sorted(pivots, key=lambda own: (losses[own], own))
+    if pivots is group:
+        return [[own] for own in ranked_pivots]
+    parts: list[list[int]] = [[] for _ in range(2 * len(pivots) + 1)]
+    for number, own in enumerate(ranked_pivots):
+        parts[2 * number + 1].append(own)
+    for own in group:
+        if own not in pivots:
+            parts[2 * losses[own]].append(own)
+    return [own for own in parts if own]

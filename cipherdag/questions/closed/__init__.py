@@ -1,0 +1,1 @@
+"""Sums that stay closed: of which of them a verdict is true, and which pair is stronger."""

@@ -1,0 +1,149 @@
+"""Which of two pairs of variables is more dependent? And on what scale are they to be compared?
+
+Leaks:
+    To everybody one bit for every comparison and every power asked about, of sums over the sites
+    that stay closed; under the assumptions of `cipherdag.privacy.comparison`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from cipherdag.questions.closed.by_count import SUM_BITS, ByCount, Sets, compared
+from cipherdag.questions.combined_evidence import CombinedEvidence
+from cipherdag.questions.encodings import (
+    Encoding,
+    FloatVector,
+    IndexArray,
+    segments,
+    unpack_integers,
+)
+from cipherdag.questions.weighted_evidence import WeightedEvidence
+
+STEPS = 16
+"""What a power of four is, in steps of the amounts that are compared with it."""
+POWERS = 25
+"""Powers of four, from 1, between which sums of weighted strengths lie."""
+
+
+class StrengthVerdicts(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="strength-verdicts"
+):
+    """Which of two pairs is more dependent over all sites together? Of by how much, nothing.
+
+    A bit for every comparison: the second pair is stronger. Of ``WeightedEvidence`` a strength is
+    n r, over the sites whose tests of both pairs are reliable, so that either has the same rows; of
+    ``CombinedEvidence`` it is -2 ln p, over those that have a test of one of them.
+
+    Attributes:
+        question: The pairs, tests given nothing; of combined evidence ``fisher``.
+        amounts: Of which summed amounts the second one is stronger. An amount is by how much it is,
+            on a grid of ``2**-grid_bits``, to which half of ``amounts.largest`` is added.
+        grid_bits: The grid; below 0 it is one of powers of two.
+        pairs: Which pair is compared with which, by place in the question, packed, shape (B, 2).
+    """
+
+    leaves: ClassVar[str] = "which of two pairs is more dependent over all sites together"
+
+    question: WeightedEvidence | CombinedEvidence
+    amounts: ByCount
+    grid_bits: int
+    pairs: bytes
+
+    def __post_init__(self) -> None:
+        if isinstance(self.question, CombinedEvidence) and self.question.combination != "fisher":
+            raise ValueError("strengths are compared of weighted evidence, or of logarithms of p")
+        if len(self.question.counts) != 1 or not -2 * SUM_BITS <= self.grid_bits < SUM_BITS:
+            raise ValueError("pairs are compared given nothing, on a grid that sums fit")
+        first, second = self.pair_array().T
+        places = np.concatenate([first, second])
+        if ((places < 0) | (places >= self.question.counts[0])).any() or (first == second).any():
+            raise ValueError("two different pairs of the question are compared")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"verdicts, {len(self.pairs) // 16} comparisons of strengths"
+
+    @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where a bit is true."""
+        return self.amounts.fewest
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One verdict per comparison."""
+        return (compared(len(self.pairs) // 16, self.amounts),)
+
+    def pair_array(self) -> IndexArray:
+        """Which pair is compared with which, shape (B, 2)."""
+        if len(self.pairs) % 16:
+            raise ValueError("packed pairs must be two 64-bit integers each")
+        return unpack_integers(self.pairs, (len(self.pairs) // 16, 2))
+
+    def numbers(self, answer: FloatVector) -> FloatVector:
+        """A site's numbers from its summands, shape (B,)."""
+        first, second = self.pair_array().T
+        strength, *_, weight = segments(self.question.encodings, answer)
+        there = (weight[first] > 0) | (weight[second] > 0)
+        if isinstance(self.question, WeightedEvidence):
+            _, strength, _ = segments(self.question.encodings, answer)
+            there = (weight[first] > 0) & (weight[second] > 0)
+        half = self.amounts.largest // 2
+        steps = np.rint(np.ldexp(strength[second] - strength[first], self.grid_bits))
+        return self.amounts.numbers(there, np.clip(steps, -half, half) + half)
+
+    def sets(self, n_sites: int) -> Sets:
+        """The sums over so many sites of which each bit is true."""
+        return self.amounts.sets(len(self.pairs) // 16, n_sites)
+
+
+class ScaleVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="scale-verdicts"):
+    """How large is the largest n r of some pairs at every site, summed, as a power of four?
+
+    A bit for every power from 1: the sum is as large. Strengths are then compared on a grid that is
+    fine enough for them, whatever they are: a G2 times rows may be a number of 45 bits.
+
+    Attributes:
+        question: The pairs, tests given nothing.
+        amounts: Of which summed amounts a bit is true: of `STEPS` together; ``largest`` is as much.
+    """
+
+    leaves: ClassVar[str] = "the order of magnitude of strengths over all sites together"
+
+    question: WeightedEvidence
+    amounts: ByCount
+
+    def __post_init__(self) -> None:
+        if len(self.question.counts) != 1 or self.amounts.largest != STEPS:
+            raise ValueError("strengths are those given nothing, in steps of a power")
+
+    @property
+    def label(self) -> str:
+        """What a progress line calls it."""
+        return f"verdicts, how large strengths of {self.question.counts[0]} pairs are"
+
+    @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where a bit is true."""
+        return self.amounts.fewest
+
+    @property
+    def encodings(self) -> tuple[Encoding, ...]:
+        """One verdict per power."""
+        return (compared(POWERS, self.amounts),)
+
+    def numbers(self, answer: FloatVector) -> FloatVector:
+        """A site's numbers from its summands, shape (`POWERS`,)."""
+        _, strengths, rows = segments(self.question.encodings, answer)
+        largest = strengths.max(initial=0.0)
+        steps = np.ceil(STEPS * np.ldexp(largest, -2 * np.arange(POWERS)))
+        there = np.full(POWERS, 1.0 if (rows > 0).any() else 0.0)
+        return self.amounts.numbers(there, np.minimum(steps, STEPS))
+
+    def sets(self, n_sites: int) -> Sets:
+        """The sums over so many sites of which each bit is true."""
+        return self.amounts.sets(POWERS, n_sites)

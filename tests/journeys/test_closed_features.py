@@ -1,0 +1,78 @@
+"""FedCMFS by verdicts where a site dies in any step of any round: it goes on, or says why not."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import pytest
+from adversary import Ward, silence
+from driving import drive
+
+from cipherdag import FedCMFS
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import SiteUnreachableError
+from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.verdict_rounds import Roles
+
+ALGORITHM = FedCMFS(k1=100, k2=100, alpha=0.2, reveal="verdicts")
+LEAVER = "hospital-5"
+LABELS = (0, 2)
+
+
+def features(number=None, step=None):
+    """What is selected, who left, and whether it held keys of the round in which it died."""
+    ward = Ward(n_sites=6, algorithm=ALGORITHM, labels=LABELS)
+    n_variables = ward.session.open()
+    rounds = itertools.count(1)
+    honest = ward.engine.call
+
+    def call(operation, messages, **options):
+        if operation == "ask" and next(rounds) == number:
+            silence(ward, LEAVER, step)
+            return ward.engine.call(operation, messages, **options)
+        return honest(operation, messages, **options)
+
+    ward.engine.call = call
+    held = number is not None and 5 in Roles.of(ward.session._beacon, number, range(6)).holders
+    facts = Facts(n_variables, 6, labels=ward.session.labels, fewest=3)
+    asking = Replay(ALGORITHM.ask(facts), facts.present)
+    if (held and step == "unmask") or step == "compare":
+        # it is asked to compare in the next round whose keys it holds, and is gone then
+        with pytest.raises(SiteUnreachableError, match=r"'hospital-5': it holds the keys"):
+            ward.session.run(asking)
+        return None, len(ward.session.rounds)
+    outcome = ward.session.run(asking)
+    ward.session.finish()
+    left = [own.site for own in ward.session.dropouts]
+    assert left == ([] if number is None else [LEAVER])
+    return chosen(outcome), len(ward.session.rounds)
+
+
+def chosen(outcome):
+    return {label: own.features for label, own in outcome.by_label.items()}
+
+
+@cache
+def without(*away):
+    """What plain sums over the sites that are left select."""
+    ward = Ward(n_sites=6, algorithm=ALGORITHM, labels=LABELS)
+    sites = [own._respondent for name, own in ward.runtimes.items() if name not in away]
+    facts = Facts(len(next(iter(ward.tables.values())).names), 6, labels=LABELS, fewest=3)
+    return chosen(drive(ALGORITHM.ask(facts), sites)[0])
+
+
+def test_all_rounds_under_masks_are_those_of_plain_sums():
+    found, rounds = features()
+    assert found == without()
+    assert any(found.values())
+    assert rounds >= 4
+
+
+@pytest.mark.parametrize("step", ["ask", "unmask", "compare"])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_dead_site_is_missed_or_the_run_ends_by_name(step, number):
+    found, _ = features(number, step)
+    assert found is None or set(found) == set(LABELS)
+    if (number, step) == (1, "ask"):
+        assert found == without(LEAVER)
