@@ -24,6 +24,7 @@ import numpy as np
 from calibration_tables import markdown
 from calibration_worlds import COLUMNS, GIVEN, WORLDS, Cell, draw
 from measuring import add_line, parser, read_lines, write_report
+from plain_runs import driven
 
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
@@ -193,23 +194,6 @@ class Site(Respondent):
         if name in ("g2", "pearson", "exact-mean"):
             return DiscreteTest(codes, statistic=name, min_rows_per_cell=rows_per_cell)
         return FisherZTest(values)
-
-
-def driven(asking, sites: list[Respondent]):
-    """The outcome of a search over plain sums."""
-    total = None
-    while True:
-        try:
-            question = asking.send(total)
-        except StopIteration as finished:
-            return finished.value
-        answers = np.array([own.answer(question) for own in sites])
-        total, start = answers.sum(axis=0), 0
-        for encoding in question.encodings:
-            own = slice(start, start + encoding.length)
-            if encoding.comparison:
-                total[own] = total[own] > 0
-            start += encoding.length
 
 
 def parse():

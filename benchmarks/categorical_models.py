@@ -1,6 +1,7 @@
 """Random causal models over categorical variables, as in Fed-CD's experiments (Appendix B).
 
-Graphs: Erdos-Renyi ER-n, with n d expected edges, and chain, bidiag, collider, full and jungle.
+Graphs: Erdos-Renyi ER-n, with n d expected edges; chain, bidiag, collider, full and jungle; and
+those of a file of edges.
 Mechanisms: roots draw from softmax(N(0, 1)); every other variable from a network with random
 weights: embeddings of its parents' categories, 48 hidden units, LeakyReLU, softmax (Lippe et al.,
 ENCO, appendix on synthetic data). An intervention draws its variable uniformly.
@@ -9,6 +10,7 @@ ENCO, appendix on synthetic data). An intervention draws its variable uniformly.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -61,11 +63,24 @@ class CategoricalModel:
 
 
 def random_model(structure: str, d: int, rng: np.random.Generator, *, categories: int = 10):
-    """A model over d variables; ``structure`` is er-N or one of STRUCTURES."""
-    arcs = graph_of(structure, d, rng)
-    mechanisms = tuple(_mechanism(int(arcs[:, j].sum()), categories, rng) for j in range(d))
-    names = tuple(f"X{j:02d}" for j in range(d))
+    """A model over d variables; ``structure`` is er-N, one of STRUCTURES, or a CSV file of edges.
+
+    A file (``parent,child``) has its own variables, and d is of no account.
+    """
+    arcs = arcs_of(Path(structure)) if structure.endswith(".csv") else graph_of(structure, d, rng)
+    mechanisms = tuple(_mechanism(int(own.sum()), categories, rng) for own in arcs.T)
+    names = tuple(f"X{j:02d}" for j in range(len(arcs)))
     return CategoricalModel(names, arcs, categories, mechanisms)
+
+
+def arcs_of(path: Path) -> np.ndarray:
+    """The graph of a file of edges."""
+    edges = pd.read_csv(path)
+    names = sorted({*edges["parent"], *edges["child"]})
+    arcs = np.zeros((len(names),) * 2, dtype=bool)
+    for parent, child in edges.itertuples(index=False):
+        arcs[names.index(parent), names.index(child)] = True
+    return arcs
 
 
 def graph_of(structure: str, d: int, rng: np.random.Generator) -> np.ndarray:

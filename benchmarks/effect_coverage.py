@@ -8,8 +8,9 @@ code that sites run; the estimate, its interval and what they rest on follow by 
 program. A number and a category act on treatment and outcome; all models have main effects.
 *right*: they act so. In *outcome wrong* the number acts on the outcome by its square, too, in
 *treatment wrong* on the treatment, in *both wrong* on both. The treatment does more where the
-category is 1, which `linear` has no term for. The truth is that of ten million rows. Bias and
-spread are those of the estimates, the error is the mean of the standard errors.
+category is 1, which `linear` has no term for. `standardise` adjusts for three bands of the number:
+in *bands* these act, in *bands too wide* the number itself does. The truth is that of ten million
+rows. Bias and spread are those of the estimates, the error is the mean of the standard errors.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markdown_table import table
 from measuring import parser, write_report
+from plain_runs import driven, pooled_site
 
 from cipherdag import Effect
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.questions.lockstep import parts_of
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 if TYPE_CHECKING:
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 WORLDS = ("right", "outcome wrong", "treatment wrong", "both wrong")
 OUTCOMES = ("number", "category")
 ESTIMATORS = ("regression", "ipw", "aipw", "linear")
+BANDS = ("bands", "bands too wide")
+CUTS = (-0.5, 0.5)
+CASES = (
+    *((world, estimator) for world in WORLDS for estimator in ESTIMATORS),
+    *((world, "standardise") for world in BANDS),
+)
 NAMES = ("age", "cured", "drug", "sex")
 SITES = 4
 ROWS = 1000
@@ -47,7 +54,8 @@ class World:
 
     def causes(self, rng: np.random.Generator, rows: int) -> tuple[NDArray, NDArray]:
         """A number and a category that act on treatment and outcome."""
-        return rng.normal(size=rows), (rng.random(rows) < 0.4) * 1.0
+        age, sex = rng.normal(size=rows), (rng.random(rows) < 0.4) * 1.0
+        return (np.digitize(age, CUTS) - 1.0 if self.name == "bands" else age), sex
 
     def chance(self, age: NDArray, sex: NDArray) -> NDArray:
         """Of the treatment."""
@@ -84,6 +92,7 @@ class World:
             cured = expected + rng.normal(size=rows)
         else:
             cured = (rng.random(rows) < expected) * 1.0
+        age = np.digitize(age, CUTS) if self.name in BANDS else age
         whole = np.column_stack([age, cured, drug, sex])
         discrete = np.array(self.categories) > 0
         return (
@@ -94,29 +103,21 @@ class World:
     @property
     def categories(self) -> tuple[int, ...]:
         """Of age, cured, drug and sex."""
-        return 0, 0 if self.outcome == "number" else 2, 2, 2
+        age = len(CUTS) + 1 if self.name in BANDS else 0
+        return age, 0 if self.outcome == "number" else 2, 2, 2
 
 
 def estimate(world: World, drawn: tuple[NDArray, NDArray], estimator: str) -> tuple[float, ...]:
     """Estimate, standard error and interval over the sites of these rows."""
     codes, values = (np.array_split(own, SITES) for own in drawn)
-    sites = [PoolableData(*own, world.categories) for own in zip(codes, values, strict=True)]
+    sites = [
+        pooled_site(PoolableData(*own, world.categories), len(NAMES))
+        for own in zip(codes, values, strict=True)
+    ]
     algorithm = Effect(treatment="drug", outcome="cured", adjust="age,sex", estimator=estimator)
-    facts = Facts(len(NAMES), SITES, names=NAMES, fewest=1)
-    asking, sums = algorithm.ask(facts), None
-    while True:
-        try:
-            question = asking.send(sums)
-        except StopIteration as finished:
-            own = finished.value.found[0].contrasts[0]
-            return own.estimate, own.error, own.low, own.high
-        (part,) = parts_of(question)
-        sums = np.sum([site.answer(part) for site in sites], axis=0)
-        start = 0
-        for encoding in part.encodings:
-            place = slice(start, start := start + encoding.length)
-            if encoding.comparison:
-                sums[place] = sums[place] > 0
+    found = driven(algorithm.ask(Facts(len(NAMES), SITES, names=NAMES, fewest=1)), sites)
+    own = found.found[0].contrasts[0]
+    return own.estimate, own.error, own.low, own.high
 
 
 def cell(world: World, estimator: str, truth: float, runs: int, seed: int) -> dict:
@@ -156,13 +157,12 @@ def main() -> None:
     options = made.parse_args()
     cells = []
     for outcome in OUTCOMES:
-        for name in WORLDS:
+        for name, estimator in CASES:
             world = World(name, outcome)
             truth = world.truth(np.random.default_rng(options.seed))
-            for estimator in ESTIMATORS:
-                own = cell(world, estimator, truth, options.runs, options.seed)
-                cells.append(own)
-                print(name, outcome, estimator, own, flush=True)
+            own = cell(world, estimator, truth, options.runs, options.seed)
+            cells.append(own)
+            print(name, outcome, estimator, own, flush=True)
     figures = {
         "seed": options.seed, "runs": options.runs, "sites": SITES, "rows": ROWS, "cells": cells
     }  # fmt: skip

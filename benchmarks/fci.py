@@ -6,27 +6,26 @@
 DATA_FOLDER holds ``bn/<network>.bif.gz``. Every sample of 5000 rows is drawn anew (seed = its
 number), loses the columns of a tenth of the variables, drawn among those with two effects or more,
 and is split unevenly over ten sites. causal-learn has all rows in one table, the same alpha (0.01),
-largest set (3) and test (G2, Fisher's z); a case that takes longer than --limit seconds is given
-up. The truth is the PAG of the network without those columns. Finished cases are read from --lines
-and not run again. --out writes JSON and Markdown, --report prints the Markdown.
+largest set (3) and test (G2, Fisher's z); a case that takes more than --limit processor seconds is
+given up. The truth is the PAG of the network without those columns. Finished cases are read from
+--lines and not run again. --out writes JSON and Markdown, --report prints the Markdown.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import statistics
-import time
 from dataclasses import asdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from fedpc_data import VARIABLES, draw
-from markdown_table import table
-from measuring import add_line, parser, read_lines, timed, write_report
+from fedpc_data import draw
+from measuring import figure_table, parser, run_cases, timed
 
 from cipherdag import PAG, Federation, FedFCI, Policy, Schema
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DATA = ("alarm", "insurance", "linear-50")
 ALPHA, LARGEST, SHARE, SITES = 0.01, 3, 0.1, 10
@@ -49,45 +48,19 @@ FIGURES = (
 
 
 def main() -> None:
-    arguments = parse()
-    cases = read_lines(arguments.lines)
-    if not arguments.report:
-        run_all(arguments, cases)
-    figures = {"cases": sorted(cases, key=key)}
-    write_report(arguments.out, "fci", figures, markdown)
-    if arguments.report:
-        print(markdown(figures))
+    run_cases(
+        parser(__doc__),
+        "fci",
+        data=DATA,
+        methods=METHODS,
+        measure=measure,
+        markdown=markdown,
+    )
 
 
-def run_all(arguments, cases: list[dict]) -> None:
-    """Run what is not done yet, until the budget is spent."""
-    started, done = time.monotonic(), {key(case) for case in cases}
-    for number in arguments.seeds:
-        for name in arguments.data:
-            for method in arguments.methods:
-                case = {"data": name, "method": method, "sample": number}
-                if key(case) in done or time.monotonic() - started > arguments.budget:
-                    continue
-                case |= limited(arguments.limit, arguments.folder, name, number, method)
-                cases.append(case)
-                add_line(arguments.lines, case)
-                print(case, flush=True)
-
-
-def limited(limit: float, *what) -> dict:
-    """A case in a process of its own, given up after so many seconds."""
-    context = multiprocessing.get_context("fork")
-    ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=lambda: theirs.send(measure(*what)))
-    process.start()
-    found = ours.recv() if ours.poll(limit) else {"given_up_after": limit}
-    process.kill()
-    process.join()
-    return found
-
-
-def measure(folder: Path, name: str, number: int, method: str) -> dict:
+def measure(folder: Path, case: dict) -> dict:
     """One sample by one method."""
+    name, number, method = case["data"], case["sample"], case["method"]
     data, schema, dag = draw(name, folder, number)
     hidden = hidden_of(dag, number)
     truth = PAG.from_dag(dag, hidden)
@@ -138,48 +111,13 @@ def causal_learn(data, *, discrete: bool) -> PAG:
 
 
 def markdown(figures: dict) -> str:
-    """One table per figure: data down, methods across; the median, then every sample."""
+    """One table per figure."""
     cases = figures["cases"]
     names = [name for name in DATA if any(case["data"] == name for case in cases)]
     lines = []
     for field, title, digits in FIGURES:
-        methods = [own for own in METHODS if any(case["method"] == own for case in cases)]
-        rows = [
-            [name, *(shown(cases, name, own, field, digits) for own in methods)] for name in names
-        ]
-        lines += [f"**{title}**", "", *table(["data", *methods], rows), ""]
+        lines += [f"**{title}**", "", *figure_table(cases, names, METHODS, field, digits), ""]
     return "\n".join(lines)
-
-
-def shown(cases: list[dict], name: str, method: str, field: str, digits: int) -> str:
-    own = [case for case in cases if (case["data"], case["method"]) == (name, method)]
-    values = [case[field] for case in own if field in case]
-    if not values:
-        return f"given up after {own[0]['given_up_after']:.0f} s" if own else ""
-    median = f"{statistics.median(values):.{digits}f}"
-    if len(values) == 1:
-        return median
-    return f"{median} ({', '.join(f'{value:.{digits}f}' for value in values)})"
-
-
-def key(case: dict) -> tuple:
-    return case["data"], case["method"], case["sample"]
-
-
-def parse():
-    options = parser(__doc__)
-    options.add_argument("folder", type=Path, nargs="?")
-    options.add_argument("--data", nargs="+", choices=list(VARIABLES), default=list(DATA))
-    options.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
-    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    options.add_argument("--limit", type=float, default=600.0, help="seconds of one case")
-    options.add_argument("--budget", type=float, default=float("inf"), help="seconds of all")
-    options.add_argument("--lines", type=Path, default=Path("fci.jsonl"))
-    options.add_argument("--report", action="store_true", help="print the tables and run nothing")
-    arguments = options.parse_args()
-    if arguments.folder is None and not arguments.report:
-        options.error("a run needs DATA_FOLDER")
-    return arguments
 
 
 if __name__ == "__main__":

@@ -1,20 +1,29 @@
-"""What every benchmark has in common: options, times, memory, finished cases and its report."""
+"""What every benchmark has in common: options, times, memory, finished cases and its report.
+
+Scripts that fill tables, data sets x methods x samples, share `run_cases`: a case is a ``data``, a
+``method`` and a ``sample``, and what was measured of it.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import resource
+import signal
+import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from markdown_table import table
+
 from cipherdag.deployment.packages import package_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from cipherdag import Result
 
@@ -71,6 +80,109 @@ def add_line(path: Path, case: Mapping[str, object]) -> None:
     """Write a finished case down."""
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(case) + "\n")
+
+
+def run_cases(
+    options: argparse.ArgumentParser,
+    benchmark: str,
+    *,
+    data: Iterable[str],
+    methods: Iterable[str],
+    measure: Callable[[Path, dict], dict],
+    markdown: Callable[[dict], str],
+) -> None:
+    """Measure what the command line asks for and is not done yet, and report all of it.
+
+    Args:
+        options: What `parser` makes, and what the script adds.
+        benchmark: Its name, which the file of finished cases has, too.
+        data: Names of data sets; the first samples of all are run first.
+        methods: Names of methods.
+        measure: Gives the figures of a case, from the folder of data and the case.
+        markdown: The tables.
+    """
+    options.add_argument("folder", type=Path, nargs="?")
+    options.add_argument("--data", nargs="+", choices=list(data), default=list(data))
+    options.add_argument("--methods", nargs="+", choices=list(methods), default=list(methods))
+    options.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    options.add_argument("--limit", type=float, default=600.0, help="processor seconds of one case")
+    options.add_argument("--budget", type=float, default=float("inf"), help="seconds of all")
+    options.add_argument("--lines", type=Path, default=Path(f"{benchmark}.jsonl"))
+    options.add_argument("--report", action="store_true", help="print the tables and run nothing")
+    arguments = options.parse_args()
+    if arguments.folder is None and not arguments.report:
+        options.error("a run needs DATA_FOLDER")
+    cases = read_lines(arguments.lines)
+    for case in () if arguments.report else _left(arguments, {case_key(own) for own in cases}):
+        cases.append(case | _limited(arguments.limit, measure, arguments.folder, case))
+        add_line(arguments.lines, cases[-1])
+        print(cases[-1], flush=True)
+    figures = {"cases": sorted(cases, key=case_key)}
+    write_report(arguments.out, benchmark, figures, markdown)
+    if arguments.report:
+        print(markdown(figures))
+
+
+def case_key(case: Mapping[str, object]) -> tuple:
+    """What no two cases share."""
+    return case["data"], case["method"], case["sample"]
+
+
+def figure_table(
+    cases: Sequence[dict], data: Iterable[str], methods: Iterable[str], field: str, digits: int
+) -> list[str]:
+    """One figure, data down and methods across: the median, then every sample."""
+    shown = [own for own in methods if any(c["method"] == own and field in c for c in cases)]
+    rows = []
+    for name in data:
+        own = [[c for c in cases if (c["data"], c["method"]) == (name, m)] for m in shown]
+        rows.append([name, *(_samples(found, field, digits) for found in own)])
+    return table(["data", *shown], rows)
+
+
+def _samples(cases: Sequence[dict], field: str, digits: int) -> str:
+    values = [case[field] for case in cases if field in case]
+    if not values:
+        limits = [case["given_up_after"] for case in cases if "given_up_after" in case]
+        return f"given up after {limits[0]:.0f} s" if limits else ""
+    median = f"{statistics.median(values):.{digits}f}"
+    if len(values) == 1:
+        return median
+    return f"{median} ({', '.join(f'{value:.{digits}f}' for value in values)})"
+
+
+def _left(arguments, done: set[tuple]) -> Iterator[dict]:
+    """The cases that are not done, until the budget is spent."""
+    started = time.monotonic()
+    for number in arguments.seeds:
+        for name in arguments.data:
+            for method in arguments.methods:
+                case = {"data": name, "method": method, "sample": number}
+                if case_key(case) not in done and time.monotonic() - started < arguments.budget:
+                    yield case
+
+
+def _limited(limit: float, measure: Callable[..., dict], *what) -> dict:
+    """A case in a process of its own, given up after so many processor seconds."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+
+    def run() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
+        theirs.send(measure(*what))
+
+    process = context.Process(target=run)
+    process.start()
+    theirs.close()  # so that the end of a process that failed is heard
+    try:
+        return ours.recv()
+    except EOFError:
+        process.join()
+        if process.exitcode != -signal.SIGXCPU:
+            raise
+        return {"given_up_after": limit}
+    finally:
+        process.join()
 
 
 def timed(function, *arguments, **options):

@@ -41,6 +41,7 @@ PUBLISHED = {
                (1, 10): 0.35, (5, 10): 0.37, (10, 10): 0.37},
 }  # fmt: skip
 BEAMS = (1, 5, 10)
+SETTINGS = ("homogeneous", "interventions")
 SCORES = {"B": "bic", "M": "mdl"}
 FIRST_COLUMNS = ("method", "b", "d", "published", "here, mean", "median", "quartiles", "runs")
 
@@ -65,11 +66,11 @@ def main() -> None:
         (seed, setting, d)
         for d in SIZES
         for seed in range(arguments.seeds)
-        for setting in ("homogeneous", "interventions")
+        for setting in arguments.settings
     ]
     for seed, setting, d in cells:
         noise = "gaussian" if seed % 2 == 0 else "uniform"
-        wanted = [m for m in (*rfcd_methods(), *OTHERS) if not (arguments.fast and "-M" in m)]
+        wanted = [m for m in (*rfcd_methods(), *OTHERS) if m in arguments.methods]
         keys = [(setting, d, n, seed, m) for n in SITES for m in wanted]
         if all(key in done for key in keys) or arguments.report:
             continue
@@ -272,7 +273,9 @@ def parse():
     options = parser(__doc__)
     options.add_argument("--lines", type=Path, required=True)
     options.add_argument("--seeds", type=int, default=20)
-    options.add_argument("--fast", action="store_true", help="Leave the spline score for later.")
+    options.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
+    methods = [*rfcd_methods(), *OTHERS]
+    options.add_argument("--methods", nargs="+", choices=methods, default=methods)
     options.add_argument("--report", action="store_true", help="Print what is there, run nothing.")
     return options.parse_args()
 

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markdown_table import table
 from measuring import parser, write_report
+from plain_runs import driven, pooled_site
 
 from cipherdag import Survival
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.survival.outcome import tested_together
 from cipherdag.errors import DataError
-from cipherdag.questions.lockstep import parts_of
-from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.survival.outcome import SurvivalOutcome
     from cipherdag.findings.survival import SurvivalAnalysis
-    from cipherdag.questions.ci_tests import CITestSpec
+    from cipherdag.sites.answers.respondent import Respondent
 
 COLUMNS = ("age", "arm", "event", "months")
 CATEGORIES = (0, 2, 2, 0)
@@ -83,11 +82,7 @@ def site(rows: NDArray[np.float64], least: int) -> Respondent:
     discrete = np.array(CATEGORIES) > 0
     codes = np.where(discrete, rows, -1.0).astype(np.int64)
     pool = PoolableData(codes, np.where(discrete, np.nan, rows), CATEGORIES, min_cell_size=least)
-
-    def no_test(_spec: CITestSpec) -> object:
-        raise AssertionError("no test is asked for")
-
-    return Respondent(len(CATEGORIES), no_test, pool=pool)
+    return pooled_site(pool, len(CATEGORIES))
 
 
 def found(
@@ -99,22 +94,11 @@ def found(
     named = {"time": "months", "event": "event", "edges": EDGES, "max_rows": 1 << 12}
     algorithm = Survival(**(named | own))
     facts = Facts(len(COLUMNS), world.n_sites, names=COLUMNS, fewest=min(3, world.n_sites))
-    search, sums = algorithm.ask(facts), None
-    while True:
-        try:
-            question = search.send(sums)
-        except StopIteration as finished:
-            return algorithm.conclude(finished.value, facts), finished.value
-        except DataError:
-            return None
-        sums = np.sum([own.answer(question) for own in sites], axis=0)
-        start = 0
-        for part in parts_of(question):
-            for encoding in part.encodings:
-                place = slice(start, start + encoding.length)
-                start += encoding.length
-                if encoding.comparison:
-                    sums[place] = sums[place] > 0
+    try:
+        outcome = driven(algorithm.ask(facts), sites)
+    except DataError:
+        return None
+    return algorithm.conclude(outcome, facts), outcome
 
 
 def coverage(world: World, rng: np.random.Generator, least: int, draws: int, *, own: bool) -> dict:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.algorithms.graphcheck.algorithm import GraphCheck
     from cipherdag.algorithms.rfcd.algorithm import RFcd
     from cipherdag.algorithms.survival.algorithm import Survival
     from cipherdag.errors import CipherdagError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cipherdag.results.description_result import DescriptionResult
     from cipherdag.results.effect_result import EffectResult
     from cipherdag.results.feature_result import FeatureResult
+    from cipherdag.results.graph_check_result import GraphCheckResult
     from cipherdag.results.pag_result import PAGResult
     from cipherdag.results.result import Result
     from cipherdag.results.survival_result import SurvivalResult
@@ -44,6 +46,8 @@ __all__ = [
     "FedFCI",
     "FedPC",
     "Federation",
+    "GraphCheck",
+    "GraphCheckResult",
     "Knowledge",
     "PAGResult",
     "Policy",
@@ -69,6 +73,8 @@ _HOMES = {
     "FedFCI": "cipherdag.algorithms.fedfci.algorithm",
     "FedPC": "cipherdag.algorithms.fedpc.algorithm",
     "Federation": "cipherdag.federation.simulated",
+    "GraphCheck": "cipherdag.algorithms.graphcheck.algorithm",
+    "GraphCheckResult": "cipherdag.results.graph_check_result",
     "Knowledge": "cipherdag.graphs.knowledge",
     "PAG": "cipherdag.graphs.ancestral.pag",
     "PAGResult": "cipherdag.results.pag_result",

@@ -70,6 +70,7 @@ class Parameter:
         optional: Whether it may be None.
         help: What it is, in one sentence.
         member: Type of each, where the value is a tuple.
+        graph: Whether it is a graph, as `CausalGraph.dumps` writes it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Parameter:
     optional: bool
     help: str
     member: type = str
+    graph: bool = False
 
     def fault(self, value: object) -> str:
         """What is wrong with a value; empty if nothing is."""
@@ -143,6 +145,11 @@ def row_bound() -> Any:
     return field(default=1 << 20, metadata={"range": Range(2, MAX_ROWS_LIMIT, powers=True)})
 
 
+def graph_text() -> Any:
+    """A field that holds a graph as `CausalGraph.dumps` writes it; empty: none."""
+    return field(default="", metadata={"graph": True})
+
+
 def one_of(default: str, choices: Iterable[str]) -> Any:
     """A field that holds one of the names that a registry lists."""
     return field(default=default, metadata={"choices": tuple(choices)})
@@ -190,8 +197,9 @@ def _parameter(
         kind, (member, _) = tuple, typing.get_args(kind)
     said = told.get(name, "")
     return Parameter(
-        name, kind, default, choices, metadata.get("range"), bool(options), said, member
-    )
+        name, kind, default, choices, metadata.get("range"), bool(options), said, member,
+        graph=metadata.get("graph", False),
+    )  # fmt: skip
 
 
 def _told(algorithm: type) -> dict[str, str]:

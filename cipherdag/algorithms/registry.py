@@ -28,6 +28,7 @@ ALGORITHMS = {
     "fedcd": "cipherdag.algorithms.fedcd.algorithm:FedCD",
     "survival": "cipherdag.algorithms.survival.algorithm:Survival",
     "effect": "cipherdag.algorithms.effect.algorithm:Effect",
+    "graphcheck": "cipherdag.algorithms.graphcheck.algorithm:GraphCheck",
 }
 PROGRAM_ROOMS = ("algorithms", "findings", "graphs", "questions", "statistics")
 """The folders of this package that decide what is asked next."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +18,7 @@ from cipherdag.cli.coordinator import audit_export, coordinator
 from cipherdag.cli.demo import demo
 from cipherdag.cli.in_process import edges, execute, run_command, simulate_group
 from cipherdag.cli.options import EXISTING_FOLDER, FILE
+from cipherdag.cli.parameters import graph_of
 from cipherdag.cli.schema import schema
 from cipherdag.cli.site import site
 from cipherdag.graphs.exports import EXPORTS
@@ -214,16 +216,16 @@ def graph_identify(
     as_json: bool,
 ) -> None:
     """Say what identifies an effect, from the graph of a result folder or a CSV of edges."""
-    from cipherdag.graphs.graph import CausalGraph
-    from cipherdag.results.result import Result
+    from cipherdag.graphs.identification.answers import Identified, PossibleSets
 
-    asked = (
-        Result.load(source).graph
-        if source.is_dir()
-        else CausalGraph.from_csv(source.read_text("utf-8"))
-    )
-    answer = asked.identify(treatment, outcome, unobserved=unobserved, linear=linear)
+    answer = graph_of(source).identify(treatment, outcome, unobserved=unobserved, linear=linear)
     click.echo(json.dumps(asdict(answer)) if as_json else str(answer))
+    estimated = isinstance(answer, PossibleSets) or (
+        isinstance(answer, Identified) and answer.method == "adjustment"
+    )
+    if estimated and not as_json and not unobserved:
+        words = shlex.join(["--graph", str(source), "--treatment", treatment, "--outcome", outcome])
+        click.echo(f"To estimate it over sites: cipherdag coordinator run effect {words}")
 
 
 def _in_whole_sentences(command: click.Command) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,9 +13,9 @@ from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from cipherdag.algorithms.parameters import Parameter
+    from cipherdag.graphs.graph import CausalGraph
 
 
 class AlgorithmGroup(click.Group):
@@ -68,6 +69,11 @@ def _option(parameter: Parameter) -> click.Option:
         flag += f"/--no-{flag[2:]}" if parameter.default else ""
     elif parameter.choices:
         settings["type"] = click.Choice(parameter.choices)
+    elif parameter.graph:
+        told.append("A result folder, or a CSV of edges.")
+        kind = click.Path(exists=True, path_type=Path)
+        settings |= {"type": kind, "callback": lambda _context, _option, path: _graph(path)}
+        return click.Option([flag], **settings | {"help": " ".join(told)})
     elif parameter.kind is str:
         return _text_option(flag, parameter)
     elif parameter.kind in (int, float):
@@ -93,6 +99,26 @@ def _text_option(flag: str, parameter: Parameter) -> click.Option:
         help=parameter.help,
         callback=lambda _context, _option, said: ",".join(said),
     )
+
+
+def graph_of(source: Path) -> CausalGraph:
+    """The graph of a result folder or of a CSV of edges.
+
+    Raises:
+        GraphError: The file holds none.
+        OutputError: The folder holds none.
+    """
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.results.result import Result
+
+    if source.is_dir():
+        return Result.load(source).graph
+    return CausalGraph.from_csv(source.read_text("utf-8"))
+
+
+def _graph(source: Path | None) -> str:
+    """The text of a graph, so that a saved run holds it; else empty."""
+    return "" if source is None else graph_of(source).dumps()
 
 
 def _text(path: Path | None) -> str:

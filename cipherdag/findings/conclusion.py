@@ -16,6 +16,7 @@ import msgspec
 
 from cipherdag.findings.description import Description
 from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.graphs.edge_evidence import GraphEvidence
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
@@ -173,7 +174,13 @@ class SelectedFeatures:
 
 
 Finding = (
-    LearntGraph | LearntPAG | SelectedFeatures | Description | SurvivalAnalysis | EstimatedEffect
+    LearntGraph
+    | LearntPAG
+    | SelectedFeatures
+    | Description
+    | SurvivalAnalysis
+    | EstimatedEffect
+    | CheckedGraph
 )
 
 

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Scale = Literal["difference", "ratio", "odds ratio"]
+Change = Literal[
+    "placebo treatment",
+    "random common cause",
+    "rows left out",
+    "variable left out",
+    "one constant for all sites",
+]
 NO_EFFECT = "no effect"
 
 
@@ -76,6 +83,23 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refutation:
+    """An effect where something was changed.
+
+    Attributes:
+        change: What was changed.
+        left_out: The variable that is left out, or the number of the part of the rows.
+        why: Empty, or why nothing is estimated.
+        contrasts: The differences against the reference.
+    """
+
+    change: Change
+    left_out: str = ""
+    why: str = ""
+    contrasts: tuple[Contrast, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BetweenSites:
     """How widely the effects scatter that each site's rows tell alone.
 
@@ -124,6 +148,8 @@ class AdjustedEffect:
             arm, bin by bin of `effect_sums.OVERLAP`, but for counts that a site keeps.
         between: How far the sites' own differences lie apart, by category; none where too few tell.
         doubts: What makes the numbers doubtful, in sentences.
+        refutations: The same after changes, where they were asked for; those that leave out a
+            variable in the order of ``adjust``.
     """
 
     adjust: tuple[str, ...]
@@ -137,6 +163,7 @@ class AdjustedEffect:
     overlap: tuple[tuple[tuple[int, ...], ...], ...] = ()
     between: tuple[BetweenSites, ...] = ()
     doubts: tuple[str, ...] = ()
+    refutations: tuple[Refutation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

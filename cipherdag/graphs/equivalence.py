@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 from cipherdag.graphs.dags import Dag, Family, members, submasks, topological, turned
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 Phase = Literal["insert", "delete", "turn"]
 PHASES: tuple[Phase, ...] = ("insert", "delete", "turn")
@@ -68,20 +68,32 @@ def pattern_of(dag: Dag) -> Pattern:
 def moves(pattern: Pattern, phase: Phase) -> Iterator[Move]:
     """All moves of a phase whose sets are cliques; `allowed` has the rest of the conditions."""
     for y in range(len(pattern)):
-        for x in range(len(pattern)):
-            if x == y or not _concerns(pattern, phase, x, y):
-                continue
-            near, beside = pattern.neighbours[y], pattern.adjacent(x)
-            # what is free to be chosen, and what belongs to the clique in any case
-            free, fixed = near & ~(1 << x), 0
-            if phase == "insert":
-                free, fixed = near & ~beside, near & beside
-            elif phase == "delete":
-                free = near & beside
-            for chosen in submasks(free):
-                clique = free & ~chosen if phase == "delete" else fixed | chosen
-                if _clique(pattern, clique):
-                    yield Move(phase, x, y, chosen)
+        yield from moves_into(pattern, phase, y)
+
+
+def surroundings(pattern: Pattern, y: int) -> tuple[int, ...]:
+    """All that insertions and deletions of edges into y depend on: where equal, these are equal."""
+    near = pattern.neighbours[y]
+    beside = (pattern.adjacent(v) for v in members(near))
+    return (y, pattern.parents[y], pattern.children[y], near, *beside)
+
+
+def moves_into(pattern: Pattern, phase: Phase, y: int) -> Iterator[Move]:
+    """The moves about edges from any x to y."""
+    for x in range(len(pattern)):
+        if x == y or not _concerns(pattern, phase, x, y):
+            continue
+        near, beside = pattern.neighbours[y], pattern.adjacent(x)
+        # what is free to be chosen, and what belongs to the clique in any case
+        free, fixed = near & ~(1 << x), 0
+        if phase == "insert":
+            free, fixed = near & ~beside, near & beside
+        elif phase == "delete":
+            free = near & beside
+        for chosen in submasks(free):
+            clique = free & ~chosen if phase == "delete" else fixed | chosen
+            if _clique(pattern, clique):
+                yield Move(phase, x, y, chosen)
 
 
 def _concerns(pattern: Pattern, phase: Phase, x: int, y: int) -> bool:
@@ -146,6 +158,26 @@ def applied(pattern: Pattern, move: Move) -> Dag | None:
         for n in members(near[y]):
             direct(y, n)
     return extension(into, near)
+
+
+def member(pattern: Pattern, forbidden: Sequence[int]) -> Dag | None:
+    """A DAG of the class without any forbidden edge; None where there is none.
+
+    Args:
+        pattern: The class.
+        forbidden: Bit masks of what may not be a variable's parents.
+    """
+    into, near = list(pattern.parents), list(pattern.neighbours)
+    for v, never in enumerate(forbidden):
+        if into[v] & never:
+            return None
+        for u in members(near[v] & never):
+            near[v] &= ~(1 << u)
+            near[u] &= ~(1 << v)
+            into[u] |= 1 << v
+    found = extension(into, near)
+    # what is forbidden may have made a cycle, or a collider that the class does not have
+    return found if found is not None and pattern_of(found) == pattern else None
 
 
 def neighbouring(dag: Dag, phase: Phase) -> dict[Pattern, Dag]:

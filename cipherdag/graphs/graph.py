@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
+import msgspec
 import numpy as np
 
 from cipherdag.errors import GraphError
@@ -12,7 +13,7 @@ from cipherdag.graphs import exports
 from cipherdag.graphs.drawing import figure, notebook
 from cipherdag.graphs.edges import BoolMatrix, Edge, Pair, listed, writable
 from cipherdag.graphs.extension import checked, topological_order
-from cipherdag.graphs.identification import query
+from cipherdag.graphs.identification import implied, query
 from cipherdag.graphs.identification.maximal import directed_further
 from cipherdag.graphs.orientation import cpdag_of
 
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 
     from cipherdag.graphs.edges import Mark
     from cipherdag.graphs.knowledge import Knowledge
+
+
+class _Written(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A graph as JSON has it."""
+
+    nodes: tuple[str, ...]
+    edges: tuple[tuple[str, str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -120,6 +128,24 @@ class CausalGraph:
             known = tuple(sorted({name for edge in edges for name in edge[:2]}))
         return cls.from_marked(known, edges)
 
+    @classmethod
+    def loads(cls, text: str) -> Self:
+        """Read what `dumps` wrote.
+
+        Raises:
+            GraphError: It is something else.
+        """
+        try:
+            read = msgspec.json.decode(text, type=_Written)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise GraphError("a graph is no JSON of nodes and edges") from error
+        return cls.from_marked(read.nodes, read.edges)
+
+    def dumps(self) -> str:
+        """The graph as JSON, those variables included that have no edge."""
+        edges = tuple((edge.source, edge.target, edge.mark) for edge in self.edges)
+        return msgspec.json.encode(_Written(self.nodes, edges)).decode()
+
     @property
     def directed(self) -> tuple[Pair, ...]:
         """(cause, effect) of every directed edge, sorted."""
@@ -211,6 +237,7 @@ class CausalGraph:
     to_dagitty = exports.to_dagitty
     to_csv = exports.to_csv
     identify = query.identify
+    implied_independences = implied.implied_independences
     is_adjustment_set = query.is_adjustment_set
     d_separated = query.d_separated
     plot = figure.plot

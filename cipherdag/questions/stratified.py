@@ -39,6 +39,8 @@ OWN_SCALE = 0.125
 """What both are multiplied by, so that no chi-square that matters is beyond the bound."""
 COARSE_BITS = 4
 """Of differences and variances that are opened: finer ones tell the counts that they are of."""
+SPREAD = 0.1
+"""By up to which share a site moves a variance for each of the two variables that it is of."""
 VARIANCE_BITS = 8
 """Of the grid of variances: a finer one tells more of the margins, and changes hardly a verdict."""
 
@@ -111,7 +113,7 @@ class StratifiedTables(
         The coordinator learns, per configuration, both summed over the sites: how many more rows
         lie in every cell than independence at each site would have, and the variances, to a
         sixteenth. For two categories each these are two numbers. A site that restricts small counts
-        blurs its variances (`blur.SPREAD`): exact ones over three sites have few solutions in whole
+        blurs its variances (`SPREAD`): exact ones over three sites have few solutions in whole
         numbers, which are the sites' margins. Summed over few sites with few rows there, they tell
         about how large these are. Per triplet, the sums of the
         sites' own chi-squares and degrees of freedom; where too few sites have any configuration in

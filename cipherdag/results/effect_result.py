@@ -14,6 +14,8 @@ from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, Estim
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
+from cipherdag.results.refuted import COLUMNS as REFUTED
+from cipherdag.results.refuted import refutation_forest, refutation_lines, refutation_rows
 from cipherdag.results.run import Run, shortened
 from cipherdag.sites.table.schema import Schema
 
@@ -122,6 +124,21 @@ class EffectResult(EstimatedEffect, Run):
 
         columns = ("set", "arm", "sites", "estimate", "standard_error", "q", "i2", "p_value")
         return pd.DataFrame(self.between_rows(), columns=list(columns))
+
+    @property
+    def refutations(self) -> pd.DataFrame:
+        """The differences after changes that should, or should not, matter; empty if not asked for.
+
+        Columns ``set``, ``change``, ``left_out`` (a variable, or a part of the rows), ``arm``,
+        ``estimate``, ``standard_error``, ``low``, ``high``, and ``note``: why nothing is estimated.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.refutation_rows(), columns=list(REFUTED))
+
+    def refutation_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `refutations`."""
+        return refutation_rows(self.sets, lambda arm: self._arms(arm)[0])
 
     def between_rows(self) -> list[tuple[Any, ...]]:
         """The rows of `between_sites`."""
@@ -244,6 +261,7 @@ class EffectResult(EstimatedEffect, Run):
                 f"{spread.sites} sites: {shown(spread.estimate)}; scatter between them: "
                 f"I2 {spread.i2:.0%}, p {shown(spread.p_value)} (Cochran's Q)"
             )
+        yield from refutation_lines(own, self._pair)
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         _no_truth(truth)
@@ -251,7 +269,21 @@ class EffectResult(EstimatedEffect, Run):
 
     def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)
-        return {"remarks": (), "own_limits": [], "forests": self._forests()}
+        return {
+            "remarks": (),
+            "own_limits": [],
+            "forests": self._forests(),
+            "refuted": [*self._refuted()],
+        }
+
+    def _refuted(self) -> Iterator[Forest]:
+        """A drawing for every difference that was doubted."""
+        for own in self.sets:
+            for one in own.contrasts:
+                if one.scale == "difference":
+                    title = f"{self._line(own, one)}, where something is changed"
+                    found = refutation_forest(own, one, title, f"difference in {self.measured}")
+                    yield from (found,) if found else ()
 
     def _forests(self) -> list[Forest]:
         """A drawing for every scale on which something is estimated."""
@@ -283,7 +315,10 @@ class EffectResult(EstimatedEffect, Run):
         return f"{NO_EFFECT if own.why else pair}, if its causes are {causes}"
 
     def _tables(self) -> dict[str, str]:
-        return {"effects.csv": csv_text([COLUMNS, *self.effect_rows()])}
+        tables = {"effects.csv": csv_text([COLUMNS, *self.effect_rows()])}
+        if rows := self.refutation_rows():
+            tables["refutations.csv"] = csv_text([REFUTED, *rows])
+        return tables
 
 
 _UNTOLD = Contrast(

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from cipherdag.findings.conclusion import Finding, LearntGraph, LearntPAG, SelectedFeatures
 from cipherdag.findings.description import Description
 from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.results.description_result import DescriptionResult
 from cipherdag.results.effect_result import EffectResult
 from cipherdag.results.feature_result import FeatureResult
 from cipherdag.results.folder import kind_of, read_report
+from cipherdag.results.graph_check_result import GraphCheckResult
 from cipherdag.results.pag_result import PAGResult
 from cipherdag.results.result import Result
 from cipherdag.results.survival_result import SurvivalResult
@@ -28,6 +30,7 @@ KINDS: dict[type, type[Run]] = {
     Description: DescriptionResult,
     SurvivalAnalysis: SurvivalResult,
     EstimatedEffect: EffectResult,
+    CheckedGraph: GraphCheckResult,
 }
 
 

@@ -6,6 +6,7 @@ FeatureResult       `SelectedFeatures`
 DescriptionResult   a `Description`
 SurvivalResult      a `SurvivalAnalysis`
 EffectResult        an `EstimatedEffect`
+GraphCheckResult    a `CheckedGraph`
 """
 
 from __future__ import annotations
@@ -204,7 +205,9 @@ class Run(ABC):
             ``schema.toml``, ``run.toml``; of a graph ``edges.csv``,
             ``separations.csv``, ``graph.graphml``, ``graph.dot`` and ``graph.svg``, of features
             ``features.csv``, of a description ``columns.csv`` and ``categories.csv``, of
-            survival ``curves.csv`` and ``hazard_ratios.csv``, of an effect ``effects.csv``.
+            survival ``curves.csv`` and ``hazard_ratios.csv``, of an effect ``effects.csv`` and,
+            where it was doubted, ``refutations.csv``, of a graph that was tested
+            ``independences.csv``.
 
         Raises:
             OutputError: The folder cannot be written.

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 STEPS = 40
 HALVINGS = 12
-CONVERGED = 1e-12
-"""Gain of a step, as a share of the likelihood: its last move is then far below any rounding."""
+CONVERGED = 1e-16
+"""Gain of a step, as a share of the likelihood: deviations, taken before the last, to 1e-6."""
 ROUNDING = 1e-11
 LARGEST = 12.0
 """Of a coefficient, in common units: beyond, the likelihood rises without end."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from cipherdag import CausalGraph
+from cipherdag import CausalGraph, EffectResult
 
 
 @pytest.fixture
@@ -22,11 +24,13 @@ def test_answers_in_words_and_as_json(call, drawn):
     code, said, _ = call(*asked)
     assert code == 0
     assert "identified by adjustment for u" in said
+    assert f"run effect --graph {drawn} --treatment x --outcome y" in said
     answer = json.loads(call(*asked, "--json")[1])
     assert (answer["method"], answer["sets"], answer["optimal"]) == ("adjustment", [["u"]], ["u"])
     code, said, _ = call(*asked, "--unobserved", "u")
     assert code == 0  # an honest no is an answer
     assert "not identified" in said
+    assert "run effect" not in said
     by_instrument = json.loads(call(*asked, "--unobserved", "u", "--linear", "--json")[1])
     assert by_instrument["instruments"] == [{"variable": "z", "given": []}]
 
@@ -46,3 +50,26 @@ def test_a_graph_that_is_open_lists_what_is_possible(call, tmp_path):
     parents = [(own["parents"], own["n_dags"]) for own in answer["possibilities"]]
     assert parents == [([], 1), (["y"], 1)]
     assert "is one of 2" in call(*asked)[1]
+
+
+def test_a_graph_says_what_to_adjust_for_in_the_command_that_estimates_it(call, drawn, tmp_path):
+    rng = np.random.default_rng(0)
+    u, z = rng.normal(size=(2, 900))
+    x = rng.random(900) < 1.0 / (1.0 + np.exp(-u - z))
+    rows = pd.DataFrame({"u": u, "z": z, "x": x, "y": 2.0 * x + u + rng.normal(size=900)})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    asked = ("simulate", "effect", tmp_path / "rows.csv", "--treatment", "x", "--outcome", "y")
+    code, said, _ = call(*asked, "--graph", drawn, "--out", tmp_path / "by_graph")
+    assert code == 0
+    assert "adjusted for u: 900 rows" in said
+    call(*asked, "--adjust", "u", "--out", tmp_path / "by_hand")
+    found = [EffectResult.load(tmp_path / own).by_graph for own in ("by_graph", "by_hand")]
+    assert found[0].equals(found[1])
+    code, _, said = call(*asked, "--graph", drawn, "--adjust", "u")
+    assert code == 2
+    assert "the graph says what to adjust for" in said
+    turned = ("simulate", "effect", tmp_path / "rows.csv", "--treatment", "y", "--outcome", "x")
+    code, _, said = call(*turned, "--graph", drawn)
+    assert code == 2
+    assert "no effect" in said
+    assert "repeat" not in call("repeat", tmp_path / "by_graph")[2]

@@ -22,7 +22,19 @@ import simulated_view
 from followed_patients import wards as hospitals
 from scipy import stats
 
-from cipherdag import Describe, Effect, FedBOSS, FedCD, FedCMFS, FedFCI, FedPC, RFcd, Survival
+from cipherdag import (
+    CausalGraph,
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    FedFCI,
+    FedPC,
+    GraphCheck,
+    RFcd,
+    Survival,
+)
 from cipherdag.algorithms.parameters import parameters_of
 from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm, title_of
 from cipherdag.cli.main import cli
@@ -36,6 +48,7 @@ from cipherdag.testing import LAWS, Trial, check_algorithm
 SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
 
 
+DRAWN = CausalGraph.from_edges("1234", [("1", "2"), ("4", "2"), ("2", "3")])
 FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
 
 
@@ -116,8 +129,10 @@ def trial(name):
         "describe": Trial(algorithm=Describe(), data=measured()),
         "survival": Trial(algorithm=FOLLOWED, data=followed()),
         "effect": Trial(
-            algorithm=Effect(treatment="2", outcome="3", adjust="1,4"), data=patients()
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True),
+            data=patients(),
         ),
+        "graphcheck": Trial(algorithm=GraphCheck(DRAWN), data=patients()),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
         "fedfci": Trial(algorithm=FedFCI(), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),

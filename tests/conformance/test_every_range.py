@@ -12,6 +12,7 @@ import pandas as pd
 from driving import parts, plain_verdicts, within
 
 from cipherdag import (
+    CausalGraph,
     Describe,
     Effect,
     FedBOSS,
@@ -20,6 +21,7 @@ from cipherdag import (
     Federation,
     FedFCI,
     FedPC,
+    GraphCheck,
     RFcd,
     Survival,
 )
@@ -115,10 +117,14 @@ RUNS = [
         for own in (False, True)
     ),
     *(
-        (Effect(treatment="e", outcome="a", adjust="b,c", estimator=own), "mixed")
+        (
+            Effect(treatment="e", outcome="a", adjust="b,c", estimator=own, refute=own != "ipw"),
+            "mixed",
+        )
         for own in ("regression", "ipw", "aipw", "linear")
     ),
-    (Effect(treatment="e", outcome="a", estimator="standardise"), "mixed"),
+    (Effect(treatment="e", outcome="a", estimator="standardise", refute=True), "mixed"),
+    (GraphCheck(CausalGraph.from_edges("abcd", [("a", "b"), ("b", "c")])), "discrete"),
     (FedBOSS(restarts=1), "discrete"),
     *((FedBOSS(scores="sites", restarts=1), kind) for kind in ("discrete", "numbers")),
     *((FedBOSS(within_sites=own), "numbers") for own in (False, True)),

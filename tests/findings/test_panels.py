@@ -84,7 +84,7 @@ def test_beliefs_are_strengths_and_a_matrix(result):
     numbers = {own["value"] for tag, own in page.elements if tag == "data"}
     assert "0.625" in numbers
     assert {str(belief[a][b]) for a in names for b in names if a != b} <= numbers
-    assert "intervened near an edge, but not which" in page.texts["main"]
+    assert "intervened near an edge, and how near, but not which" in page.texts["main"]
     # a DAG that tells more than its CPDAG is held against the true DAG
     verdicts = page.column("edge-table", "Truth")
     metrics = run.metrics(TRUTH)

@@ -15,12 +15,14 @@ import numpy as np
 from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.effect.estimating import Estimation
+from cipherdag.algorithms.effect.refuting import refuted
 from cipherdag.algorithms.effect.report import disclosed, reported
 from cipherdag.algorithms.effect.sets import read_sets, written_sets
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
-from cipherdag.algorithms.parameters import require, row_bound, within
+from cipherdag.algorithms.parameters import check_parameters, graph_text, require, row_bound, within
 from cipherdag.errors import DataError, ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, EstimatedEffect
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.identification.answers import Answer  # noqa: TC001
 from cipherdag.questions.estimation.effect_sums import (
     MOST_CELLS,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
     from cipherdag.algorithms.effect.sets import PossibleSet
     from cipherdag.findings.conclusion import Report
+    from cipherdag.findings.effect import Refutation
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, Question
 
@@ -73,6 +76,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         treatment: The cause, by name.
         outcome: The variable that it acts on: numbers, or two categories.
         adjust: Names of what to adjust for, with commas between them; or a list in JSON.
+        graph: A graph that says what to adjust for. It is asked at once, and the plan has the
+            sets in its place.
         estimator: How the effect is estimated: ``regression``: a model of the outcome in every arm
             (g-computation); ``ipw``: weights from a model of the treatment; ``aipw``: both, right
             if either is; ``linear``: the coefficient of the treatment in one linear model;
@@ -83,6 +88,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             0.1.
         site_effect: Whether every site has a constant of its own, with ``linear``.
         between: Whether to ask how widely the effects scatter that sites' own rows tell.
+        refute: Whether to estimate it once more after changes that should, or should not, matter:
+            a placebo, a random common cause, parts of the rows left out, each variable left out.
         withheld: What becomes of sites that may not tell of small counts: ``refuse``: nothing is
             estimated; ``leave-out``: the others estimate it without them.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -91,7 +98,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         The coordinator learns what `Columns` opens and what `EffectSums` opens: how many sites tell
         of these rows, the models of treatment and outcome step by step, the means of the arms and
         how rows spread about them, and counts of propensities by arm; with `between` how widely the
-        sites' own effects scatter. With ``leave-out``, two runs
+        sites' own effects scatter; with `refute` the models, means and spreads once more for every
+        change, by subtraction those of every fifth of the rows too. With ``leave-out``, two runs
         in which other sites tell show these sites' sums by subtraction.
     """
 
@@ -103,15 +111,27 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     treatment: str = ""
     outcome: str = ""
     adjust: str = ""
+    graph: str = graph_text()
     estimator: Literal["auto", "regression", "ipw", "aipw", "linear", "standardise"] = "auto"
     reference: int = within(1, 1, MAX_CATEGORIES)
     truncate: float = within(0.01, TRUNCATIONS[0], TRUNCATIONS[-1])
     site_effect: bool = False
     between: bool = True
+    refute: bool = False
     withheld: Literal["refuse", "leave-out"] = "refuse"
     max_rows: int = row_bound()
 
     def __post_init__(self, query: Answer | None) -> None:
+        check_parameters(self)
+        if self.graph:
+            require(
+                query is None and not self.adjust,
+                "the graph says what to adjust for: give no other",
+            )
+            named = CausalGraph.loads(self.graph), self.treatment, self.outcome
+            query = named[0].identify(*named[1:])
+            for name in ("graph", "treatment", "outcome"):
+                object.__setattr__(self, name, "")
         if query is not None:
             require(
                 not (self.treatment or self.outcome or self.adjust),
@@ -172,7 +192,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             for number, (own, scope) in enumerate(zip(sets, scopes, strict=True))
             if not own.why
         }
-        told = yield from lockstep([own.run() for own in estimations.values()])
+        told = yield from lockstep(
+            [refuted(own) if self.refute else own.run() for own in estimations.values()]
+        )
         by_number = dict(zip(estimations, told, strict=True))
         found = [by_number.get(n, _untold(own)) for n, own in enumerate(sets)]
         _require_any(found)
@@ -266,6 +288,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 replace(
                     own,
                     adjust=tuple(names[v] for v in adjust),
+                    refutations=_by_name(own.refutations, [names[v] for v in adjust]),
                     parents=None if parents is None else tuple(names[v] for v in parents),
                 )
                 for own, adjust, parents in zip(
@@ -277,7 +300,9 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
     def disclosures(self) -> tuple[str, ...]:
         """Models, means and counts of propensities."""
         left_out = self.withheld == "leave-out"
-        return disclosed(self.estimator, between=self.between, leave_out=left_out)
+        return disclosed(
+            self.estimator, between=self.between, refute=self.refute, leave_out=left_out
+        )
 
     def report(self, found: EstimatedEffect) -> Report:
         """What makes the estimates doubtful, and what they take for granted."""
@@ -296,6 +321,15 @@ def _place(facts: Facts, name: str) -> int:
 
 def _places(facts: Facts, names: tuple[str, ...] | None) -> tuple[int, ...] | None:
     return None if names is None else tuple(sorted(_place(facts, name) for name in names))
+
+
+def _by_name(found: tuple[Refutation, ...], adjust: list[str]) -> tuple[Refutation, ...]:
+    """Refutations with the names of the variables that are left out, in their order."""
+    names = iter(adjust)
+    return tuple(
+        replace(own, left_out=next(names)) if own.change == "variable left out" else own
+        for own in found
+    )
 
 
 def _untold(own: PossibleSet) -> AdjustedEffect:

@@ -54,7 +54,9 @@ class Estimation:
         reference: The arm that others are compared with.
         leave_out: Whether sites that may tell nothing are left out.
         apart: Whether sites are asked for what their own rows tell alone.
+        whole: That of the rows as they are, where these are changed; it hears its counts first.
         fits: The models so far, by number.
+        telling: How many sites tell, once they are known to be enough.
     """
 
     question: EffectSums
@@ -62,7 +64,9 @@ class Estimation:
     reference: int
     leave_out: bool
     apart: bool
+    whole: Estimation | None = None
     fits: dict[int, Fit] = field(default_factory=dict)
+    telling: int = 0
     _sites: int = 0
     _cells: IndexArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
@@ -71,6 +75,7 @@ class Estimation:
         why = yield from self._count()
         if why:
             return AdjustedEffect(adjust=(), why=why)
+        self.telling = self._sites
         if not self.apart:
             return (yield from self._estimated())
         found, between = yield from beside(self._estimated(), self._between())
@@ -119,6 +124,10 @@ class Estimation:
         counts = np.rint((yield asked)).astype(np.int64)
         (tell, *arms), self._cells = counts[: 1 + scope.arms].tolist(), counts[1 + scope.arms :]
         self._sites, cohort, fewest = tell, self.facts.present.n_sites, self.facts.fewest
+        if self.whole is not None and tell != self.whole.telling:
+            if not self.whole.telling:
+                return "nothing is told of the rows as they are"
+            return f"{tell} of {self.whole.telling} sites have enough rows that are changed so"
         if tell < cohort and not self.leave_out:
             return (
                 f"{cohort - tell} of {cohort} sites have a count below their min_cell_size in the "

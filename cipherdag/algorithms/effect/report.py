@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cipherdag.findings.conclusion import Report
+from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,8 +63,17 @@ _BETWEEN = (
     "How many sites' own rows tell the effect, and if enough do, their weighted mean and how "
     "widely they scatter; not which site's lies where."
 )
+_CHANGED = (
+    "The same models, means and spreads once more where every site deals the treatment out anew "
+    "among its rows, adds a column of random numbers, leaves out one of five parts of its rows, "
+    "or where a variable is not adjusted for; less one another these are sums over a fifth of the "
+    "rows. Which rows these are follows from all rows of a site, and only the site knows it. How "
+    "many sites have enough rows for each."
+)
 DIFFER = 0.01
-"""p-value of Q below which sites differ."""
+"""p-value of Q below which sites differ, and of a refutation below which it is a doubt."""
+MOVED = 1.0
+"""Standard errors that a random common cause may move an estimate by."""
 
 
 _LEFT_OUT = (
@@ -72,7 +82,7 @@ _LEFT_OUT = (
 )
 
 
-def disclosed(estimator: str, *, between: bool, leave_out: bool) -> tuple[str, ...]:
+def disclosed(estimator: str, *, between: bool, refute: bool, leave_out: bool) -> tuple[str, ...]:
     """What the opened sums tell."""
     return (
         (
@@ -89,13 +99,16 @@ def disclosed(estimator: str, *, between: bool, leave_out: bool) -> tuple[str, .
             else (_STEPS.format(_MODELS[estimator]), _MEANS)
         ),
         *((_BETWEEN,) if between else ()),
+        *((_CHANGED,) if refute else ()),
         *((_LEFT_OUT,) if leave_out else ()),
     )
 
 
 def reported(found: EstimatedEffect) -> Report:
     """What is doubtful is said first."""
-    doubts = [(own, said) for own in found.sets for said in (*own.doubts, *_apart(own))]
+    doubts = [
+        (own, said) for own in found.sets for said in (*own.doubts, *_apart(own), *_refuted(own))
+    ]
     several = len(found.sets) > 1
     warnings = tuple(
         f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
@@ -112,4 +125,27 @@ def _apart(own: AdjustedEffect) -> Iterator[str]:
                 f"The effects that each site's rows tell alone differ by more than chance: "
                 f"{one.i2:.0%} of their scatter (Cochran's Q {one.q:.1f} of {one.sites} sites). "
                 "The effect given is that over all rows, and may be that of no site."
+            )
+
+
+def _refuted(own: AdjustedEffect) -> Iterator[str]:
+    """What changes say against the estimate."""
+    for one in own.contrasts:
+        if one.scale != "difference":
+            continue
+        for placebo in found_by(own.refutations, "placebo treatment", one.arm):
+            if (chance := normal_p_value(placebo)) < DIFFER:
+                yield (
+                    f"A placebo, dealt out by chance at every site, seems to act (p {chance:.2g}): "
+                    "sites differ in treatment and outcome for other reasons than what is "
+                    "adjusted for, or the model is wrong."
+                )
+        for beside in found_by(own.refutations, "random common cause", one.arm):
+            if abs(beside.estimate - one.estimate) > MOVED * one.error:
+                yield "A random number that is adjusted for, too, moves the estimate."
+        parts = found_by(own.refutations, "rows left out", one.arm)
+        if (chance := left_out_p_value(parts, one.error)) < DIFFER:
+            yield (
+                "Without a fifth of the rows the estimate changes by more than its standard error "
+                f"says (p {chance:.2g}): a few rows decide it."
             )

@@ -8,7 +8,8 @@ the ``stratified`` form of the sums over configurations sees, not associations o
 in another configuration or at another site. The variances are opened before, the differences never.
 
 Where counts are rare D scatters more widely than a normal variate, and t is of a square scaled to
-the mean and variance of a chi-square (`chi_square_scale`).
+the mean and variance of a chi-square (`chi_square_scale`); where no cell of a test varies by more
+than one pair of rows, a bound on such sums is compared (`faint_p`).
 
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Šidák, JASA 62 (1967) 626-633.
 
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed_cells import independent_within, square_limits
-from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE
+from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE, faint_p
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.stratified import TableCells
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+FAINT_STEP = 0.25
+"""Of limits where next to nothing varies: coarse, so that no platform's last digit decides."""
+FAINT_STEPS = 256
 
 
 class ClosedTables(StratifiedTests):
@@ -82,4 +87,22 @@ def cell_limits(question: TableCells, variances: FloatVector, alpha: float) -> F
     told = np.where(variances > LEAST_VARIANCE, variances, 0.0)
     own = told[told > 0]
     scale = chi_square_scale(np.ones(len(own)), 1.0 / own)
-    return square_limits(question.owner, told, scale, alpha)
+    limits = square_limits(question.owner, told, scale, alpha)
+    some = np.bincount(question.owner, weights=told, minlength=question.n_tests) > 0
+    faint = (variances > 0) & ~some[question.owner]
+    cells = np.bincount(question.owner[faint], minlength=question.n_tests)
+    limits[faint] = faint_limits(cells, alpha)[question.owner[faint]]
+    return limits
+
+
+def faint_limits(cells: IndexArray, alpha: float) -> FloatVector:
+    """As `cell_limits`, of tests in which no cell varies by more than `LEAST_VARIANCE`.
+
+    Args:
+        cells: How many there are, shape (B,).
+        alpha: See there.
+    """
+    steps = FAINT_STEP * np.arange(1.0, FAINT_STEPS)
+    beyond = faint_p(steps, cells[:, None], np.zeros(1)) <= alpha
+    limits: FloatVector = steps[beyond.argmax(axis=1)]
+    return limits

@@ -11,10 +11,12 @@ for mechanisms that are every site's own, and little is lost where they are not.
 
 Where categories are rare the statistics scatter more widely than chi-square. They and their degrees
 of freedom are scaled to its mean and variance for their p-values, the sites' own at the sites.
+Where next to nothing varies a bound on such sums stands in their place (`faint_p`).
 
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Landis, Heyman and Koch, International
 Statistical Review 46 (1978) 237-254; Agresti, Categorical Data Analysis, section 8.4 (general
-association); Liu and Xie, JASA 115 (2020) 393-402 (Cauchy combination).
+association); Liu and Xie, JASA 115 (2020) 393-402 (Cauchy combination); Bennett, JASA 57 (1962)
+33-45 (sums of bounded variates).
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import numpy as np
 
 from cipherdag.questions.combined_evidence import SMALLEST_P
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES
+from cipherdag.questions.stratified import COARSE_BITS, OWN_SCALE, OWN_VALUES, SPREAD
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -65,6 +67,8 @@ class StratifiedForms:
         consistent_rare: What rare counts add to its variance.
         own: Sum of the sites' own, each over all configurations, scaled.
         own_dof: Its degrees of freedom.
+        largest: The largest difference in a cell, of the sums over the configurations; 0 where
+            nothing was opened.
         log_odds: Of two categories each, the one-step logarithm of the odds ratio, and its standard
             deviation, shape (B, 2); NaN else.
     """
@@ -77,6 +81,7 @@ class StratifiedForms:
     consistent_rare: FloatVector
     own: FloatVector
     own_dof: FloatVector
+    largest: FloatVector
     log_odds: FloatMatrix
 
 
@@ -92,6 +97,7 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
     """
     general, consistent = np.zeros((2, 3, len(question.strata.sides)))
     log_odds = np.full((len(question.strata.sides), 2), np.nan)
+    largest = np.zeros(len(log_odds))
     for owner, differences, covariances in _batches(question, sums):
         least = np.diagonal(covariances, axis1=1, axis2=2).min(initial=0.0)
         require_possible(question.label, "a negative variance", holds=least >= -ROUNDING)
@@ -99,6 +105,7 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         tests, first = np.unique(owner, return_index=True)
         whole = np.add.reduceat(differences, first), np.add.reduceat(covariances, first)
         _add(consistent, tests, *whole)
+        largest[tests] = np.abs(whole[0]).max(axis=1)
         if differences.shape[1] == 1:
             variance = whole[1][:, 0, 0]
             precision = np.where(variance > LEAST_VARIANCE, variance, np.nan)
@@ -115,6 +122,7 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
         consistent_rare=consistent[2],
         own=own[:, 0],
         own_dof=own[:, 1],
+        largest=largest,
         log_odds=log_odds,
     )
 
@@ -187,6 +195,27 @@ def omnibus_p(forms: StratifiedForms) -> FloatVector:
         ]
     )
     return cauchy_combination(p_values, weights)
+
+
+def faint_p(largest: FloatVector, cells: IndexArray, told: FloatVector | IndexArray) -> FloatVector:
+    """A bound on the p-value of tests in which no cell varies by more than `LEAST_VARIANCE`.
+
+    A count given its margins is a sum of independent zeros and ones, so its difference d from what
+    is expected exceeds t with probability exp(-v h(t / v)) at most, h(u) = (1 + u) ln (1 + u) - u
+    and v its variance (Bennett, 1962): that three or more rows meet where none was to be expected
+    is no chance; that none do says nothing.
+
+    Args:
+        largest: The largest absolute difference in a cell, shape (B,).
+        cells: How many cells it is the largest of, shape (B,).
+        told: How many numbers it is a sum of, each rounded to the grid, shape (B,).
+    """
+    rounding = told * 2.0 ** -(COARSE_BITS + 1)
+    variance = LEAST_VARIANCE / (1.0 - SPREAD) ** 2 + rounding
+    beyond = np.maximum(largest - rounding, 0.0) / variance
+    exponent = variance * ((1.0 + beyond) * np.log1p(beyond) - beyond)
+    bound: FloatVector = np.minimum(2.0 * cells * np.exp(-exponent), 1.0)
+    return bound
 
 
 def cauchy_combination(p_values: FloatMatrix, weights: FloatMatrix) -> FloatVector:

@@ -8,7 +8,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.combined import CombinedTests
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
-from cipherdag.algorithms.evidence.stratified_forms import omnibus_p, stratified_forms
+from cipherdag.algorithms.evidence.stratified_forms import faint_p, omnibus_p, stratified_forms
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks
 from cipherdag.questions.lockstep import lockstep
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
+    from cipherdag.algorithms.evidence.stratified_forms import StratifiedForms
     from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.combined_evidence import Combination
     from cipherdag.questions.pooled_data import ColumnKinds
@@ -42,9 +43,9 @@ class StratifiedTests(RememberedTests):
     """Site-stratified tests of categories.
 
     A test whose table is larger than ``max_cells`` falls back to ``statistic``, or is not done
-    where some columns are numbers, beside which sites have no such test. One without degrees of
-    freedom is not done, and counts as dependent; given nothing, where both x and y vary at fewer
-    than ``fewest`` sites, they count as independent. All are tallied.
+    where some columns are numbers, beside which sites have no such test. One of which too few sites
+    have anything to say is not done, and counts as dependent; given nothing, where both x and y
+    vary at fewer than ``fewest`` sites, they count as independent. All are tallied.
 
     Leaks:
         Of every stratum how many sites have rows in several categories of x and of y there; of
@@ -139,7 +140,7 @@ class StratifiedTests(RememberedTests):
             able = np.rint((yield Contributors(question=question)))
             sums = yield from opened_where(question, question.enough(able >= fewest))
         forms = stratified_forms(question, sums)
-        p_value = omnibus_p(forms)
+        p_value = self._p_values(question, forms, able)
         pairs = len(tests[0])
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
@@ -149,6 +150,20 @@ class StratifiedTests(RememberedTests):
         strata = question.strata
         told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
         return self._settled(tests, p_value, able[strata.first], told)
+
+    def _p_values(
+        self, question: StratifiedTables, forms: StratifiedForms, able: FloatVector
+    ) -> FloatVector:
+        """Those of all tests, shape (B,); NaN where nothing was opened."""
+        strata, n_tests = question.strata, len(forms.largest)
+        opened = question.enough(able >= max(self._settings.fewest, 1))
+        heard = np.where(opened, able, 0.0)
+        told = np.bincount(strata.owner, weights=heard[: len(strata.owner)], minlength=n_tests)
+        told += heard[len(heard) - n_tests :]
+        cells = (strata.sides[:, 1:] - 1).prod(axis=1)
+        p_value = omnibus_p(forms)
+        faint = np.isnan(p_value) & (told > 0)
+        return np.where(faint, faint_p(forms.largest, cells, told), p_value)
 
     def _settled(
         self,

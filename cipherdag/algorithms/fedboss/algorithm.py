@@ -74,8 +74,8 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         discount: With likelihoods of the sites: how many times what chance alone explains at a
             site is taken off.
         search: How graphs are searched: ``boss``: best order score search; ``ges``: greedy
-            equivalence search, from the empty graph by insertions, deletions and turns, which
-            takes no `knowledge`.
+            equivalence search, from the empty graph (or required edges) by insertions, deletions
+            and turns.
         restarts: How often ``boss`` starts again from the best graph so far, some variables moved
             at random.
         max_parents: Most parents that are looked for.
@@ -83,8 +83,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         max_rounds: Rounds of the search, after which it goes on with what is known; None for no
             limit.
         max_values: Values that a site answers in the search, likewise.
-        knowledge: What is known of the edges before: forbidden and required ones, and tiers. The
-            backward step is left out then, since it looks at equivalent graphs alike.
+        knowledge: What is known of the edges before: forbidden and required ones, and tiers.
         bootstrap: Replicates over rows that every site draws from its own, for the confidence of
             edges: the run is repeated in the same rounds, with as large a budget each.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -123,11 +122,6 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
 
     def check(self) -> None:
         """Refuse what does not go together."""
-        require(
-            self.search != "ges" or self.knowledge is None,
-            "search ges looks at equivalent graphs alike, so that it takes no knowledge; choose "
-            "boss",
-        )
         require(
             self.score != "bdeu" or not (self.scores == "sites" or self.within_sites),
             "score bdeu needs tables, and with scores sites or within_sites none are opened",
@@ -208,14 +202,13 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         required = dag_of(known.required)
         trees = GrowShrinkTrees(scores, dag_of(known.forbidden), required)
         if self.search == "ges":
-            (found,) = yield from together(trees, [greedy(trees)])
+            (found,) = yield from together(trees, [greedy(required, trees)])
         else:
             found = yield from best_of_starts(
                 trees,
                 topological(required),
                 self.restarts,
                 np.random.default_rng(facts.seed),
-                backward=self.knowledge is None,
             )
         return FedBOSSOutcome(
             dag=matrix_of(found.dag),

@@ -1,6 +1,8 @@
 """Greedy equivalence search: the best move between Markov equivalence classes, while one gains.
 
-Its deletions also follow every order search, which makes that correct in the limit.
+Its deletions also follow every order search, which makes that correct in the limit. With background
+knowledge the search goes over the classes that have a graph with all that is required and nothing
+forbidden; such a graph stands for its class.
 
 Sources: Chickering, JMLR 3 (2002), theorems 15 and 17; Hauser and Buehlmann, JMLR 13 (2012), for
 the turns.
@@ -14,8 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.fedboss.outcome import BestGraph
-from cipherdag.graphs.dags import empty_dag
-from cipherdag.graphs.equivalence import PHASES, allowed, applied, families, moves, pattern_of
+from cipherdag.graphs.equivalence import (
+    PHASES,
+    allowed,
+    applied,
+    families,
+    moves,
+    moves_into,
+    pattern_of,
+    surroundings,
+)
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
@@ -27,9 +37,10 @@ if TYPE_CHECKING:
     Gains = Waiting[list[Gain]]
 
 
-def greedy(trees: GrowShrinkTrees) -> Waiting[BestGraph]:
-    """The graph after insertions, deletions and turns in turn, until none of them gains."""
-    dag = empty_dag(trees.scores.n_variables)
+def greedy(dag: Dag, trees: GrowShrinkTrees) -> Waiting[BestGraph]:
+    """From one graph by insertions, deletions and turns in turn, until none of them gains."""
+    if trees.miss(enumerate(dag)):
+        yield
     curve, idle = [trees.total(dag)], 0
     while idle < len(PHASES):
         phase = PHASES[(len(curve) - 1) % len(PHASES)]
@@ -42,10 +53,11 @@ def greedy(trees: GrowShrinkTrees) -> Waiting[BestGraph]:
 def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, int]]:
     """The graph after all moves of a phase that gain, the best one first, and what all gained."""
     total = 0
+    known: dict[tuple[int, ...], list[Gain]] = {}
     while True:
         pattern = pattern_of(dag)
         if phase == "insert":
-            gains = yield from _insertions(pattern, trees)
+            gains = yield from _insertions(pattern, trees, known)
         elif phase == "delete":
             gains = yield from _deletions(pattern, trees)
         else:
@@ -54,27 +66,40 @@ def moved(dag: Dag, trees: GrowShrinkTrees, phase: Phase) -> Waiting[tuple[Dag, 
         for gain, move in sorted(gains, key=lambda own: -own[0]):
             if gain < trees.scores.least or not allowed(pattern, move):
                 continue
-            if (better := applied(pattern, move)) is not None:
+            reached = applied(pattern, move)
+            better = None if reached is None else trees.permitted(reached)
+            if better is not None:
                 dag, total = better, total + gain
                 break
         else:
             return dag, total
 
 
-def _insertions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:
-    """What one parent more gains, of those that the scores take for candidates."""
-    found = [(move, families(pattern, move)[1]) for move in moves(pattern, "insert")]
+def _insertions(
+    pattern: Pattern, trees: GrowShrinkTrees, known: dict[tuple[int, ...], list[Gain]]
+) -> Gains:
+    """What one parent more gains, of those that the scores take for candidates.
+
+    A step changes few surroundings; ``known`` are the gains by all that were met before.
+    """
+    around = [surroundings(pattern, y) for y in range(len(pattern))]
+    found = [
+        (move, families(pattern, move)[1])
+        for y, own in enumerate(around)
+        if own not in known
+        for move in moves_into(pattern, "insert", y)
+    ]
     nodes = {node for _, node in found}
-    known = {node: trees.grown(*node) for node in nodes}
-    if None in known.values():
+    grown = {node: trees.grown(*node) for node in nodes}
+    if None in grown.values():
         yield
-        known = {node: trees.grown(*node) for node in nodes}
-    gains = []
+        grown = {node: trees.grown(*node) for node in nodes}
+    known |= {own: [] for own in around if own not in known}
     for move, node in found:
-        with_x, without = (known[node] or {}).get(move.x), trees.scores.score(*node)
-        if with_x is not None and without is not None:
-            gains.append((with_x - without, move))
-    return gains
+        with_x, without = (grown[node] or {}).get(move.x), trees.scores.score(*node)
+        if with_x is not None and without is not None and with_x - without >= trees.scores.least:
+            known[around[move.y]].append((with_x - without, move))
+    return [gain for own in around for gain in known[own]]
 
 
 def _deletions(pattern: Pattern, trees: GrowShrinkTrees) -> Gains:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cipherdag.graphs.dags import members
+from cipherdag.graphs.equivalence import member, pattern_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -89,7 +90,8 @@ class GrowShrinkTrees:
 
     Args:
         scores: Of families.
-        forbidden: Bit masks of what may not be a variable's parents.
+        forbidden: Bit masks of what may not be a variable's parents; if u has to be one of v's,
+            v may not be one of u's.
         required: Bit masks of what has to be.
 
     Attributes:
@@ -131,8 +133,18 @@ class GrowShrinkTrees:
         return -NO_GRAPH if own is None else own
 
     def total(self, dag: Dag) -> int:
-        """The score of a graph."""
-        return sum(self.score(*family) for family in enumerate(dag))
+        """The score of a graph, which is less than any other's where required edges are missing."""
+        without = sum((own & ~dag[v]).bit_count() for v, own in enumerate(self._required))
+        return sum(self.score(*family) for family in enumerate(dag)) - NO_GRAPH * without
+
+    def permitted(self, dag: Dag) -> Dag | None:
+        """The graph or an equivalent one with all required and no forbidden edges, if there is."""
+        if not any(self._forbidden):
+            return dag
+        found = member(pattern_of(dag), self._forbidden)
+        if found is None or any(self._required[v] & ~own for v, own in enumerate(found)):
+            return None
+        return found
 
     def grown(self, v: int, parents: int) -> dict[int, int] | None:
         """Scores with one parent more, by that parent; None where some are missing, noted."""
@@ -140,7 +152,7 @@ class GrowShrinkTrees:
         if found is None:
             self.missing.add((v, parents))
             return None
-        return {u: score for score, u in found if not self._forbidden[v] >> u & 1}
+        return {u: score for score, u in found}
 
     def miss(self, families: Iterable[Family]) -> bool:
         """Miss what is not known of some families; whether there is any."""
@@ -158,7 +170,8 @@ class GrowShrinkTrees:
         if grown is None:
             return None
         least = self.score(v, parents) + self.scores.least
-        better = [(-score, u) for u, score in grown.items() if score >= least]
+        free = ~self._forbidden[v]
+        better = [(-own, u) for u, own in grown.items() if own >= least and free >> u & 1]
         branches = tuple(u for _, u in sorted(better))
         node = _Node(branches, sum(1 << u for u in branches))
         self._nodes[v][parents] = node

@@ -89,16 +89,20 @@ class MomentScores:
         del nodes
         yield from ()
 
-    def _scores(self, v: int, parents: int, others: IndexArray) -> IndexArray:
-        """Scores with each of the others as one parent more; v itself stands for none."""
+    def exact(self, v: int, parents: int, others: IndexArray) -> FloatVector:
+        """Scores in nats, with each of the others as one parent more; v itself stands for none."""
         own, left = self._residuals(v, parents)
         variance, covariance = left[others], own[others]
         varies = (variance > LEAST_VARIANCE) & (others != v)
         share = np.divide(covariance**2, variance, out=np.zeros(len(others)), where=varies)
         rest = np.maximum(own[v] - share, LEAST_VARIANCE)
         size = parents.bit_count() + (others != v)
-        scores = -self._half_rows * logarithm(rest) - self._cost * size
-        whole: IndexArray = np.rint(np.ldexp(scores, BITS)).astype(np.int64)
+        found: FloatVector = -self._half_rows * logarithm(rest) - self._cost * size
+        return found
+
+    def _scores(self, v: int, parents: int, others: IndexArray) -> IndexArray:
+        """The same on the grid."""
+        whole: IndexArray = np.rint(np.ldexp(self.exact(v, parents, others), BITS)).astype(np.int64)
         return whole
 
     def _residuals(self, v: int, parents: int) -> tuple[FloatVector, FloatVector]:

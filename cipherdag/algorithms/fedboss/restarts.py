@@ -46,18 +46,15 @@ def best_of_starts(
     order: Sequence[int],
     restarts: int,
     rng: np.random.Generator,
-    *,
-    backward: bool,
 ) -> Generator[Question, FloatVector, BestGraph]:
     """The best graph of a start from an order and some restarts from what was best."""
-    first = _converged(trees, order, backward=backward)
-    (best,) = yield from together(trees, [first])
+    (best,) = yield from together(trees, [_converged(trees, order)])
     curve = [best.total]
     for start in range(0, restarts, AT_ONCE):
         others = yield from together(
             trees,
             [
-                _converged(trees, _shaken(topological(best.dag), rng), backward=backward)
+                _converged(trees, _shaken(topological(best.dag), rng))
                 for _ in range(min(AT_ONCE, restarts - start))
             ],
         )
@@ -68,15 +65,13 @@ def best_of_starts(
     return BestGraph(best.dag, tuple(curve))
 
 
-def _converged(trees: GrowShrinkTrees, order: Sequence[int], *, backward: bool) -> Waiting[_Found]:
+def _converged(trees: GrowShrinkTrees, order: Sequence[int]) -> Waiting[_Found]:
     """Orders and deletions in turn, as long as the one improves what the other found."""
     least = trees.scores.least
     best = None
     while True:
         search = OrderSearch(trees, order)
         yield from search.run(least)
-        if not backward:
-            return _Found(search.total, search.dag)
         dag, _ = yield from moved(search.dag, trees, "delete")
         total = trees.total(dag)
         if best is not None and total < best.total + least:

@@ -16,12 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts, Reading
+from cipherdag.algorithms.fedcd.cycles import CutEdge, in_likeliest_order, without_cycles
 from cipherdag.algorithms.fedcd.report import concluded, reported
 from cipherdag.algorithms.parameters import require, row_bound, within
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import LearntGraph, Report
 from cipherdag.questions.encodings import require_possible, segments
 from cipherdag.questions.local_beliefs import (
+    LEAST_WEIGHT,
     LOGIT_BOUND,
     TRAINING_LIMITS,
     FloatMatrix,
@@ -43,25 +45,10 @@ BELIEFS = (
     "In every round and for every edge, the aggregated belief, and how many sites believe in it."
 )
 AGGREGATIONS = {
-    "proximity": "How many sites intervened near an edge, but not which.",
+    "proximity": "How many sites intervened near an edge, and how near, but not which.",
     "naive": "The rows of all sites together.",
 }
 """What the weights of an aggregation open."""
-
-
-@dataclass(frozen=True, slots=True)
-class CutEdge:
-    """An edge that the sites believe in and the DAG leaves out, by position.
-
-    Attributes:
-        source: Its tail.
-        target: Its head.
-        belief: Aggregated belief in it.
-    """
-
-    source: int
-    target: int
-    belief: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +101,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         reach: Which pairs an intervention makes reliable: downstream ``edges`` (the paper, which
             leaves other pairs open), all pairs whose ``tails`` its mass reaches, or also the pairs
             whose heads were intervened on (``ends``): these sites see that the tail stays put.
+        decay: Factor of the weight per edge on the way from an intervention, with ``code`` only; 1,
+            the program's in its unbalanced runs, leaves distance out.
+        least_weight: Weight of a pair with no intervention upstream, with ``code`` only.
         consensus: Average edge entropy, in bits, at which the run stops: once it is that low and
             the aggregated graph did not change.
         max_rows: Declared bound of a site's rows, a power of two.
@@ -121,8 +111,9 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     Leaks:
         The coordinator learns, per round and ordered pair: the aggregated belief (with ``code``
         both logits), how many sites believe in the edge, and with ``proximity`` the sum of the
-        weights exp(beta r), which tells how many sites intervened near it but not which; with
-        ``naive`` the rows of all sites together. Sites learn the aggregated belief.
+        weights exp(beta r), or ``decay`` to the power of the distance, which tells how many sites
+        intervened near it, and how near, but not which; with ``naive`` the rows of all sites
+        together. Sites learn the aggregated belief.
     """
 
     name: ClassVar[str] = "fedcd"
@@ -145,6 +136,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     sharpness: float = 2.0
     full_mass: int = 100
     reach: Literal["ends", "tails", "edges"] = "ends"
+    decay: float = within(0.5, 0.0, 1.0, above=True)
+    least_weight: float = within(1e-5, LEAST_WEIGHT, 1.0)
     consensus: float = within(0.0, 0.0)
     max_rows: int = row_bound()
 
@@ -206,7 +199,10 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
         assert last is not None, "there is at least one round"
         assert graph is not None, "there is at least one round"
         belief = edge_probability(last)
-        arcs, cut = without_cycles(graph, belief)
+        if self.reference == "code":
+            arcs, cut = in_likeliest_order(graph, belief, last[1])
+        else:
+            arcs, cut = without_cycles(graph, belief)
         return FedCDOutcome(
             arcs=arcs, belief=belief, cut=cut, entropies=tuple(entropies), agreed=agreed
         )
@@ -228,6 +224,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             sharpness=self.sharpness,
             full_mass=self.full_mass,
             reach=self.reach,
+            decay=self.decay,
+            least_weight=self.least_weight,
             max_rows=self.max_rows,
         )
 
@@ -269,30 +267,3 @@ def antisymmetric(theta: FloatMatrix) -> FloatMatrix:
     size = np.maximum(np.abs(theta), np.abs(theta.T))
     upper = np.triu(np.where(theta >= 0, size, -size), 1)
     return np.asarray(upper - upper.T)
-
-
-def without_cycles(
-    graph: BoolMatrix, belief: FloatMatrix
-) -> tuple[BoolMatrix, tuple[CutEdge, ...]]:
-    """A DAG of the edges believed in most, and the edges that it leaves out.
-
-    Edges are added by descending belief, ties by position; one that would close a cycle is left
-    out. A graph without cycles is returned as it is.
-
-    Args:
-        graph: Edges believed in, shape (p, p); both directions and cycles may occur.
-        belief: Belief in every edge, shape (p, p).
-    """
-    p = len(graph)
-    reaches = np.eye(p, dtype=bool)
-    arcs = np.zeros_like(graph)
-    cut: list[CutEdge] = []
-    edges = np.argwhere(graph)
-    order = np.argsort(-belief[edges[:, 0], edges[:, 1]], kind="stable")
-    for i, j in edges[order].tolist():
-        if reaches[j, i]:
-            cut.append(CutEdge(i, j, float(belief[i, j])))
-            continue
-        arcs[i, j] = True
-        reaches |= reaches[:, i][:, None] & reaches[j][None, :]
-    return arcs, tuple(cut)

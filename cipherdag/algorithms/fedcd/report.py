@@ -35,7 +35,7 @@ def concluded(outcome: FedCDOutcome, names: Sequence[str]) -> LearntGraph:
     found = LearntGraph.of_dag(
         names,
         outcome.arcs,
-        dag_note=f"Left out, since it would close a cycle of stronger edges: {cut}" if cut else "",
+        dag_note=f"Left out, since it would close a cycle: {cut}" if cut else "",
         details={
             "belief": belief,
             "edge_entropy": list(outcome.entropies),

@@ -29,6 +29,7 @@ from cipherdag.questions.regression_steps import Regression, coefficient_count, 
 
 Estimator = Literal["regression", "ipw", "aipw", "linear", "standardise"]
 Stage = Literal["rows", "models", "means", "spread", "strata", "apart"]
+Drawn = Literal["", "placebo", "cause", "part"]
 
 OVERLAP = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 """Where the bins of propensities begin; the last one ends at 1."""
@@ -37,8 +38,16 @@ TRUNCATIONS = (0.0001, 0.001, 0.01, 0.05, 0.1)
 MOST_CELLS = 1 << 16
 TREATMENT = -1
 """The model of the treatment; those of the outcome have the number of their arm."""
+PARTS = 5
+"""Into how many parts a site deals its rows to leave out one at a time."""
 PER_ARM = 5
 """Sums of an arm beside derivatives: rows, numerator, denominator, weights and their squares."""
+_CHANGED: dict[Drawn, str] = {
+    "": "",
+    "placebo": " of a placebo",
+    "cause": " beside a random cause",
+    "part": " without a part of the rows",
+}
 
 
 class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=True,
@@ -79,13 +88,24 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     A site tells nothing where the table of all discrete variables named has a count below its
     ``min_cell_size`` but 0; and in the bins it leaves out such counts.
 
+    To doubt an effect, a site changes its rows before it answers, by numbers that follow from all
+    of them, so that nobody else can tell how, and another run changes them alike: with ``placebo``
+    it deals the treatment out anew; with ``cause`` it adds a column of standard normal numbers,
+    which the question has as one more than the study; with ``part`` it leaves out one of `PARTS`
+    parts, drawn row by row. It then has rows of an arm, or in a stratum, if every part does. Where
+    numbers are named, the rule on counts holds of the treatment dealt, and of every part, and each
+    part has as many rows as the largest model coefficients. Of categories alone what chance makes
+    of their table says nothing that the table does not.
+
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of
         the arms, and counts of propensities; of strata, rows, means and squares by arm. With
         discrete variables, the steps add up to the table of them all. How widely the sites' own
         effects scatter, not whose lies where; a site that restricts small counts moves its own
         first, by up to a quarter of its standard error. Counts of propensities given
-        two sets may differ by single rows. No row's weight or propensity.
+        two sets may differ by single rows. No row's weight or propensity. With ``part`` all of this
+        but counts of propensities of four fifths of the rows, and by subtraction of every fifth;
+        which rows these are, only the site knows.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).
@@ -108,6 +128,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             means off.
         against: In the stage ``apart`` the category that others are compared with.
         max_rows: Declared bound of a site's rows.
+        drawn: How a site changes its rows; empty: not at all.
+        part: Which part is left out, from 0.
+        overlap: Whether propensities are counted.
     """
 
     leaves: ClassVar[str] = "estimating functions of a treatment's effect"
@@ -128,6 +151,9 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     site_effect: bool = False
     against: int = 0
     max_rows: int = 1 << 20
+    drawn: Drawn = ""
+    part: int = 0
+    overlap: bool = True
 
     def __post_init__(self) -> None:
         p = len(self.categories)
@@ -147,6 +173,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         if self.truncate not in TRUNCATIONS:
             raise ValueError("the least propensity must be one of a few")
         self._check_stage()
+        self._check_drawn()
         self._check_numbers()
 
     def _check_stage(self) -> None:
@@ -158,6 +185,15 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             raise ValueError("strata are asked of what is standardised, and of nothing else")
         if (self.site_effect and not self.linear) or not 0 <= self.against < self.arms:
             raise ValueError("sites' constants are of linear models, a reference is a category")
+
+    def _check_drawn(self) -> None:
+        if self.drawn and self.stage == "apart":
+            raise ValueError("sites' own estimates are of their rows as they are")
+        if not 0 <= self.part < (PARTS if self.drawn == "part" else 1):
+            raise ValueError(f"there are {PARTS} parts, and they are of rows that are dealt")
+        last = len(self.categories) - 1
+        if self.drawn == "cause" and (last not in self.adjust or self.categories[last]):
+            raise ValueError("a random cause is the last column, of numbers, and adjusted for")
 
     def _check_numbers(self) -> None:
         known = (TREATMENT, *range(self.arms))
@@ -289,7 +325,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     @property
     def bins(self) -> tuple[int, int, int]:
         """Shape of the counts: categories but 0, arms, bins; no bin without propensities."""
-        return self.arms - 1, self.arms, len(OVERLAP) if TREATMENT in self.needed else 0
+        counted = self.overlap and TREATMENT in self.needed
+        return self.arms - 1, self.arms, len(OVERLAP) if counted else 0
 
     @property
     def label(self) -> str:
@@ -302,7 +339,7 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             "strata": "strata",
             "apart": "the sites' own estimates",
         }[self.stage]
-        return f"{said} for an effect"
+        return f"{said} for an effect{_CHANGED[self.drawn]}"
 
     @property
     def _lengths(self) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from cipherdag.algorithms.registry import algorithm_class, make_algorithm
 from cipherdag.errors import CipherdagError
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, SelectedFeatures
 from cipherdag.findings.effect import EstimatedEffect
+from cipherdag.findings.graph_check import CheckedGraph
 from cipherdag.findings.survival import SurvivalAnalysis
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.questions.question import finds_verdicts
@@ -32,6 +33,7 @@ _RESULTS = {
     SurvivalAnalysis: "how long it takes until an event, over all sites' rows together.",
     EstimatedEffect: "how much one variable of the study changes another, if the graph that says "
     "what to adjust for is right.",
+    CheckedGraph: "which of the independences that a given graph implies the rows contradict.",
 }
 
 

@@ -212,6 +212,18 @@ def answered(generator, sites):
         heard.append((question, total))
 
 
+@pytest.mark.parametrize(("together", "independent"), [(0, 1.0), (1, 1.0), (5, 0.0)])
+def test_two_rare_categories_are_independent_unless_they_meet(together, independent):
+    codes = np.zeros((5, 400, 2), dtype=np.int64)
+    codes[:, :3, 0] = 1
+    codes[:, 3:6, 1] = 1  # never beside the first
+    codes[:together, 0, 0], codes[:together, 3, 0] = 0, 1
+    sites = [discrete_site(own, (2, 2)) for own in codes]
+    (found, tally, _), _ = answered(asking([np.array([[0, 1]])], 2, 5), sites)
+    assert found.tolist() == [independent]
+    assert tally == {"stratified": 1}
+
+
 def test_of_a_cell_that_too_few_sites_have_nothing_is_opened():
     # category 2 is at two sites; 0 and 1 at all four
     parts = spread([(0, 1), (0, 1), (0, 1, 2), (0, 1, 2)])

@@ -21,8 +21,10 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.stratified_forms import (
+    LEAST_VARIANCE,
     OWN_WEIGHT,
     cauchy_combination,
+    faint_p,
     stratified_forms,
 )
 from cipherdag.errors import AggregateRangeError, MixedTypesError, ParameterError
@@ -154,6 +156,38 @@ def test_rare_categories_make_no_evidence(sites, rows, share, configurations):
     assert len(done) > 0.9 * pairs
     assert (done <= 0.01).mean() <= 0.015
     assert (done <= 0.001).mean() <= 0.004
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_the_bound_where_next_to_nothing_varies_is_one(seed):
+    rng = np.random.default_rng(seed)
+    mass, expected, variance = np.ones(1), 0.0, 0.0
+    while True:
+        n = int(rng.integers(2, 60))
+        row, column = rng.integers(1, max(n // 8, 2), 2).tolist()
+        variance += row * (n - row) * column * (n - column) / (n * n * (n - 1.0))
+        if variance > LEAST_VARIANCE:
+            break
+        own = stats.hypergeom.pmf(np.arange(min(row, column) + 1), n, row, column)
+        mass = np.convolve(mass, own)
+        expected += row * column / n
+    distance = np.abs(np.arange(len(mass)) - expected)
+    at_least = np.array([mass[distance >= own - 1e-12].sum() for own in distance])
+    bound = faint_p(distance, np.ones(len(mass), dtype=np.int64), np.zeros(len(mass)))
+    assert (at_least <= bound + 1e-12).all()
+
+
+@pytest.mark.parametrize(("together", "independent"), [(0, True), (1, True), (5, False)])
+def test_two_rare_categories_are_independent_unless_they_meet(together, independent):
+    codes = np.zeros((5, 400, 2), dtype=np.int64)
+    codes[:, :3, 0] = 1
+    codes[:, 3:6, 1] = 1  # never beside the first
+    codes[:together, 0, 0], codes[:together, 3, 0] = 0, 1
+    sites = [discrete_site(own, (2, 2)) for own in codes]
+    (p_value,), tally, _ = found(sites, [np.array([[0, 1]])], fewest=3)
+    assert (p_value > SPEC.alpha) == independent
+    assert tally == {"stratified": 1}
 
 
 @given(seed=st.integers(0, 2**32))

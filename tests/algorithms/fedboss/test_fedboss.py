@@ -15,6 +15,7 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.errors import MixedTypesError, ParameterError
 from cipherdag.graphs.dags import dag_of
 from cipherdag.graphs.networks import asia
+from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.questions.question import Bundle
 from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS
@@ -70,9 +71,45 @@ def test_categories_score_the_same_to_the_last_bit_however_rows_are_split(algori
 
 
 def test_numbers_give_the_same_graph_however_rows_are_split():
-    outcomes = [learn(FedBOSS(), numbers(), sites) for sites in (1, 3, 10)]
+    outcomes = [learn(FedBOSS(), numbers(), sites) for sites in (1, 3, 10, 15)]
+    assert len({own.curve for own, _ in outcomes}) == 1
     assert all((own.dag == outcomes[0][0].dag).all() for own, _ in outcomes)
     assert all(len(asked) == 2 for _, asked in outcomes)
+
+
+@pytest.mark.parametrize("search", ["boss", "ges"])
+@pytest.mark.parametrize("data", [patients, numbers])
+def test_every_protection_gives_the_graph_of_all_rows_at_one_place(data, search):
+    rows, algorithm = data(600), FedBOSS(search=search, restarts=2, max_rounds=6)
+    alone, asked = learn(algorithm, rows, 1)
+    policy = Policy(questions=QUESTION_KINDS, min_cell_size=0, allow_unprotected=True)
+    for protection in PROTECTIONS:
+        federation = Federation.split(
+            rows, 3, seed=2, policy=policy, protection=protection, device="cpu"
+        )
+        result = federation.run(algorithm, seed=3)
+        assert result.details["score_curve"] == list(alone.curve)
+        assert len(result.rounds) == len(asked)
+        names = federation.sites[0].table.names
+        assert {(names.index(a), names.index(b)) for a, b in result.dag.directed} == {
+            tuple(edge) for edge in np.argwhere(alone.dag).tolist()
+        }
+
+
+def test_ten_sites_with_the_default_policy_say_how_many_sets_were_scored_in_which_way():
+    federation = Federation.split(patients(), 10, seed=2)
+    assert federation.sites[0].policy.min_cell_size == 11
+    found = federation.run(FedBOSS())
+    (note,) = found.report.notes
+    count = found.details["sets"]["sites"]
+    assert any(
+        line.startswith(f"{count} sets") and "own likelihoods" in line for line in note.lines
+    )
+    left_out = federation.run(FedBOSS(withheld="leave-out"))
+    (note,) = left_out.report.notes
+    count = left_out.details["sets"]["withheld"]
+    assert count > 0
+    assert any(line.startswith(f"{count} sets were not") for line in note.lines)
 
 
 def test_the_order_of_columns_does_not_matter_and_the_chain_is_found():

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from driving import drive
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from oracle import random_dag
 from regretting import every_dag, linear_data
 
@@ -16,8 +18,8 @@ from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.fedboss.equivalence_search import greedy, moved
 from cipherdag.algorithms.fedboss.grow_shrink import GrowShrinkTrees
 from cipherdag.algorithms.fedboss.moment_scores import MomentScores
-from cipherdag.errors import ParameterError
-from cipherdag.graphs.dags import dag_of, empty_dag, matrix_of, members
+from cipherdag.graphs.dags import ancestors, dag_of, empty_dag, matrix_of, members, turned
+from cipherdag.graphs.equivalence import member, pattern_of
 from cipherdag.graphs.networks import asia
 from cipherdag.graphs.orientation import cpdag_of
 from cipherdag.sites.answers.table_respondent import table_respondent
@@ -42,9 +44,14 @@ def scores_of(p, seed, rows):
     return MomentScores(own, rows, penalty=1.0, max_parents=p), data
 
 
-def trees_of(scores):
+def trees_of(scores, forbidden=None, required=None):
     nothing = [0] * scores.n_variables
-    return GrowShrinkTrees(scores, nothing, nothing)
+    return GrowShrinkTrees(scores, forbidden or nothing, required or nothing)
+
+
+def searched(scores, forbidden=None, required=None):
+    start = tuple(required or [0] * scores.n_variables)
+    return ended(greedy(start, trees_of(scores, forbidden, required)))
 
 
 def total(scores, dag):
@@ -93,14 +100,23 @@ def one_edge_away(dag, phase):
     return reached - {signature(dag)}
 
 
-def by_enumeration(scores):
+def holds(dag, forbidden, required):
+    return not any(own & never for own, never in zip(dag, forbidden, strict=True)) and not any(
+        must & ~own for own, must in zip(dag, required, strict=True)
+    )
+
+
+def by_enumeration(scores, forbidden, required):
     """GES in the plainest way: of all classes one edge away the best, phase by phase."""
-    dag = empty_dag(scores.n_variables)
+    dag, p = tuple(required), scores.n_variables
+    able = {
+        own for own, dags in classes(p).items() if any(holds(g, forbidden, required) for g in dags)
+    }
     idle = 0
     while idle < 3:
         for phase in ("insert", "delete", "turn"):
             idle += 1
-            while near := one_edge_away(dag, phase):
+            while near := one_edge_away(dag, phase) & able:
                 best = max(near, key=lambda own: total(scores, classes(len(dag))[own][0]))
                 other = classes(len(dag))[best][0]
                 if total(scores, other) - total(scores, dag) < scores.least:
@@ -112,11 +128,50 @@ def by_enumeration(scores):
 @pytest.mark.parametrize("seed", range(20))
 def test_it_ends_in_the_class_that_enumeration_of_all_classes_ends_in(seed):
     scores, _ = scores_of(4, seed, rows=60 + 40 * seed)
-    found = ended(greedy(trees_of(scores)))
-    assert signature(found.dag) == signature(by_enumeration(scores))
+    found = searched(scores)
+    assert signature(found.dag) == signature(by_enumeration(scores, [0] * 4, [0] * 4))
     # every gain was of the class: its graphs score alike, to the rounding of families
     assert found.curve[-1] == pytest.approx(total(scores, found.dag), abs=40)
     assert list(found.curve) == sorted(found.curve)
+
+
+def drawn_knowledge(p, rng):
+    """Some forbidden and up to two required edges, which contradict nothing; bit masks."""
+    required, forbidden = [0] * p, [0] * p
+    order = rng.permutation(p).tolist()
+    for _ in range(int(rng.integers(3))):
+        u, v = sorted(rng.choice(p, 2, replace=False).tolist(), key=order.index)
+        required[v] |= 1 << u
+        forbidden[u] |= 1 << v
+    for u, v in np.argwhere(rng.random((p, p)) < 0.2).tolist():
+        if u != v and not required[v] >> u & 1:
+            forbidden[v] |= 1 << u
+    return forbidden, required
+
+
+@given(st.integers(0, 10_000))
+@settings(deadline=None, max_examples=200)
+def test_of_every_class_a_graph_that_knowledge_permits_is_found_if_there_is_one(seed):
+    rng = np.random.default_rng(seed)
+    forbidden, required = drawn_knowledge(4, rng)
+    dags = [*classes(4).values()][int(rng.integers(len(classes(4))))]
+    found = member(pattern_of(dags[0]), forbidden)
+    able = [own for own in dags if holds(own, forbidden, [0] * 4)]
+    assert found in able if able else found is None
+    scores, _ = scores_of(4, 0, 50)
+    kept = trees_of(scores, forbidden, required).permitted(dags[-1])
+    # required edges are forbidden the other way round, so all of the permitted graphs have them
+    able = [own for own in able if holds(own, forbidden, required)]
+    assert kept in able if able else kept is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_knowledge_it_ends_where_enumeration_of_permitted_classes_ends(seed):
+    forbidden, required = drawn_knowledge(4, np.random.default_rng(seed))
+    scores, _ = scores_of(4, seed, rows=60 + 40 * seed)
+    found = searched(scores, forbidden, required)
+    assert holds(found.dag, forbidden, required)
+    assert signature(found.dag) == signature(by_enumeration(scores, forbidden, required))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -127,8 +182,14 @@ def test_with_exact_correlations_it_finds_the_class_of_the_truth(seed):
     scale = np.sqrt(covariance.diagonal())
     exact = covariance / np.outer(scale, scale)
     scores = MomentScores(exact, 10**7, penalty=1.0, max_parents=8)
-    found = ended(greedy(trees_of(scores)))
-    assert (cpdag_of(matrix_of(found.dag)) == cpdag_of(matrix_of(dag))).all()
+    truth = cpdag_of(matrix_of(dag))
+    assert (cpdag_of(matrix_of(searched(scores).dag)) == truth).all()
+    # knowledge that is true takes nothing away
+    later = ancestors(tuple(turned(dag)))
+    required = [own & -own for own in dag]
+    found = searched(scores, later, required)
+    assert holds(found.dag, later, required)
+    assert (cpdag_of(matrix_of(found.dag)) == truth).all()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -199,9 +260,26 @@ def test_it_ends_where_tables_are_withheld(withheld):
     assert outcome.sets["sites" if withheld == "sites" else "withheld"] > 0
 
 
-def test_it_takes_no_knowledge_and_says_what_it_did():
-    with pytest.raises(ParameterError, match="choose boss"):
-        FedBOSS(search="ges", knowledge=Knowledge(required=[("a", "b")]))
+@pytest.mark.parametrize("search", ["ges", "boss"])
+@pytest.mark.parametrize("scores", ["pooled", "sites"])
+def test_knowledge_holds_whatever_the_data_say(search, scores):
+    known = Knowledge(
+        tiers=(("VisitToAsia", "Smoking"), ("LungCancer", "Dyspnoea")),
+        required=(("LungCancer", "VisitToAsia2"),),
+        forbidden=(("Smoking", "Bronchitis"), ("Bronchitis", "Smoking")),
+    )
+    data = patients().assign(VisitToAsia2=patients()["VisitToAsia"])
+    federation = Federation.split(data, 3, seed=2, policy=Policy(min_cell_size=0))
+    graph = federation.run(
+        FedBOSS(search=search, scores=scores, knowledge=known, restarts=5), seed=1
+    ).graph
+    joined = {frozenset((edge.source, edge.target)) for edge in graph.edges}
+    assert ("LungCancer", "VisitToAsia2") in graph.directed
+    assert frozenset(("Smoking", "Bronchitis")) not in joined
+    assert ("Smoking", "LungCancer") in graph.directed
+
+
+def test_the_report_says_what_it_did():
     federation = Federation.split(patients(), 3, seed=2, policy=Policy(min_cell_size=0))
     result = federation.run(FedBOSS(search="ges", bootstrap=2))
     (panel, *_) = result.report.panels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from enumeration import arcs_of
 from oracle import random_dag
 
@@ -32,6 +33,20 @@ def test_the_rule_is_that_of_plain_loops():
     for seed in range(40):
         arcs = cpdag_of(random_dag(9, 2.5, np.random.default_rng(seed)))
         assert (extension_in_code_order(arcs) == plain_rule(arcs)).all()
+
+
+@pytest.mark.parametrize("seed", range(14))
+def test_the_rule_is_that_of_plain_loops_where_arrows_contradict_each_other(seed):
+    """Overwritten colliders leave cycles of arrows and chains that no DAG of the class has."""
+    rng = np.random.default_rng(seed)
+    arcs = rng.random((12, 12)) < 0.25
+    arcs |= (rng.random((12, 12)) < 0.4) & arcs.T
+    np.fill_diagonal(arcs, val=False)
+    found = extension_in_code_order(arcs)
+    assert (arcs & arcs.T).any()
+    assert (found == plain_rule(arcs)).all()
+    assert not (found & found.T).any()
+    assert ((found | found.T) == (arcs | arcs.T)).all()
 
 
 def test_the_dag_of_a_code_run_is_that_of_the_rule():

@@ -74,11 +74,10 @@ def distance_weights(
     """The published program's weights, shape (p, p): decay**distance, at least ``least``.
 
     The distance of an edge i -> j is the number of edges on the shortest directed path from an
-    intervened variable to i; pairs that are no edge of the graph weigh ``least``.
+    intervened variable to i, infinite where there is none: with a decay of 1 all edges weigh 1.
+    Pairs that are no edge of the graph weigh ``least``.
     """
-    p = len(intervened)
     distance = np.where(intervened, 0.0, np.inf)
-    for _ in range(p):
+    for _ in range(len(intervened)):
         distance = np.minimum(distance, np.where(graph, distance[:, None] + 1, np.inf).min(axis=0))
-    weight = np.where(np.isfinite(distance), decay ** np.minimum(distance, p), 0.0)
-    return np.where(graph, np.maximum(weight[:, None], least), least)
+    return np.where(graph, np.maximum(decay**distance, least)[:, None], least)

@@ -14,16 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.questions.stratified import SPREAD
 from cipherdag.sites.table.rows_digest import rows_digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import FloatVector
-
-
-SPREAD = 0.1
-"""By up to which share each of two variables moves a variance that they are both of."""
 
 
 class Blur:

@@ -18,16 +18,14 @@ import numpy as np
 
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
-from cipherdag.sites.compute.pooled.described import column_of, rows_of
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
 from cipherdag.sites.compute.pooled.own_effects import own_effect
+from cipherdag.sites.compute.pooled.refutation.drawn_rows import Rows, drawn_answer, nothing
 from cipherdag.sites.compute.pooled.site_effects import centred
 from cipherdag.sites.compute.pooled.site_regressions import model_step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from cipherdag.questions.estimation.effect_sums import EffectSums
@@ -62,7 +60,7 @@ def effect_answer(
     values: NDArray[np.float64] | None,
     *,
     least: int,
-    blur: Blur | None = None,
+    blur: Blur,
 ) -> FloatVector:
     """The answer to `EffectSums`.
 
@@ -72,42 +70,31 @@ def effect_answer(
         values: Numbers, shape (n, p), NaN where missing; None if no variable is continuous.
         least: Smallest count that may leave; where that is more than 1, rows that miss any value
             are left out, so that two questions are of the same ones.
-        blur: That of the site's rows, where it moves the effect that they tell alone.
+        blur: That of the site's rows, by which it changes them, and where small counts may not
+            leave moves the effect that they tell alone.
     """
-    discrete = np.array(question.categories) > 0
+    rows = Rows(codes, values)
     if values is not None and least > 1:
-        whole = ~np.isnan(values[:, ~discrete]).any(axis=1)
-        codes, values = None if codes is None else codes[whole], values[whole]
-    told = [v for v in question.named if discrete[v]]
-    if least > 1 and min(_cell_counts(codes, told), default=rows_of(codes, values)) < least:
-        return np.zeros(sum(encoding.length for encoding in question.encodings))
+        numbers = [v for v in range(values.shape[1]) if not question.categories[v]]
+        rows = rows.take(np.flatnonzero(~np.isnan(values[:, numbers]).any(axis=1)))
+    if least > 1 and rows.fewest(question) < least:
+        return nothing(question)
 
-    def column(variable: int) -> FloatVector:
-        return column_of(codes, values, variable, discrete=bool(discrete[variable]))
+    def answer(own: EffectSums, changed: Rows = rows) -> FloatVector:
+        return _Answer(own, changed, least).answer()
 
-    def answer(own: EffectSums) -> FloatVector:
-        return _Rows(own, column, least).answer()
-
-    return own_effect(question, answer, blur) if question.stage == "apart" else answer(question)
-
-
-def _cell_counts(codes: NDArray[np.integer] | None, variables: list[int]) -> list[int]:
-    """Rows of every cell of a table that has some; none without variables."""
-    cell, found = None, []
-    for variable in variables:
-        assert codes is not None, "a discrete variable has codes"
-        own = codes[:, variable].astype(np.int64)
-        # numbered anew each time, so that no product of many categories overflows
-        joint = own if cell is None else cell * (int(own.max(initial=0)) + 1) + own
-        _, cell, counts = np.unique(joint, return_inverse=True, return_counts=True)
-        found = counts.tolist()
-    return found
+    if question.stage == "apart":
+        return own_effect(question, answer, blur if least > 1 else None)
+    if question.drawn:
+        return drawn_answer(question, rows, blur, answer=answer, least=least)
+    return answer(question)
 
 
-class _Rows:
-    def __init__(
-        self, question: EffectSums, column: Callable[[int], FloatVector], least: int
-    ) -> None:
+class _Answer:
+    def __init__(self, question: EffectSums, rows: Rows, least: int) -> None:
+        def column(variable: int) -> FloatVector:
+            return rows.column(question, variable)
+
         self._question, self._least = question, least
         origins, units = question.origin_array(), question.unit_array()
         expand = Expansion(question.categories, origins, units, column)

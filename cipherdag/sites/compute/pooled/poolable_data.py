@@ -246,12 +246,12 @@ class PoolableData:
     def _effect(self, question: EffectSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.effect_rows import effect_answer
 
-        if question.categories != tuple(self._categories.tolist()) or self._within is not None:
+        asked = question.categories[:-1] if question.drawn == "cause" else question.categories
+        if asked != tuple(self._categories.tolist()) or self._within is not None:
             raise MalformedMessageError("an effect on other columns than the site's schema has")
         self._spend(1)
         least = self._min_cell_size
-        blur = self.blur if least > 1 else None
-        return effect_answer(question, self._codes, self._values, least=least, blur=blur)
+        return effect_answer(question, self._codes, self._values, least=least, blur=self.blur)
 
     def _check_models(self, models: tuple[Regression, ...]) -> None:
         """Refuse models whose discrete variables have a table with small counts."""

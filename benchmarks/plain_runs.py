@@ -1,0 +1,42 @@
+"""Runs a search over sites that are summed in the clear, on the grid of every protection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cipherdag.sites.answers.respondent import Respondent
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from cipherdag.questions.ci_tests import CITestSpec
+    from cipherdag.questions.question import FloatVector, Question
+    from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+
+def driven(asking: Generator[Question, FloatVector, Any], sites: Sequence[Respondent]) -> Any:
+    """The outcome of a search over plain sums, which are those of a protected run."""
+    total = None
+    while True:
+        try:
+            question = asking.send(total)
+        except StopIteration as finished:
+            return finished.value
+        answers = np.array([own.answer(question) for own in sites])
+        total, start = np.zeros(answers.shape[1]), 0
+        for encoding in question.encodings:
+            own = slice(start, start := start + encoding.length)
+            bits = 0 if encoding.comparison else encoding.resolution_bits
+            whole = np.rint(np.ldexp(answers[:, own], bits)).sum(axis=0)
+            total[own] = whole > 0 if encoding.comparison else np.ldexp(whole, -bits)
+
+
+def pooled_site(pool: PoolableData, n_variables: int) -> Respondent:
+    """A site that answers from these columns, and does no test of its own."""
+
+    def no_test(_spec: CITestSpec) -> Any:
+        raise AssertionError("no test is asked for")
+
+    return Respondent(n_variables, no_test, pool=pool)

@@ -1,0 +1,1 @@
+"""GraphCheck: whether the data keep the independences that a graph implies."""

@@ -1,0 +1,185 @@
+"""GraphCheck: tests every independence that a graph implies, all in the same rounds.
+
+For every pair of variables without an edge one set that separates them in the graph, and one test
+within the sites of their independence given it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.departures import over_one_cohort
+from cipherdag.algorithms.evidence.kind import EvidenceSettings
+from cipherdag.algorithms.evidence.stratified import STRATIFIED
+from cipherdag.algorithms.graphcheck.report import disclosed, reported
+from cipherdag.algorithms.parameters import graph_text, require, row_bound, within
+from cipherdag.errors import ParameterError
+from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.identification.implied import implied_independences
+from cipherdag.questions.ci_tests import CITestSpec
+from cipherdag.statistics.corrections import Correction, corrected
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from cipherdag.algorithms.evidence.source import PValues
+    from cipherdag.findings.conclusion import Report
+    from cipherdag.graphs.edge_evidence import Effect
+    from cipherdag.questions.question import FloatVector, IndexArray, Question
+
+Triplet = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCheckOutcome:
+    """What was found, by position.
+
+    Attributes:
+        tests: x, y and the set, one after the other.
+        p_values: Of every test, NaN where it could not be done, shape (n,).
+        effects: How strongly they go together.
+    """
+
+    tests: tuple[Triplet, ...]
+    p_values: FloatVector
+    effects: tuple[Effect | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
+    """GraphCheck's parameters; `ask` is the algorithm.
+
+    Attributes:
+        graph: The graph to test.
+        alpha: Level of all tests together.
+        correction: How p-values are corrected for the number of tests: ``holm`` bounds the chance
+            that any independence is rejected wrongly, ``benjamini-hochberg`` the share of those
+            rejected that are.
+        max_cells: Largest contingency table that is asked for.
+        max_rows: Declared bound of a site's rows, a power of two.
+
+    Leaks:
+        The graph stands in the plan. The coordinator learns what `Columns` opens, and of every pair
+        without an edge what stratified evidence opens of one test.
+    """
+
+    name: ClassVar[str] = "graphcheck"
+    title: ClassVar[str] = "GraphCheck"
+    concludes: ClassVar[type[CheckedGraph]] = CheckedGraph
+
+    tested: InitVar[CausalGraph | None] = field(default=None, kw_only=False)
+    graph: str = graph_text()
+    alpha: float = within(0.05, 0.0, 1.0, above=True, below=True)
+    correction: Correction = "holm"
+    max_cells: int = within(4096, 4, 1 << 24)
+    max_rows: int = row_bound()
+
+    def __post_init__(self, tested: CausalGraph | None) -> None:
+        if tested is not None:
+            require(not self.graph, "the graph to test is given twice")
+            object.__setattr__(self, "graph", tested.dumps())
+        Algorithm.__post_init__(self)
+
+    def check(self) -> None:
+        """Refuse a graph that cannot be read, or that implies nothing.
+
+        Raises:
+            GraphError: It has a directed cycle, stands for no DAG, or is not complete.
+        """
+        if self.graph:
+            require(
+                bool(implied_independences(CausalGraph.loads(self.graph))),
+                "the graph joins every pair of its variables: it implies no independence",
+            )
+
+    def ask(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
+        """The run as a generator: yields questions, receives sums, returns a `GraphCheckOutcome`.
+
+        Returns:
+            The outcome: one round for the columns, then those of one round of tests.
+
+        Raises:
+            ParameterError: There is no graph, or it names a variable that is not there.
+            SiteUnreachableError: A site left.
+        """
+        require(bool(self.graph), "a graph is tested: give one (graph=, --graph)")
+        return over_one_cohort(self._run(facts), facts.present)
+
+    def _run(self, facts: Facts) -> Generator[Question, FloatVector, GraphCheckOutcome]:
+        tests = self._tests(facts)
+        source = yield from STRATIFIED.source(self._settings(facts), closed=False)
+        sizes = range(max(map(len, tests)) - 1)
+        by_size = [[own for own in tests if len(own) == size + 2] for size in sizes]
+        asked: list[IndexArray] = [
+            np.array(own, dtype=np.int64).reshape(-1, size + 2) for size, own in enumerate(by_size)
+        ]
+        found: PValues = source.p_values(asked)
+        p_values = np.concatenate((yield from found))
+        ordered = tuple(own for block in by_size for own in block)
+        return GraphCheckOutcome(ordered, p_values, tuple(map(source.effect, ordered)))
+
+    def _tests(self, facts: Facts) -> list[Triplet]:
+        graph = CausalGraph.loads(self.graph)
+        place = {name: position for position, name in enumerate(facts.names)}
+        if unknown := [name for name in graph.nodes if name not in place]:
+            raise ParameterError(
+                f"the graph names '{unknown[0]}', which is no variable",
+                remedy="Name the columns of the schema; where only the sites know them, their "
+                "identifiers.",
+            )
+        return [
+            (place[x], place[y], *sorted(place[name] for name in given))
+            for x, y, given in implied_independences(graph)
+        ]
+
+    def _settings(self, facts: Facts) -> EvidenceSettings:
+        return EvidenceSettings(
+            spec=CITestSpec(alpha=self.alpha),
+            n_variables=facts.n_variables,
+            max_cells=self.max_cells,
+            max_rows=self.max_rows,
+            present=facts.present,
+            fewest=facts.fewest,
+        )
+
+    def conclude(self, outcome: GraphCheckOutcome, facts: Facts) -> CheckedGraph:
+        """The tests by name."""
+        names = facts.names
+        adjusted = corrected(outcome.p_values, self.correction)
+        tests = tuple(
+            ImpliedIndependence(
+                first=names[x],
+                second=names[y],
+                given=tuple(names[v] for v in given),
+                p_value=None if np.isnan(p) else p,
+                adjusted=None if np.isnan(p) else q,
+                fails=q < self.alpha,
+                effect=effect,
+            )
+            for (x, y, *given), p, q, effect in zip(
+                outcome.tests,
+                outcome.p_values.tolist(),
+                adjusted.tolist(),
+                outcome.effects,
+                strict=True,
+            )
+        )
+        return CheckedGraph(
+            graph=CausalGraph.loads(self.graph),
+            tests=tests,
+            alpha=self.alpha,
+            correction=self.correction,
+        )
+
+    def disclosures(self) -> tuple[str, ...]:
+        """What stratified evidence opens of these tests."""
+        return disclosed()
+
+    def report(self, found: CheckedGraph) -> Report:
+        """Which independences fail, and what a test cannot say."""
+        return reported(found)

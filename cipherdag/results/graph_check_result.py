@@ -1,0 +1,123 @@
+"""The result of a run that tested what a graph implies."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+
+from cipherdag.errors import ParameterError
+from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
+from cipherdag.graphs.exports import csv_text
+from cipherdag.graphs.graph import CausalGraph
+from cipherdag.pages.numerals import shown
+from cipherdag.results.run import Run, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pandas as pd
+
+COLUMNS = (
+    "first", "second", "given", "p_value", "adjusted", "fails", "measure", "effect", "low", "high",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GraphCheckResult(CheckedGraph, Run):
+    """Tests of all that a graph implies, what left each site, and what it cost.
+
+    Its fields are those of `CheckedGraph` and `Run`.
+    """
+
+    kind: ClassVar[str] = "graph check"
+    template: ClassVar[str] = "graph_check_run.html.j2"
+    of_causes: ClassVar[bool] = False
+
+    __repr__ = Run.__repr__
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        return f"<p>{escape(self._headline)}</p>{self.table.to_html(index=False)}"
+
+    @property
+    def _counted(self) -> str:
+        return f"{len(self.failing)} of {len(self.tests)} independences fail"
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """One row for every pair without an edge.
+
+        Columns ``first``, ``second``, ``given`` (a set that separates them in the graph),
+        ``p_value`` and ``adjusted`` (NaN where the test could not be done), ``fails``, and how
+        strongly the two go together, where the opened sums tell it: ``measure``, ``effect``,
+        ``low``, ``high`` (95 %, of this test alone).
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.test_rows(), columns=list(COLUMNS))
+
+    def test_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of `table`."""
+        return [
+            (
+                *(own.first, own.second, ", ".join(own.given)),
+                *(own.p_value, own.adjusted, own.fails),
+                *(("", None, None, None) if own.effect is None else _told(own)),
+            )
+            for own in self.tests
+        ]
+
+    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        return {
+            "graph": self.graph.dumps(),
+            "tests": [asdict(own) for own in self.tests],
+            "alpha": self.alpha,
+            "correction": self.correction,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "graph": CausalGraph.loads(report["graph"]),
+            "tests": msgspec.convert(report["tests"], tuple[ImpliedIndependence, ...]),
+            **{key: report[key] for key in ("alpha", "correction", "details")},
+        }
+
+    def _summary(self) -> list[str]:
+        head = (
+            f"The graph implies {len(self.tests)} independences; {len(self.failing)} fail at "
+            f"{self.alpha:g} ({self.correction}):"
+        )
+        said = [
+            f"{own}: p {shown(own.p_value)}, adjusted {shown(own.adjusted)}"
+            + (f"; {own.effect}" if own.effect else "")
+            for own in self.failing
+            if own.p_value is not None and own.adjusted is not None
+        ]
+        return ["", head if said else f"{head[:-1]}.", *shortened(said)]
+
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        _no_truth(truth)
+        return []
+
+    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+        _no_truth(truth)
+        return {"remarks": (), "own_limits": []}
+
+    def _tables(self) -> dict[str, str]:
+        return {"independences.csv": csv_text([COLUMNS, *self.test_rows()])}
+
+
+def _told(own: ImpliedIndependence) -> tuple[Any, ...]:
+    assert own.effect is not None, "an effect is told"
+    return own.effect.measure, own.effect.value, own.effect.low, own.effect.high
+
+
+def _no_truth(truth: CausalGraph | None) -> None:
+    if truth is not None:
+        raise ParameterError("tests of a graph are not compared with a true graph")

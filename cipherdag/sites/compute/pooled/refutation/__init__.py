@@ -1,0 +1,1 @@
+"""Rows as a site changes them to doubt an effect."""

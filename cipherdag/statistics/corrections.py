@@ -1,0 +1,41 @@
+"""P-values of many tests, corrected for how many they are.
+
+Sources: Holm, Scandinavian Journal of Statistics 6 (1979) 65-70; Benjamini and Hochberg, JRSS B 57
+(1995) 289-300.
+
+Leaks:
+    Nothing: pure arithmetic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from cipherdag.questions.encodings import FloatVector
+
+Correction = Literal["holm", "benjamini-hochberg"]
+
+
+def corrected(p_values: FloatVector, by: Correction) -> FloatVector:
+    """Adjusted p-values, shape (n,); NaN, a test that was not done, stays so and counts for none.
+
+    Args:
+        p_values: Shape (n,).
+        by: ``holm`` bounds the chance that any of what is rejected is true, whatever the tests have
+            to do with each other; ``benjamini-hochberg`` the share of what is rejected that is,
+            where they are independent.
+    """
+    found = np.full(len(p_values), np.nan)
+    done = np.flatnonzero(~np.isnan(p_values))
+    order = done[np.argsort(p_values[done], kind="stable")]
+    ranks = np.arange(len(order), dtype=np.float64)
+    if by == "holm":
+        raised = np.maximum.accumulate(p_values[order] * (len(order) - ranks))
+    else:
+        scaled = p_values[order] * (len(order) / (ranks + 1.0))
+        raised = np.minimum.accumulate(scaled[::-1])[::-1]
+    found[order] = np.minimum(raised, 1.0)
+    return found

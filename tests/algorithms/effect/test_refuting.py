@@ -1,0 +1,431 @@
+"""Refutations are the same estimator on rows that are changed, and open no few rows."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import msgspec
+import numpy as np
+import pandas as pd
+import plain_effects
+import pytest
+import statsmodels.api as sm
+from driving import drive
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cipherdag import Effect, Federation, Policy
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.algorithms.effect.algorithm import Effect as Asking
+from cipherdag.errors import DataError
+from cipherdag.findings.effect import Contrast, Refutation
+from cipherdag.findings.refutation import found_by, left_out_p_value, normal_p_value
+from cipherdag.questions.coverage import Contributors
+from cipherdag.questions.estimation.effect_sums import PARTS, EffectSums
+from cipherdag.questions.lockstep import parts_of
+from cipherdag.results.kinds import load_run
+from cipherdag.sites.answers.table_respondent import table_respondent
+from cipherdag.sites.compute.pooled.blur import Blur
+from cipherdag.sites.compute.pooled.effect_rows import effect_answer
+from cipherdag.sites.compute.pooled.refutation.drawn_rows import (
+    Rows,
+    part_numbers,
+    placebo,
+    with_cause,
+)
+from cipherdag.sites.policy.policy import QUESTION_KINDS
+
+
+@cache
+def patients(n=3000, seed=1):
+    """Rows of all sites: a drug, two numbers that go with it, a category, and an outcome."""
+    rng = np.random.default_rng(seed)
+    age, dose = rng.normal(60.0, 10.0, n), rng.normal(size=n)
+    sex = rng.integers(0, 2, n)
+    drug = rng.random(n) < 1.0 / (1.0 + np.exp(-(age - 60.0) / 12.0 - 0.5 * sex))
+    cost = 9.0 * drug + 0.7 * age + 2.0 * sex + rng.normal(0.0, 6.0, n)
+    return pd.DataFrame(
+        {"age": age, "sex": np.array(["f", "m"])[sex], "dose": dose,
+         "drug": np.where(drug, "one", "none"), "cost": cost}
+    )  # fmt: skip
+
+
+def federated(data, *, least=0):
+    policy = Policy(min_cell_size=least, questions=QUESTION_KINDS)
+    return Federation.simulate(data, policy=policy, device="cpu")
+
+
+def three(rows, sites=3):
+    return {f"site-{k}": rows.iloc[k::sites] for k in range(sites)}
+
+
+OWN = {"treatment": "drug", "outcome": "cost", "adjust": "age,sex"}
+
+
+def changes(found, change):
+    return [own for own in found.sets[0].refutations if own.change == change]
+
+
+def drawn(federation):
+    """The rows of every site as it has them, and the numbers that it changes them by."""
+    return [
+        (Rows(site.table.codes, site.table.values), Blur(site.table.codes, site.table.values))
+        for site in federation.sites
+    ]
+
+
+def frame(federation, rows):
+    """Rows of all sites as numbers, categories by their codes; without drawn causes."""
+    names = federation.sites[0].table.names
+    found = []
+    for own in rows:
+        columns = [
+            own.codes[:, v] if (own.codes[:, v] >= 0).all() else own.values[:, v]  # noqa: PD011
+            for v in range(len(names))
+        ]
+        found.append(pd.DataFrame(dict(zip(names, columns, strict=True))))
+    return pd.concat(found)
+
+
+def least_squares(table, names, robust="HC1"):
+    X = sm.add_constant(table[[*names, "drug"]].to_numpy(float))
+    known = sm.OLS(table["cost"].to_numpy(), X).fit(cov_type=robust)
+    return known.params[-1], known.bse[-1]
+
+
+def test_every_change_is_least_squares_on_the_changed_rows():
+    federation = federated(three(patients()))
+    found = federation.run(Effect(**OWN, estimator="linear", refute=True))
+    names, sites = federation.sites[0].table.names, drawn(federation)
+    drug = names.index("drug")
+    whole = [rows for rows, _ in sites]
+
+    def check(own, expected):
+        (one,) = own.contrasts
+        assert (one.estimate, one.error) == pytest.approx(expected, rel=1e-7)
+
+    for part, own in enumerate(changes(found, "rows left out")):
+        kept = [rows.take(part_numbers(rows, blur) != part) for rows, blur in sites]
+        check(own, least_squares(frame(federation, kept), ["age", "sex"]))
+    (own,) = changes(found, "placebo treatment")
+    dealt = [placebo(rows, drug, blur) for rows, blur in sites]
+    check(own, least_squares(frame(federation, dealt), ["age", "sex"]))
+    for own, rest in zip(changes(found, "variable left out"), ["sex", "age"], strict=True):
+        check(own, least_squares(frame(federation, whole), [rest]))
+        assert {own.left_out, rest} == {"age", "sex"}
+    (own,) = changes(found, "random common cause")
+    table = frame(federation, whole)
+    table["drawn"] = np.concatenate(
+        [with_cause(rows, len(names), blur).values[:, -1] for rows, blur in sites]  # noqa: PD011
+    )
+    check(own, least_squares(table, ["age", "sex", "drawn"]))
+
+
+@pytest.mark.parametrize("estimator", ["ipw", "regression", "aipw"])
+def test_a_part_left_out_is_m_estimation_on_the_others(estimator):
+    federation = federated(three(patients()))
+    found = federation.run(Effect(**OWN, estimator=estimator, refute=True))
+    for part, own in enumerate(changes(found, "rows left out")):
+        kept = [rows.take(part_numbers(rows, blur) != part) for rows, blur in drawn(federation)]
+        table = frame(federation, kept)
+        X = plain_effects.design(table["age"].to_numpy(), table["sex"].to_numpy())
+        y, t = table["cost"].to_numpy(), table["drug"].to_numpy().astype(int)
+        means, covariance = plain_effects.arm_means(y, t, X, estimator, truncate=0.01)
+        (one,) = own.contrasts
+        assert one.estimate == pytest.approx(means[1] - means[0], rel=1e-6)
+        error = np.sqrt(np.array([-1, 1]) @ covariance @ np.array([-1, 1]))
+        assert one.error == pytest.approx(error, rel=1e-6)
+
+
+def test_a_constant_for_all_sites_is_a_change_where_each_has_its_own():
+    data = three(patients())
+    data["site-0"] = data["site-0"].assign(cost=data["site-0"]["cost"] + 50.0)
+    found = federated(data).run(Effect(**OWN, estimator="linear", site_effect=True, refute=True))
+    (own,) = changes(found, "one constant for all sites")
+    plain = federated(data).run(Effect(**OWN, estimator="linear"))
+    assert own.contrasts[0].estimate == pytest.approx(plain.estimate, rel=1e-9)
+
+
+def test_it_takes_no_more_rounds_and_leaves_the_estimate_as_it_is():
+    federation = federated(three(patients()), least=5)
+    plain, refuted = (federation.run(Effect(**OWN, refute=own)) for own in (False, True))
+    assert len(refuted.rounds) <= len(plain.rounds) + 1
+    assert refuted.by_graph.equals(plain.by_graph)
+    assert not plain.sets[0].refutations
+    assert len(refuted.sets[0].refutations) == 2 + PARTS + 2
+    assert "fifth of the rows" in " ".join(refuted.disclosures)
+    assert "fifth of the rows" not in " ".join(plain.disclosures)
+
+
+def test_strata_are_refuted_without_a_random_number():
+    own = {"treatment": "drug", "outcome": "cost", "adjust": "sex"}
+    found = federated(three(patients())).run(Effect(**own, estimator="standardise", refute=True))
+    made = {one.change for one in found.sets[0].refutations}
+    assert made == {"placebo treatment", "rows left out", "variable left out"}
+    assert all(one.contrasts for one in found.sets[0].refutations)
+
+
+def test_every_set_of_a_graph_is_refuted():
+    sets = '[{"adjust": ["age"], "parents": ["age"]}, {"adjust": [], "parents": []}]'
+    own = {"treatment": "drug", "outcome": "cost", "adjust": sets}
+    found = federated(three(patients())).run(Effect(**own, refute=True))
+    left_out = [[one.left_out for one in own.refutations if one.left_out] for own in found.sets]
+    parts = [str(part + 1) for part in range(PARTS)]
+    assert left_out == [[*parts, "age"], parts]
+    assert set(found.refutations["set"]) == {1, 2}
+    # without its one variable the first set is the second
+    last = found.refutations[found.refutations["left_out"] == "age"]["estimate"].item()
+    assert last == pytest.approx(found.sets[1].contrasts[0].estimate, rel=1e-9)
+
+
+# what they say
+
+
+def one(estimate, error, arm=1):
+    return Contrast(
+        arm=arm, scale="difference", estimate=estimate, error=error,
+        low=estimate - 2 * error, high=estimate + 2 * error,
+    )  # fmt: skip
+
+
+def test_placebos_and_parts_are_no_more_often_extreme_than_chance_makes_them():
+    placebos, parts = [], []
+    for seed in range(60):
+        federation, sites = sites_of(patients(400, seed + 10), 0)
+        outcome, _ = asked_of(
+            federation, sites, **OWN, estimator="linear", refute=True, between=False
+        )
+        own, (whole,) = outcome.found[0].refutations, outcome.found[0].contrasts
+        placebos.append(normal_p_value(found_by(own, "placebo treatment", 1)[0]))
+        parts.append(left_out_p_value(found_by(own, "rows left out", 1), whole.error))
+        (beside,) = found_by(own, "random common cause", 1)
+        assert abs(beside.estimate - whole.estimate) < 0.5 * whole.error
+    assert stats.kstest(placebos, "uniform").pvalue > 1e-3
+    assert stats.kstest(parts, "uniform").pvalue > 1e-3
+
+
+def test_sites_that_confound_are_found_by_the_placebo():
+    """Both drug and cost are higher at one site, and nothing that is adjusted for says so."""
+    data = three(patients())
+    rng = np.random.default_rng(3)
+    more = rng.random(len(data["site-0"])) < 0.8
+    data["site-0"] = data["site-0"].assign(
+        drug=np.where(more, "one", data["site-0"]["drug"]), cost=data["site-0"]["cost"] + 30.0
+    )
+    found = federated(data).run(Effect(**OWN, refute=True))
+    (own,) = (said for said in found.report.warnings if "placebo" in said)
+    assert "sites differ" in own
+    apart = federated(data).run(Effect(**OWN, estimator="linear", site_effect=True, refute=True))
+    assert not any("placebo" in said for said in apart.report.warnings)
+
+
+def test_few_rows_that_decide_an_estimate_are_found_by_leaving_them_out():
+    parts = [one(3.0, 1.0), one(3.1, 1.0), one(2.9, 1.0), one(3.0, 1.0)]
+    assert left_out_p_value([*parts, one(-4.0, 1.0)], 1.0) < 1e-6
+    assert left_out_p_value([*parts, one(3.05, 1.0)], 1.0) > 0.9
+    assert left_out_p_value(parts[:1], 1.0) == left_out_p_value(parts, 0.0) == 1.0
+
+
+def test_the_p_value_of_parts_is_that_of_a_jackknife_of_groups():
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        groups = rng.normal(2.0, 3.0, PARTS)
+        rest = [(groups.sum() - own) / (PARTS - 1) for own in groups]
+        found.append(left_out_p_value([one(own, 1.0) for own in rest], 3.0 / np.sqrt(PARTS)))
+    assert stats.kstest(found, "uniform").pvalue > 1e-3
+
+
+def test_it_is_said_on_the_page_in_the_terminal_and_in_a_table(tmp_path):
+    rows = patients().rename(columns={"age": "<b>age</b>"})
+    own = OWN | {"adjust": "<b>age</b>,sex"}
+    found = federated(three(rows)).run(Effect(**own, refute=True))
+    told = "\n".join(found.lines())
+    for words in ("placebo treatment: ", "and 0 is expected", "without <b>age</b>: ",
+                  "a fifth of the rows left out, each in turn: "):  # fmt: skip
+        assert words in told
+    found.save(tmp_path / "effect")
+    page = (tmp_path / "effect" / "report.html").read_text("utf-8")
+    assert "Refutations" in page
+    assert "<b>age" not in page
+    table = pd.read_csv(tmp_path / "effect" / "refutations.csv")
+    assert table["estimate"].to_numpy() == pytest.approx(found.refutations["estimate"].to_numpy())
+    assert load_run(tmp_path / "effect").sets == found.sets
+
+
+# what they open
+
+
+def sites_of(rows, least):
+    federation = federated(three(rows), least=least)
+    return federation, [
+        table_respondent(own.table, min_cell_size=least, device="cpu") for own in federation.sites
+    ]
+
+
+def asked_of(federation, sites, **own):
+    names, fewest = federation.sites[0].table.names, 3
+    facts = Facts(len(names), len(sites), names=names, fewest=fewest)
+    outcome, asked = drive(Asking(**own).ask(facts), sites)
+    return outcome, [part for whole in asked for part in parts_of(whole)]
+
+
+def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
+    federation, sites = sites_of(patients(), 5)
+    _, asked = asked_of(federation, sites, **OWN, refute=True)
+    inner = [getattr(own, "question", own) for own in asked]
+    effects = [own for own in inner if isinstance(own, EffectSums)]
+    assert sum(own.overlap for own in effects if own.stage == "means") == 1
+    assert {own.drawn for own in effects if own.stage == "apart"} == {""}
+    assert {own.drawn for own in effects} == {"", "placebo", "cause", "part"}
+    counted = [own.question for own in asked if isinstance(own, Contributors)]
+    assert all(own.stage in ("rows", "apart") for own in counted)
+
+
+def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every_value():
+    rows = patients()
+    (own, blur), *_ = drawn(federated(three(rows)))
+    assert (part_numbers(own, blur) == part_numbers(own, Blur(own.codes, own.values))).all()
+    other = np.array(own.values)
+    other[7, 0] = np.nextafter(other[7, 0], np.inf)
+    anew = Rows(own.codes, other)
+    share = (part_numbers(own, blur) == part_numbers(anew, Blur(own.codes, other))).mean()
+    assert share == pytest.approx(1.0 / PARTS, abs=0.06)
+    sizes = np.bincount(part_numbers(own, blur).astype(int))
+    assert len(sizes) == PARTS
+    assert stats.chisquare(sizes).pvalue > 1e-4
+
+
+def test_two_runs_with_other_seeds_open_the_same():
+    """Else each run would be another equation in single rows."""
+    federation = federated(three(patients()), least=5)
+    first, second = (federation.run(Effect(**OWN, refute=True), seed=own) for own in (1, 2))
+    assert first.refutations.equals(second.refutations)
+
+
+@st.composite
+def small_sites(draw):
+    """Few rows of a drug, a category, and a number, at one site."""
+    n = draw(st.integers(4, 160))
+    rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
+    codes = np.column_stack(
+        [rng.random(n) < draw(st.floats(0.05, 0.95)), rng.integers(0, 2, n), np.full(n, -1)]
+    ).astype(np.int64)
+    values = np.column_stack([np.full((n, 2), np.nan), rng.normal(size=n)])
+    return codes, values
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=small_sites(), least=st.integers(2, 12), part=st.integers(0, PARTS - 1))
+def test_what_is_told_less_what_is_told_of_a_part_is_of_no_few_rows(data, least, part):
+    codes, values = data
+    question = EffectSums(
+        categories=(2, 2, 0), origins=np.zeros(3).tobytes(), units=np.zeros(3).tobytes(),
+        treatment=0, outcome=2, adjust=(1,), estimator="linear", stage="models", models=(0,),
+        coefficients=np.zeros(3).tobytes(), overlap=False,
+    )  # fmt: skip
+    blur = Blur(codes, values)
+    whole, rest = (
+        effect_answer(msgspec.structs.replace(question, **own), codes, values, least=least,
+                      blur=blur)
+        for own in ({}, {"drawn": "part", "part": part})
+    )  # fmt: skip
+    if not rest.any():
+        return
+    assert whole.any(), "a site tells of a change only where it tells of its rows"
+    # the Hessian has rows, those of a category, of an arm, and of both
+    gone = (whole - rest)[4:10]
+    counts = np.array([gone[0], gone[1], gone[2], gone[4]])
+    n, sex, drug, both = counts
+    cells = np.array([n - sex - drug + both, sex - both, drug - both, both])
+    assert (np.isclose(cells, 0.0) | (cells >= least - 1e-9)).all()
+    assert n >= 3
+
+
+def test_parts_are_left_out_where_a_site_has_few_rows_of_one():
+    rows = patients(300)
+    federation, sites = sites_of(rows, 11)
+    outcome, asked = asked_of(federation, sites, treatment="drug", outcome="cost",
+                              adjust="age", refute=True)  # fmt: skip
+    told = outcome.found[0].refutations
+    assert {own.why for own in told if own.change == "rows left out"} == {
+        "0 of 3 sites have enough rows that are changed so"
+    }
+    opened = [own.question for own in asked if not isinstance(own, Contributors)
+              and isinstance(getattr(own, "question", None), EffectSums)]  # fmt: skip
+    assert not any(own.drawn == "part" for own in opened)
+    assert any(own.drawn == "placebo" for own in opened)
+
+
+def test_where_fewer_sites_tell_of_a_change_than_of_the_effect_it_is_not_told():
+    """Else the sums of all parts, less those of the rows, would be of the site between."""
+    data = three(patients(2400), 5)
+    few = data["site-0"].head(260)  # enough for the table, too few for every part of it
+    share = few["drug"].eq("one") & (np.arange(len(few)) > 60)
+    data["site-0"] = few.assign(drug=np.where(share, "none", few["drug"]))
+    federation = federated(data, least=11)
+    own = {"treatment": "drug", "outcome": "cost", "adjust": "age"}
+    for more in ({}, {"withheld": "leave-out"}):
+        found = federation.run(Effect(**own, refute=True, **more))
+        assert found.sets[0].sites == 5
+        parts = changes(found, "rows left out")
+        assert {one.why for one in parts} == {"4 of 5 sites have enough rows that are changed so"}
+        assert not any(one.contrasts for one in parts)
+        assert "a fifth of the rows left out: 4 of 5 sites" in "\n".join(found.lines())
+
+
+def test_nothing_is_asked_of_changes_where_nothing_is_told_of_the_rows():
+    rows = patients(300).assign(drug="none")
+    rows.iloc[:9, rows.columns.get_loc("drug")] = "one"
+    federation, sites = sites_of(rows, 11)
+    facts = Facts(5, 3, names=federation.sites[0].table.names, fewest=3)
+    asking = Asking(**OWN, refute=True).ask(facts)
+    with pytest.raises(DataError, match="min_cell_size"):
+        drive(asking, sites)
+
+
+def test_a_table_of_categories_alone_is_changed_by_chance_alone():
+    """Given the table of all sites, that of a part is multinomial, whoever the rows are of."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(400):
+        values = rng.normal(size=(40, 1))  # what makes the digests differ
+        codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
+        table = Rows(codes, np.column_stack([np.full((40, 1), np.nan), values]))
+        numbers = part_numbers(table, Blur(codes, values))
+        found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
+    mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
+    chance = 1.0 / PARTS
+    assert mean == pytest.approx([10 * chance] * 4, abs=0.25)
+    expected = np.eye(4) * 10 * chance * (1 - chance)
+    assert np.abs(covariance - expected).max() < 0.4
+
+
+def test_refutations_have_their_kind():
+    own = Refutation(change="rows left out", left_out="1", contrasts=(one(1.0, 1.0, arm=2),))
+    assert found_by([own], "rows left out", 2) == own.contrasts
+    assert not found_by([own], "rows left out", 1)
+    assert not found_by([own], "placebo treatment", 2)
+    assert normal_p_value(one(1.96, 1.0)) == pytest.approx(0.05, abs=1e-4)
+    assert normal_p_value(one(1.0, 0.0)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"part": 1}, "parts"),
+        ({"drawn": "part", "part": PARTS}, "parts"),
+        ({"drawn": "cause"}, "random cause"),
+        ({"drawn": "placebo", "stage": "apart"}, "as they are"),
+        ({"drawn": "half"}, "half"),
+    ],
+)
+def test_a_change_that_cannot_be_is_none(own, said):
+    sound = {
+        "categories": (2, 2, 0), "origins": np.zeros(3).tobytes(), "units": np.zeros(3).tobytes(),
+        "treatment": 0, "outcome": 2, "adjust": (1,),
+    }  # fmt: skip
+    EffectSums(**sound)
+    with pytest.raises(ValueError, match=said):
+        msgspec.convert(sound | own, EffectSums)
