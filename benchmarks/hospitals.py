@@ -32,6 +32,7 @@ from cipherdag.sites.policy.policy import OPT_IN_KINDS, QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
+FOUR = (*SITES, "east")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
 ALSO_ANSWERED = "".join(f'"{kind}", ' for kind in sorted(OPT_IN_KINDS))
 ANY_ALGORITHM = tuple(word for name in ALGORITHMS for word in ("--algorithm", name))
@@ -62,6 +63,10 @@ class Hospitals:
 
     def __post_init__(self):
         share_cores()
+
+    @property
+    def sites(self):
+        return tuple(self.site_words)
 
     @property
     def coordinator(self):
@@ -154,7 +159,7 @@ class Hospitals:
     def wait_for_sites(self):
         """Wait until every site is connected, and have each check itself."""
         wait_for(self._all_connected, "the sites")
-        for name in SITES:
+        for name in self.sites:
             checked = self.command("site", "check", "--dir", self.work / name)
             assert "fail" not in checked, checked
 
@@ -162,7 +167,7 @@ class Hospitals:
         for process in self.running:
             if process.poll():
                 raise SystemExit(f"{' '.join(process.args)} ended:\n{process.stdout.read()}")
-        return list(self.states().values()) == ["connected"] * len(SITES)
+        return list(self.states().values()) == ["connected"] * len(self.sites)
 
     def compare_runs(self, expected, study):
         """Masked and encrypted runs, against what the run in one process found."""
@@ -180,23 +185,23 @@ class Hospitals:
         self.seconds[f"{protection}_rounds"] = report["rounds"]
         self.seconds[f"{protection}_in_run"] = report["seconds"]
         run = max((self.coordinator / "runs").iterdir())
-        for name in SITES:
+        for name in self.sites:
             check_every_byte(run, self.work / name, report["bytes_sent_per_site"][name])
         return report
 
     def check_audits(self):
         """Every site's exported ledger agrees with what the coordinator received last."""
         run = max((self.coordinator / "runs").iterdir())
-        for name in SITES:
+        for name in self.sites:
             exported = self.work / f"{name}.jsonl"
             self.command("audit", "export", self.work / name, "--out", exported)
             self.command("audit", "verify", run, "--ledger", exported)
-        assert "Run " in self.command("site", "releases", "--dir", self.work / SITES[0])
+        assert "Run " in self.command("site", "releases", "--dir", self.work / self.sites[0])
         print("every ledger agrees with the coordinator's transcript")
 
     def check_own_results(self, expected):
         """Every site comes to the same result by its own names, and has a whole report of it."""
-        for name in SITES:
+        for name in self.sites:
             out = self.work / "own" / name
             words = ("site", "result", "--dir", self.work / name, "--out", out)
             self.command(*words, "--force")
@@ -209,7 +214,7 @@ class Hospitals:
 
     def revoke_last(self, fingerprint):
         """Shut the last site out; the others activate their new approval. Returns its name."""
-        gone, rest = SITES[-1], SITES[:-1]
+        gone, rest = self.sites[-1], self.sites[:-1]
         self.command("coordinator", "revoke", gone, "--dir", self.coordinator)
         for name in rest:
             self.activate(name, fingerprint)
@@ -220,7 +225,7 @@ class Hospitals:
         """What holds with every engine: no run with too few sites, and no way back."""
         now = self.states()
         assert now[gone] == "revoked", now
-        assert all(now[name] == "connected" for name in SITES if name != gone), now
+        assert all(now[name] == "connected" for name in self.sites if name != gone), now
         run = ("coordinator", "run", "fedpc", "--purpose", PURPOSE, "--dir", self.coordinator)
         said = self.command(*run, code=3)
         assert "asks for 3" in said, said
@@ -235,7 +240,7 @@ class Hospitals:
             code=3,
         )
         assert "was revoked" in said, said
-        self.activate(gone, fingerprint, approval=SITES[0], code=3)
+        self.activate(gone, fingerprint, approval=self.sites[0], code=3)
         print(f"'{gone}' was revoked and is refused")
 
 
@@ -368,6 +373,7 @@ def parser(doc):
     )
     made.add_argument("--interventions", help="column that names what was intervened on")
     made.add_argument("--rows", type=int, default=5000)
+    made.add_argument("--sites", type=int, choices=(len(SITES), len(FOUR)), default=len(SITES))
     return made
 
 
@@ -376,8 +382,9 @@ def study_of(options):
     data = pd.read_csv(options.table, dtype=str).head(options.rows)
     schema = Schema.load(options.schema) if options.schema else Schema.infer(data)
     schema = schema.with_interventions(options.interventions)
-    parts = split_rows(len(data), len(SITES), rng=np.random.default_rng(0))
-    tables = {name: data.iloc[part] for name, part in zip(SITES, parts, strict=True)}
+    sites = FOUR[: options.sites]
+    parts = split_rows(len(data), len(sites), rng=np.random.default_rng(0))
+    tables = {name: data.iloc[part] for name, part in zip(sites, parts, strict=True)}
     usual = {own.name: own.default for own in fields(algorithm_class(options.algorithm))}
     given = dict(own.split("=", 1) for own in options.parameters)
     parameters = {

@@ -1,4 +1,4 @@
-"""Three hospitals and a coordinator as processes of their own, from empty folders, over FLARE.
+"""Three hospitals or four, and a coordinator, as processes of their own from empty folders.
 
 The onboarding commands alone make, enrol and start them; they talk over NVIDIA FLARE with mutual
 TLS on the loopback interface, and their policies approve every run by themselves. FedPC (or RFcd,
@@ -7,7 +7,8 @@ site must read it by its own names. A run is killed in the middle and the server
 goes on to the same graph. Then one hospital is shut out and must be refused, and all files are
 searched for private keys.
 
-    python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N] [--out F]
+    python benchmarks/three_hospitals.py [table.csv] [--schema schema.toml] [--rows N]
+        [--sites 4] [--out F]
         [--algorithm fedcd --interventions COLUMN --parameters rounds=3 fit_steps=100]
 """
 
@@ -19,7 +20,6 @@ import time
 
 from hospital_checks import check_asked_once, check_secrets, interrupted, resumed
 from hospitals import (
-    SITES,
     Hospitals,
     check_same,
     edges_of,
@@ -42,7 +42,7 @@ def check_interruption(hospitals, study, expected, restart_server):
     found = resumed(folder, hospitals.work / "result-resumed")
     hospitals.seconds["resumed"] = round(time.perf_counter() - begun, 2)
     check_same(found, expected, "resumed")
-    check_asked_once(folder, [hospitals.work / name for name in SITES], found)
+    check_asked_once(folder, [hospitals.work / name for name in hospitals.sites], found)
     print("a run whose coordinator and server were killed went on to the same graph")
 
 
@@ -64,7 +64,7 @@ def main():
     begun = time.perf_counter()
     with work_folder() as work, contextlib.ExitStack() as up:
         address = ("--host", "localhost", "--port", str(free_port()))
-        hospitals = Hospitals(work, address, dict.fromkeys(SITES, address))
+        hospitals = Hospitals(work, address, dict.fromkeys(study.tables, address))
         fingerprint = hospitals.enrol(study.tables, study.schema)
         serve = ("coordinator", "start", "--dir", hospitals.coordinator)
         server = up.enter_context(hospitals.started(*serve))
@@ -75,8 +75,8 @@ def main():
             up.enter_context(hospitals.started(*serve))
 
         with contextlib.ExitStack() as last:
-            for name in SITES:
-                stack = last if name == SITES[-1] else up
+            for name in hospitals.sites:
+                stack = last if name == hospitals.sites[-1] else up
                 stack.enter_context(hospitals.started("site", "start", "--dir", work / name))
             hospitals.wait_for_sites()
             hospitals.compare_runs(expected, study)

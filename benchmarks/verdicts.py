@@ -42,7 +42,7 @@ WAYS = (
     ("stratified", "sums", "majority"),
     ("stratified", "verdicts", "auto"),
 )
-"""Evidence, what is revealed, and the rule for colliders, which by verdicts is the majority's."""
+"""Evidence, what is revealed, and the rule for colliders."""
 SITES, ROWS = 3, 500
 RULE = {"colliders": "majority", "sepset": "search", "compare_sites": False}
 """What verdicts are enough for, so that both runs ask for tests of the same kind."""

@@ -217,8 +217,6 @@ def test_many_tests_and_replicates_are_asked_in_rounds_whose_keys_fit_a_message(
           ("pooled", "glm", "statistic", "stouffer")),
         ({"sepset": "mean"}, "needs sepset max"),
         ({"sepset": "vote"}, "needs sepset max"),
-        *(({"evidence": own, "colliders": "joining"}, "opens none")
-          for own in ("fisher", "stratified")),
     ],
 )  # fmt: skip
 def test_what_verdicts_are_not_enough_for_is_refused_by_name(choice, said):

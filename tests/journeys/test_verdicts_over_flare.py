@@ -1,26 +1,27 @@
-"""Verdicts between hospitals that are processes of their own: the graph of a simulation."""
+"""Verdicts between four hospitals that are processes of their own: the graph of a simulation."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+from itertools import pairwise
 
 import numpy as np
 import pytest
-from hospitals import SITES, Hospitals, Study, sorted_edges
+from hospitals import FOUR, Hospitals, Study, sorted_edges
 from loopback import free_port
 
 from cipherdag.graphs.networks import asia
 from cipherdag.sites.table.schema import Schema
 
-ROWS = {"north": slice(0, 2500), "south": slice(2500, 4000), "west": slice(4000, 6000)}
+CUTS = (0, 1800, 3000, 4700, 6000)
 
 
 @pytest.fixture(scope="module")
 def tables():
     patients = asia().sample(6000, np.random.default_rng(1))
-    return {name: patients[rows] for name, rows in ROWS.items()}
+    return {name: patients[slice(*ends)] for name, ends in zip(FOUR, pairwise(CUTS), strict=True)}
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +30,17 @@ def hospitals(tables, tmp_path_factory):
         pytest.importorskip("nvflare", reason="needs the extra 'flare'")
     work = tmp_path_factory.mktemp("hospitals")
     address = ("--host", "localhost", "--port", str(free_port()))
-    made = Hospitals(work, address, dict.fromkeys(SITES, address))
+    made = Hospitals(work, address, dict.fromkeys(FOUR, address))
     made.enrol(tables, Schema.infer(list(tables.values())))
     with contextlib.ExitStack() as up:
         up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
-        for name in SITES:
+        for name in made.sites:
             up.enter_context(made.started("site", "start", "--dir", work / name))
         made.wait_for_sites()
         yield made
 
 
-@pytest.mark.parametrize("evidence", ["vote", "fisher"])
+@pytest.mark.parametrize("evidence", ["vote", "stratified", "fisher"])
 def test_hospitals_come_to_the_graph_of_a_simulation(hospitals, tables, evidence, tmp_path):
     chosen = {"evidence": evidence, "reveal": "verdicts"}
     study = Study(tables, Schema.infer(list(tables.values())), "fedpc", chosen)

@@ -54,11 +54,6 @@ def check_closed(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:
         own.decided_by in beside or EVIDENCE[own.decided_by].close is not None,
         f"reveal verdicts needs evidence {takes}; of {own.decided_by} sums are opened",
     )
-    require(
-        own.colliders != "joining",
-        "colliders joining compares p-values, and reveal verdicts opens none; choose majority, "
-        "conservative or sepset",
-    )
 
 
 def check_test(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:

@@ -82,7 +82,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
             x and z lacks y; ``conservative``, ``majority``, ``joining``: as in FedPC, by all sets
-            of neighbours (`fedpc.colliders`). ``auto``: ``joining``, or ``majority`` with verdicts.
+            of neighbours (`fedpc.colliders`). ``auto``: ``joining``.
         selection: Whether rows may have been selected by what variables cause (rules 5 to 7). Then
             a tail says that a variable is a cause of the other or of what rows were selected by.
         max_cond_size: Largest conditioning set; None for no limit, which few rows allow.
@@ -248,5 +248,5 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     def _rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
         if self.colliders == "auto":
-            return "majority" if self.closed else "joining"
+            return "joining"
         return None if self.colliders == "sepset" else self.colliders

@@ -70,7 +70,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
             sites, and evidence ``stratified`` of categories, ``fisher``, ``weighted_p``, or
             ``vote`` with `sepset` ``max``. But for votes every separating set is as good as
-            another, so that the first is chosen, and `colliders` are those of the ``majority``.
+            another, so that the first is chosen.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that
@@ -324,7 +324,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if self.colliders != "auto":
             return self.colliders
         told_all = self.decided_by != "vote" and self.sepset == "max"
-        return ("majority" if self.closed else "joining") if told_all else "sepset"
+        return "joining" if told_all else "sepset"
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         code = self.reference == "code"

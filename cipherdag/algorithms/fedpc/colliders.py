@@ -10,7 +10,8 @@ every set S without y of which S or S with y separates the two, it takes log p w
 with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
 below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
 another middle of x and z only if no other set tells: were that a collider, it would make x and z
-dependent, and what y then does says nothing of y.
+dependent, and what y then does says nothing of y. By verdicts p is 1 or 0, so the sets in which x
+and z turn dependent as y joins are held against those in which they turn independent.
 
 Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
 nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a

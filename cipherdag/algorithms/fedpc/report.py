@@ -351,7 +351,9 @@ class _Reader:
             return []
         middle, cause = self._names[triple[1]], self._names[other]
         shown = f"{clear:.0%} of the sets that separate the two causes are without {middle}"
-        if clear > 1.0:
+        if clear > 1.0 and self._closed:
+            shown = f"on balance the two causes turn dependent as {middle} joins"
+        elif clear > 1.0:
             shown = f"p of the two causes falls {clear:.3g}-fold, on average, as {middle} joins"
         return [f"Collider with {cause}: {shown}."]
 

@@ -181,7 +181,7 @@ def test_of_numbers_the_graph_is_that_of_opened_sums_by_the_same_rule():
         ("a", "c", "-->"), ("b", "c", "-->"), ("c", "d", "-->"),
     }  # fmt: skip
     federation = Federation.split(linear_rows(), 4, seed=0, device="cpu")
-    opened = federation.run(FedPC(alpha=1e-3, colliders="majority"))
+    opened = federation.run(FedPC(alpha=1e-3))
     assert opened.graph == linear("masking").graph
 
 

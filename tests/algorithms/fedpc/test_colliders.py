@@ -37,18 +37,19 @@ class TableTest:
         return Evidence(np.array(found), one, one, one, one.astype(np.int64))
 
 
-def run(test, **parameters):
+def run(test, n_sites=1, **parameters):
     algorithm = FedPC(evidence="weighted_p", max_cond_size=None, **parameters)
-    return drive(algorithm.ask(Facts(test.n_variables, 1)), [respondent(test)])
+    return drive(algorithm.ask(Facts(test.n_variables, n_sites)), [respondent(test)] * n_sites)
 
 
+@pytest.mark.parametrize("reveal", ["sums", "verdicts"])
 @pytest.mark.parametrize("rule", RULES)
 @settings(max_examples=25, deadline=None)
 @given(seed=seeds)
-def test_with_d_separation_every_rule_gives_the_true_graph(rule, seed):
+def test_with_d_separation_every_rule_gives_the_true_graph(rule, reveal, seed):
     rng = np.random.default_rng(seed)
     dag = random_dag(int(rng.integers(2, 8)), 2.5, rng)
-    outcome, _ = run(OracleTest(dag), colliders=rule)
+    outcome, _ = run(OracleTest(dag), n_sites=3, colliders=rule, reveal=reveal)
     assert (outcome.arcs == cpdag_of(dag)).all()
     assert outcome.ambiguous == ()
 
@@ -140,6 +141,21 @@ def test_joining_is_that_of_plain_loops(seed):
         if arcs[x, y] and arcs[z, y]:
             arcs[y, x] = arcs[y, z] = False
     assert (outcome.arcs == plain_meek(arcs, ambiguous)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=seeds)
+def test_joining_by_verdicts_is_that_of_plain_loops_over_their_bits(seed):
+    test, p_value = hashed(seed, 6)
+    closed, _ = run(test, n_sites=3, colliders="joining", alpha=0.3, reveal="verdicts")
+
+    def bit(x, y, given):
+        # on the grid on which sums over three sites, of a row each, are compared
+        return float(np.rint((p_value(x, y, given) - 0.3) * 2**10) > 0)
+
+    colliders, ambiguous = plain_joining(closed.skeleton, bit, 0.3)
+    assert set(closed.ambiguous) == ambiguous
+    assert closed.colliders == pytest.approx(colliders)
 
 
 def test_a_test_that_cannot_be_done_says_nothing_of_a_middle():
