@@ -21,7 +21,6 @@ Change = Literal[
     "random common cause",
     "rows left out",
     "variable left out",
-    "one constant for all sites",
 ]
 NO_EFFECT = "no effect"
 

@@ -261,7 +261,7 @@ class Estimation:
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
         contrasts = [*differences(values, robust, reference)]
-        return self._found(contrasts, rows=int(fit.scarce), doubts=tuple(self._of_models()))
+        return self._found(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
 
     def _covariance(self, known: Estimates) -> Opening:
         """Covariances of the estimates, shape (k, k)."""
