@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import effect_equality
 import numpy as np
 import pytest
@@ -18,3 +21,17 @@ def test_every_estimate_and_error_is_that_of_the_other_program(kind, seed):
     for name, program, off, error in found:
         assert off < CLOSE, (name, program)
         assert error is None or error < CLOSE, (name, program)
+
+
+def test_the_committed_figures_are_close():
+    report = effect_equality_report()
+    assert report["federations"] == 200
+    assert len(report["worst"]) > 20
+    for own in report["worst"]:
+        assert own["estimate"] < CLOSE, own
+        assert own["error"] is None or own["error"] < CLOSE, own
+
+
+def effect_equality_report():
+    path = Path(effect_equality.__file__).parent / "results" / "effect_equality.json"
+    return json.loads(path.read_text("utf-8"))

@@ -18,6 +18,7 @@ WRITERS = {
     "colliders": "colliders",
     "cost_curves": "cost_curves",
     "effect_coverage": "effect_coverage",
+    "effect_equality": "effect_equality",
     "fci": "fci",
     "fedcd": "fedcd",
     "fedcd_10": "fedcd",
