@@ -16,9 +16,11 @@ processor seconds given up. --out writes JSON and Markdown, --report prints the 
 
 from __future__ import annotations
 
+import statistics
 from typing import TYPE_CHECKING
 
 from fedpc_data import VARIABLES, draw, draw_network
+from markdown_table import table
 from measuring import bytes_per_site, figure_table, parser, run_cases, timed
 from score_peers import PEERS
 
@@ -31,7 +33,9 @@ from cipherdag.sites.policy.policy import QUESTION_KINDS
 if TYPE_CHECKING:
     from pathlib import Path
 
-SITES, WARM = 10, 300
+SITES, WARM, SAMPLES = 10, 300, 5
+COSTLY = ("alarm", "linear-100")
+"""Data whose costs stand in the table of all in short."""
 CHOSEN_ON = ("child", "hailfinder", "hepar2", "barley", "mildew")
 REPORTED = ("alarm", "insurance", "win95pts", "andes", "linear-50", "linear-100", "linear-300")
 METHODS = {
@@ -44,14 +48,29 @@ METHODS = {
     "PC stratified": FedPC(),
     "PC pooled": FedPC(evidence="pooled"),
 }
+TABLES = "tables, of numbers covariances, of all rows"
+SUMMED = "log likelihoods of sets, summed"
+OPENS = {
+    "pooled": TABLES,
+    "pooled-11": SUMMED,
+    "sites": SUMMED,
+    "pooled bdeu": TABLES,
+    "pooled bic": TABLES,
+    "pooled ges": TABLES,
+    "PC stratified": "distances from independence, summed",
+    "PC pooled": TABLES,
+} | dict.fromkeys(PEERS, "every row, at one place")
+COSTS = (
+    ("cpu_seconds", "processor seconds", 1),
+    ("rounds", "rounds", 0),
+    ("mb", "MB a site", 2),
+)
 FIGURES = (
     ("shd_cpdag", "CPDAG SHD", 0),
     ("f1", "F1", 3),
     ("above", "score above the truth", 1),
     ("seconds", "seconds", 1),
-    ("cpu_seconds", "processor seconds", 1),
-    ("rounds", "rounds", 0),
-    ("mb", "MB a site", 2),
+    *COSTS,
 )
 
 
@@ -176,9 +195,9 @@ def score_of_categories(algorithm: FedBOSS, codes, dag) -> float:
 
 
 def markdown(figures: dict) -> str:
-    """One table per figure."""
+    """All in short, and one table per figure."""
     cases = figures["cases"]
-    lines = []
+    lines = ["**In short: median CPDAG SHD, costs, and what is opened**", "", *in_short(cases), ""]
     for group, names in (("Data that chose nothing", REPORTED), ("Data that chose", CHOSEN_ON)):
         own = [case for case in cases if case["data"] in names]
         present = [name for name in names if any(case["data"] == name for case in own)]
@@ -187,6 +206,34 @@ def markdown(figures: dict) -> str:
             lines += [f"**{group}: {title}**", ""]
             lines += [*figure_table(own, present, methods, field, digits), ""]
     return "\n".join(lines)
+
+
+def in_short(cases: list[dict]) -> list[str]:
+    """Methods down: distances on data that chose nothing, costs, and what is opened."""
+    given = {case["data"] for case in cases}
+    names = [name for name in REPORTED if name in given]
+    costs = [(name, *cost) for name in COSTLY for cost in COSTS]
+    rows = [
+        [
+            method,
+            *(median_of(cases, name, method, "shd_cpdag", 0) for name in names),
+            *(median_of(cases, name, method, field, digits) for name, field, _, digits in costs),
+            opened,
+        ]
+        for method, opened in OPENS.items()
+    ]
+    titles = [f"{name}: {title}" for name, _, title, _ in costs]
+    return table(["", *names, *titles, "opened"], [row for row in rows if any(row[1:-1])])
+
+
+def median_of(cases: list[dict], name: str, method: str, field: str, digits: int) -> str:
+    """The median, and of how many samples where it is not five."""
+    own = [c for c in cases if (c["data"], c["method"]) == (name, method)]
+    values = [case[field] for case in own if field in case]
+    if not values:
+        return "given up" if own and field == "shd_cpdag" else ""
+    of = "" if len(values) == SAMPLES or field != "shd_cpdag" else f" ({len(values)})"
+    return f"{statistics.median(values):.{digits}f}{of}"
 
 
 if __name__ == "__main__":

@@ -117,9 +117,9 @@ def _by_scikit_learn(y, arm, X, estimator, *, truncate, binary):
 
 
 def _by_statsmodels(y, arm, X, algorithm):
-    """The second arm less the first; None where it would truncate."""
+    """The second arm less the first; None where either truncates: statsmodels does at 0.01."""
     treated = sm.Logit(arm, X).fit(disp=0, method="newton", tol=1e-13)
-    chance, least = treated.predict(), algorithm.truncate
+    chance, least = treated.predict(), max(algorithm.truncate, 0.01)
     if chance.min() <= least or chance.max() >= 1.0 - least:
         return None
     own = {"ipw": "ipw", "regression": "ra", "aipw": "aipw"}[algorithm.estimator]

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import measuring
@@ -25,13 +25,15 @@ import numpy as np
 import pandas as pd
 from hospital_checks import check_every_byte
 
-from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
+from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algorithm
 from cipherdag.federation.simulated import Federation
 from cipherdag.federation.splitting import split_rows
+from cipherdag.sites.policy.policy import OPT_IN_KINDS, QUESTION_KINDS, Policy
 from cipherdag.sites.table.schema import Schema
 
 SITES = ("north", "south", "west")
 FINGERPRINT = re.compile(r"fingerprint\s+([0-9A-F:]{95})")
+ALSO_ANSWERED = "".join(f'"{kind}", ' for kind in sorted(OPT_IN_KINDS))
 ANY_ALGORITHM = tuple(word for name in ALGORITHMS for word in ("--algorithm", name))
 PURPOSE = "to compare with a run in one process"
 START_S = 60.0
@@ -120,9 +122,8 @@ class Hospitals:
             policy = site / "policy.toml"
             text = policy.read_text("utf-8")
             assert 'approve_runs = "manual"' in text, text
-            policy.write_text(
-                text.replace('approve_runs = "manual"', f'approve_runs = "{approve_runs}"')
-            )
+            text = text.replace('approve_runs = "manual"', f'approve_runs = "{approve_runs}"')
+            policy.write_text(text.replace("questions = [", f"questions = [{ALSO_ANSWERED}"))
             table.to_csv(site / "data.csv", index=False)
             (site / "schema.toml").write_text(schema.dumps(), encoding="utf-8")
             said = self.command("site", "request", "--dir", site)
@@ -252,39 +253,59 @@ class Study:
     tables: dict[str, pd.DataFrame]
     schema: Schema
     algorithm: str
-    parameters: dict[str, int | float | str]
+    parameters: dict[str, int | float | str | tuple[str, ...]]
 
     @property
     def run_words(self):
-        """What stands behind `cipherdag coordinator`, without folders."""
-        given = ((f"--{name.replace('_', '-')}", str(own)) for name, own in self.parameters.items())
+        """What stands behind `cipherdag coordinator`, without folders; columns by their numbers."""
+        given = (
+            (f"--{name.replace('_', '-')}", self._numbered(str(value)))
+            for name, own in self.parameters.items()
+            for value in (own if isinstance(own, tuple) else (own,))
+        )
         return ("run", self.algorithm, "--purpose", PURPOSE, *(w for pair in given for w in pair))
+
+    def _numbered(self, text):
+        """Names of columns, with commas between them, as the coordinator knows these."""
+        names = [column.name for column in self.schema.variables]
+        if not set(text.split(",")) <= set(names):
+            return text
+        return ",".join(str(names.index(own) + 1) for own in text.split(","))
 
     def in_process(self):
         """The report of the same run in this process."""
-        federation = Federation.simulate(dict(self.tables), schema=self.schema, device="cpu")
+        policy = Policy(questions=QUESTION_KINDS)
+        federation = Federation.simulate(
+            dict(self.tables), schema=self.schema, policy=policy, device="cpu"
+        )
         return federation.run(make_algorithm(self.algorithm, self.parameters)).to_dict()
 
 
 def check_same(found, expected, what):
-    """Both reports have the same edges by identifier, or scores, and the same beliefs."""
+    """Both reports have the same edges by identifier, or scores, beliefs and estimates."""
     if edges_of(found) != edges_of(expected):
         raise SystemExit(f"{what}: {edges_of(found) ^ edges_of(expected)} differs")
-    if beliefs_of(found) != beliefs_of(expected):
-        raise SystemExit(f"{what}: the edges are the same, the beliefs are not")
+    for kind, told in NUMBERS.items():
+        if told(found) != told(expected):
+            raise SystemExit(f"{what}: the edges are the same, the {kind} are not")
+
+
+def graph_edges(report):
+    """The edges of a graph; none where there is no graph."""
+    return [edge for edge in report.get("edges", ()) if isinstance(edge, dict)]
 
 
 def edges_of(report):
     """The edges between identifiers; an undirected one has no first end."""
     return {
         (frozenset if edge["mark"] == "---" else tuple)((edge["from_id"], edge["to_id"]))
-        for edge in report["edges"]
+        for edge in graph_edges(report)
     }
 
 
 def sorted_edges(report):
     """The edges by name."""
-    return sorted((edge["from"], edge["mark"], edge["to"]) for edge in report["edges"])
+    return sorted((edge["from"], edge["mark"], edge["to"]) for edge in graph_edges(report))
 
 
 def beliefs_of(report):
@@ -292,10 +313,34 @@ def beliefs_of(report):
     return [list(row.values()) for row in report.get("details", {}).get("belief", {}).values()]
 
 
+def estimates_of(report):
+    """Every number of an effect, or of curves, tests and a model; nothing of a graph."""
+    return list(numbers_in([report.get(name) for name in ESTIMATED]))
+
+
+def numbers_in(told):
+    """The numbers within dictionaries, lists and tuples, in order, but for what sites blur."""
+    if isinstance(told, dict | list | tuple):
+        named = told.items() if isinstance(told, dict) else enumerate(told)
+        for name, own in named:
+            yield from () if name == BLURRED else numbers_in(own)
+    elif isinstance(told, int | float):
+        yield told
+
+
+BLURRED = "between"
+"""Each site moves what its own rows tell alone by a random part of its error."""
+ESTIMATED = ("sets", "curves", "test", "together", "model")
+NUMBERS = {"beliefs": beliefs_of, "estimates": estimates_of}
+
+
 def found_words(report):
     """What was compared, in words."""
+    edges, estimates = graph_edges(report), estimates_of(report)
+    if estimates:
+        return f"{len(estimates)} numbers"
     beliefs = " and beliefs" if beliefs_of(report) else ""
-    return f"{len(report['edges'])} edges{beliefs}"
+    return f"{len(edges)} edges{beliefs}"
 
 
 def wait_for(condition, what):
@@ -333,8 +378,13 @@ def study_of(options):
     schema = schema.with_interventions(options.interventions)
     parts = split_rows(len(data), len(SITES), rng=np.random.default_rng(0))
     tables = {name: data.iloc[part] for name, part in zip(SITES, parts, strict=True)}
-    parameters = dict(given.split("=", 1) for given in options.parameters)
-    return Study(tables, schema, options.algorithm, {k: typed(v) for k, v in parameters.items()})
+    usual = {own.name: own.default for own in fields(algorithm_class(options.algorithm))}
+    given = dict(own.split("=", 1) for own in options.parameters)
+    parameters = {
+        name: tuple(own.split(",")) if isinstance(usual[name], tuple) else typed(own)
+        for name, own in given.items()
+    }
+    return Study(tables, schema, options.algorithm, parameters)
 
 
 def typed(text):

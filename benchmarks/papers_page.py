@@ -251,11 +251,11 @@ def of_rfcd(method: str, variables: str) -> dict:
     }
 
 
-def of_fedcd(structure: str) -> dict:
+def of_fedcd(structure: str, report: str = "fedcd_20") -> dict:
     """SHD with 2 and 4 sites and of ENCO on all rows; not run where there is none."""
     column = [name.lower() for name in fedcd.PAPER_COLUMNS].index(structure)
     theirs = {sites: fedcd.PAPER[name][column] for sites, name in PAPER_SITES.items()}
-    cases = [own for own in results("fedcd_20")["cases"] if own["structure"] == structure]
+    cases = [own for own in results(report)["cases"] if own["structure"] == structure]
     here, verdicts = [], []
     for sites, printed in theirs.items():
         found = [case["shd"] for case in cases if case["sites"] == sites]
@@ -271,7 +271,7 @@ def of_fedcd(structure: str) -> dict:
         "here": " / ".join(here),
         "verdict": counted(verdicts) or "not run",
         "script": "fedcd.py",
-        "results": ["fedcd_20.json"],
+        "results": [f"{report}.json"],
     }
 
 

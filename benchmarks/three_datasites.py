@@ -23,6 +23,7 @@ from hospitals import (
     PURPOSE,
     SITES,
     Hospitals,
+    edges_of,
     parser,
     report,
     share_cores,
@@ -123,7 +124,7 @@ def main():
         wait_for(lambda: list(hospitals.states().values()) == ["connected"] * 3, "the sites")
         check_revocation(hospitals, fingerprint)
     hospitals.seconds["all"] = round(time.perf_counter() - begun, 2)
-    report(options, hospitals.seconds, len(expected["edges"]))
+    report(options, hospitals.seconds, len(edges_of(expected)))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from hospitals import (
     SITES,
     Hospitals,
     check_same,
+    edges_of,
     parser,
     report,
     share_cores,
@@ -88,7 +89,7 @@ def main():
         keys, parties = check_secrets(work)
         print(f"{keys} private key files of {', '.join(parties)}, closed to others and not copied")
     hospitals.seconds["all"] = round(time.perf_counter() - begun, 2)
-    report(options, hospitals.seconds, len(expected["edges"]))
+    report(options, hospitals.seconds, len(edges_of(expected)))
 
 
 if __name__ == "__main__":

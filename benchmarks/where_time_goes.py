@@ -42,13 +42,25 @@ from ci_tests import linear_gaussian
 from markdown_table import table
 from measuring import bytes_per_site, parser, write_report
 
-from cipherdag import Describe, FedBOSS, FedCD, FedCMFS, Federation, FedPC, Policy, RFcd
+from cipherdag import (
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    Federation,
+    FedPC,
+    Policy,
+    RFcd,
+    Survival,
+)  # fmt: skip
 from cipherdag.federation import in_process
 from cipherdag.federation.one_run import FinishedRun
 from cipherdag.privacy.sums import CoordinatorAggregation, SiteAggregation
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.sites.answers.respondent import Respondent
+from cipherdag.sites.policy.policy import QUESTION_KINDS
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.rounds import Rounds
 from cipherdag.sites.session.runtime import SiteRuntime
@@ -114,7 +126,34 @@ def fedpc(data: Callable[[], pd.DataFrame], sites: int, policy: Policy | None = 
     return lambda: (Federation.split(data(), sites, policy=policy, device="cpu"), FedPC(**own))
 
 
+def treated(rows: int) -> pd.DataFrame:
+    """Ten covariates, numbers and categories, that act on a drug, on its cost and on death."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(rows, len(COVARIATES)))
+    values[:, 7:] = values[:, 7:] > 0.0
+    push = values @ np.linspace(-0.4, 0.4, len(COVARIATES))
+    drug = rng.random(rows) < 1.0 / (1.0 + np.exp(-push))
+    died, lost = rng.exponential(20.0 * np.exp(0.3 * drug - push)), rng.uniform(2.0, 40.0, rows)
+    found = {
+        name: values[:, k] if k < 7 else np.where(values[:, k] > 0.0, "yes", "no")
+        for k, name in enumerate(COVARIATES)
+    }
+    found["cost"] = 3.0 * drug + push + rng.normal(size=rows)
+    found |= {"drug": np.where(drug, "new", "old"), "months": np.minimum(died, lost)}
+    return pd.DataFrame(found | {"died": np.where(died <= lost, "yes", "no")})
+
+
+def effect(estimator: str) -> Callable:
+    asked = Effect(
+        treatment="drug", outcome="cost", adjust=",".join(COVARIATES), estimator=estimator
+    )
+    rows = lambda: treated(100_000).drop(columns=["months", "died"])  # noqa: E731
+    return lambda: (Federation.split(rows(), 10, policy=ESTIMATED, device="cpu"), asked)
+
+
 OPEN = Policy(min_cell_size=0, max_values=2**53)
+ESTIMATED = Policy(questions=QUESTION_KINDS)
+COVARIATES = tuple(f"v{k}" for k in range(10))
 CASES: dict[str, Callable] = {
     "fedpc auto, alarm, 10 sites": fedpc(lambda: alarm(5000), 10),
     "fedpc statistic, alarm, 10 sites": fedpc(lambda: alarm(5000), 10, evidence="statistic"),
@@ -144,6 +183,12 @@ CASES: dict[str, Callable] = {
     "describe, 10 mixed, 20,000 rows": lambda: (
         Federation.split(mixed(20_000), 3, device="cpu"),
         Describe(),
+    ),
+    "effect linear, 10 of 12, 100,000 rows, 10 sites": effect("linear"),
+    "effect aipw, 10 of 12, 100,000 rows, 10 sites": effect("aipw"),
+    "survival and Cox, 10 columns, 100,000 rows, 10 sites": lambda: (
+        Federation.split(treated(100_000), 10, policy=ESTIMATED, device="cpu"),
+        Survival(time="months", event="died", by="drug", adjust=("drug", *COVARIATES[:9])),
     ),
 }
 

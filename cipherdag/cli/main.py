@@ -27,7 +27,7 @@ from cipherdag.graphs.exports import EXPORTS
 @click.group(context_settings={"help_option_names": ["--help"]})
 @click.version_option(package_name="cipherdag")
 def cli() -> None:
-    """Learn causal structure from data that stays at its sites.
+    """Learn causal graphs, effects and survival from data that stay at their sites.
 
     Exit codes: 0 ok, 1 the run failed, 2 usage, 3 refused for privacy, 4 a site is not ready,
     5 a site does not answer, 6 data do not fit the schema, 130 stopped by Ctrl-C.

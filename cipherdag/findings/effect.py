@@ -21,7 +21,6 @@ Change = Literal[
     "random common cause",
     "rows left out",
     "variable left out",
-    "one constant for all sites",
 ]
 NO_EFFECT = "no effect"
 
@@ -176,6 +175,7 @@ class EstimatedEffect:
         estimator: How it was estimated.
         reference: The category of the treatment that the others are compared with, 0 for the first.
         sets: The effect for every set that the graph leaves possible.
+        all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
         details: What else was found.
     """
 
@@ -184,6 +184,7 @@ class EstimatedEffect:
     estimator: str
     reference: int
     sets: tuple[AdjustedEffect, ...]
+    all_rows: int = 0
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property

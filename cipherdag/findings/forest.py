@@ -14,8 +14,12 @@ from cipherdag.findings.curves import CLOSE, Tick, round_values
 from cipherdag.pages.lettering import cut, text_width
 from cipherdag.pages.numerals import shown
 
-LINE, LETTER, GAP, PLOT = 26.0, 12.0, 10.0, 320.0
-TOP, BOTTOM = 8.0, 44.0
+LETTER, TEXT, GAP, PLOT = 12.0, 16.0, 10.0, 330.0
+"""Size of a letter, height of a line of words, and width: that of a narrow page."""
+INTERVAL = 24.0
+"""Height of an interval; its words stand above it."""
+TOP, BOTTOM = 4.0, 44.0
+LONGEST = 46
 ROUND = (1.0, 2.0, 5.0)
 FEWEST_ROUND, DECADES = 2, 3
 ROOM = 0.05
@@ -35,6 +39,13 @@ class Estimate:
     def said(self) -> str:
         """The number with its interval."""
         return f"{shown(self.value)} ({shown(self.low)} to {shown(self.high)})"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What stands above it: one line, or two where one is too long."""
+        whole = f"{self.name}: {self.said}"
+        one_line = text_width(whole) * LETTER <= PLOT
+        return (whole,) if one_line else (cut(self.name, LONGEST), self.said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,27 +83,32 @@ class Forest:
     @property
     def left(self) -> float:
         """Where the plot begins."""
-        return max(text_width(cut(own.name)) for own in self.estimates) * LETTER + 2 * GAP
+        return GAP
 
     @property
     def right(self) -> float:
-        """Where it ends, and the numbers begin."""
-        return self.left + PLOT
+        """Where it ends."""
+        return GAP + PLOT
 
     @property
     def width(self) -> float:
         """Width of the picture."""
-        return self.right + max(text_width(own.said) for own in self.estimates) * LETTER + 3 * GAP
+        return self.right + GAP
 
     @property
     def bottom(self) -> float:
         """Where the axis lies."""
-        return TOP + LINE * len(self.estimates)
+        return TOP + self._line * len(self.estimates)
 
     @property
     def height(self) -> float:
         """Height of the picture."""
         return self.bottom + BOTTOM
+
+    @property
+    def _line(self) -> float:
+        """Height of an estimate with its words."""
+        return INTERVAL + TEXT * max(len(own.words) for own in self.estimates)
 
     @property
     def nothing(self) -> float:
@@ -115,8 +131,14 @@ class Forest:
         return tuple(Tick(self.place(value), value) for value in values)
 
     def lines(self) -> list[tuple[float, Estimate]]:
-        """Every estimate with the height at which it stands."""
-        return [(TOP + LINE * (k + 0.5), own) for k, own in enumerate(self.estimates)]
+        """Every estimate with the height at which its interval lies."""
+        ends = enumerate(self.estimates, start=1)
+        return [(TOP + self._line * k - INTERVAL / 2.0, own) for k, own in ends]
+
+    def said_at(self, height: float, own: Estimate) -> list[tuple[float, str]]:
+        """The words of an estimate, each line with its height, above the interval's."""
+        last = height - INTERVAL / 2.0
+        return [(last - TEXT * k, words) for k, words in enumerate(reversed(own.words))]
 
     def place(self, value: float) -> float:
         """Where a number lies along the axis."""

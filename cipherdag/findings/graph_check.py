@@ -67,7 +67,7 @@ class CheckedGraph:
     @property
     def failing(self) -> tuple[ImpliedIndependence, ...]:
         """The independences that the data contradict, the clearest first."""
-        return tuple(sorted((own for own in self.tests if own.fails), key=_by_p_value))
+        return tuple(sorted((own for own in self.tests if own.fails), key=by_p_value))
 
     @property
     def undone(self) -> tuple[ImpliedIndependence, ...]:
@@ -80,5 +80,6 @@ class CheckedGraph:
         return msgspec.json.encode([[own.first, own.second, own.fails] for own in self.tests])
 
 
-def _by_p_value(own: ImpliedIndependence) -> tuple[float, str, str]:
+def by_p_value(own: ImpliedIndependence) -> tuple[float, str, str]:
+    """What tests are sorted by: those that were not done come last."""
     return (2.0 if own.p_value is None else own.p_value, own.first, own.second)

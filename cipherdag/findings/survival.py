@@ -145,6 +145,8 @@ class SurvivalAnalysis:
         together: The same of all rows as if of one site, in bins of time; None where some site
             restricts small counts, which this test does not bear.
         model: The Cox model; None where none was asked for.
+        restricted: Whether some site restricts small counts, and so moves events along a curve.
+        all_rows: How many rows the sites hold, those with missing values, too; 0 if not known.
         details: What else was found.
     """
 
@@ -157,6 +159,8 @@ class SurvivalAnalysis:
     test: GroupTest | None = None
     together: GroupTest | None = None
     model: HazardModel | None = None
+    restricted: bool = False
+    all_rows: int = 0
     details: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property

@@ -8,9 +8,9 @@ LONGEST_LABEL = 40
 PADDING = 1.6  # of a box, in units of the font size
 
 
-def cut(name: str) -> str:
-    """The name, or its beginning where it is too long for a box."""
-    return name if len(name) <= LONGEST_LABEL else name[: LONGEST_LABEL - 1] + "…"
+def cut(name: str, longest: int = LONGEST_LABEL) -> str:
+    """The name, or its beginning where it is too long for its place."""
+    return name if len(name) <= longest else name[: longest - 1] + "…"
 
 
 def box_width(label: str, font_size: float) -> float:

@@ -36,9 +36,11 @@ from cipherdag.privacy.aggregation import (
     WordVector,
 )
 from cipherdag.privacy.residues import (
+    WORD_MODULI,
     Draw,
     Moduli,
     add,
+    blinded_moduli,
     capacity,
     from_whole,
     recombine,
@@ -68,6 +70,14 @@ _INT64_LIMIT = 1 << 63
 def system_words(count: int) -> WordVector:
     """Uniform 64-bit words from the operating system's random source, shape (count,)."""
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def word_moduli(declaration: Declaration) -> Moduli:
+    """What sums that travel as words count in: where they are blinded, in no more than needed."""
+    if not declaration.blinded:
+        return WORD_MODULI
+    bounds = [_whole_bound(segment) for segment in declaration.segments]
+    return blinded_moduli(min(declaration.cohort_size * max(bounds), MAX_COMPARED))
 
 
 def plane_lengths(declaration: Declaration, moduli: Moduli) -> tuple[int, ...]:

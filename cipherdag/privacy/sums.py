@@ -21,7 +21,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from cipherdag.privacy.fixedpoint import (
     decode,
     encode,
     plane_lengths,
+    word_moduli,
     words_from_bytes,
     words_to_bytes,
 )
@@ -57,6 +58,9 @@ class Carrier(Protocol):
     @property
     def opened_by_site(self) -> bool:
         """Whether only a site can read what the coordinator combined."""
+
+    def of(self, declaration: Declaration) -> Self:
+        """The same for the words of a declaration, whose moduli may be others."""
 
 
 class SiteCarrier(Carrier, Protocol):
@@ -86,13 +90,22 @@ class CoordinatorCarrier(Carrier, Protocol):
 class WordCarrier:
     """Both ends of what the coordinator reads itself: 8 bytes a word.
 
+    Attributes:
+        moduli: Modulus of each plane of words.
+
     Leaks:
         The words, to whoever carries them; masked ones are uniform.
     """
 
-    moduli: Moduli = WORD_MODULI
     opened_by_site = False
     secret_size = 0
+
+    def __init__(self, moduli: Moduli = WORD_MODULI) -> None:
+        self.moduli = moduli
+
+    def of(self, declaration: Declaration) -> WordCarrier:
+        """See `Carrier`."""
+        return WordCarrier(word_moduli(declaration))
 
     def write(self, words: WordVector, lengths: Sequence[int]) -> bytes:
         """Words as 8 little-endian bytes each."""
@@ -151,10 +164,9 @@ class SiteAggregation(Secret):
         masks = 0 if self._masks is None else self._masks.secret_size
         return masks + self._sum_key.secret_size + self._carrier.secret_size
 
-    @property
-    def modulus(self) -> int:
+    def modulus(self, declaration: Declaration) -> int:
         """What blinded sums are residues of."""
-        return self._carrier.moduli[0]
+        return self._carrier.of(declaration).moduli[0]
 
     def share(
         self, answer: FloatVector, declaration: Declaration, blinds: WordVector | None = None
@@ -175,7 +187,8 @@ class SiteAggregation(Secret):
         Leaks:
             Nothing without the seeds that `unmask` releases; the answer, where nothing is masked.
         """
-        moduli = self._carrier.moduli
+        carrier = self._carrier.of(declaration)
+        moduli = carrier.moduli
         if self._masks is not None:
             self._masks.check(declaration)
         words = encode(answer, declaration, moduli, blinds=blinds)
@@ -184,7 +197,7 @@ class SiteAggregation(Secret):
         if self._masks is not None:
             self._masks.mask(words, lengths, moduli, declaration)
         self._opened = None
-        return self._carrier.write(words, lengths)
+        return carrier.write(words, lengths)
 
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
         """A sealed piece of this round's self mask for every other site asked, in their order.
@@ -240,7 +253,7 @@ class SiteAggregation(Secret):
 
     def sum_bytes(self, declaration: Declaration) -> int:
         """Length of `Aggregate.content`."""
-        return 8 * sum(plane_lengths(declaration, self._carrier.moduli))
+        return 8 * sum(plane_lengths(declaration, self._carrier.of(declaration).moduli))
 
     def accept(self, content: bytes, declaration: Declaration) -> FloatVector:
         """The sums that the coordinator says were opened, of shape (declaration.length,).
@@ -258,11 +271,12 @@ class SiteAggregation(Secret):
             Nothing.
         """
         self._check_tags(content, declaration)
-        return decode(content, declaration, self._carrier.moduli).values
+        return decode(content, declaration, self._carrier.of(declaration).moduli).values
 
     def accepts_as(self, other: SiteAggregation) -> bool:
         """Whether both accept the same sums, since they hold the same key."""
-        return self._sum_key.same_as(other._sum_key) and self.modulus == other.modulus
+        same_words = self._carrier.moduli == other._carrier.moduli
+        return self._sum_key.same_as(other._sum_key) and same_words
 
     def blinded(self, content: bytes, declaration: Declaration) -> WordVector:
         """The blinded sums that the coordinator says were opened, of shape (declaration.length,).
@@ -275,11 +289,11 @@ class SiteAggregation(Secret):
             Nothing; whoever dealt the blinds must not see them.
         """
         self._check_tags(content, declaration)
-        return blinded_sums(content, declaration, self._carrier.moduli)
+        return blinded_sums(content, declaration, self._carrier.of(declaration).moduli)
 
     def _check_tags(self, content: bytes, declaration: Declaration) -> None:
         """Raise ForgedSumError or ShareError unless the words are the sums of all sites' words."""
-        moduli = self._carrier.moduli
+        moduli = self._carrier.of(declaration).moduli
         lengths = plane_lengths(declaration, moduli)
         words = words_from_bytes(content, sum(lengths))
         n_sites = len(declaration.sites)
@@ -304,8 +318,7 @@ class SiteAggregation(Secret):
 class CoordinatorAggregation:
     """The coordinator's side of one protection; it holds no key.
 
-    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first, and
-    ``modulus`` what blinded sums are residues of.
+    ``opened_by_site`` says whether `combine` yields a ciphertext that a site has to open first.
 
     Args:
         carrier: What the words travel by.
@@ -315,12 +328,16 @@ class CoordinatorAggregation:
     def __init__(self, carrier: CoordinatorCarrier, *, masked: bool) -> None:
         self._carrier = carrier
         self._masked = masked
-        self.modulus = carrier.moduli[0]
         self.opened_by_site = carrier.opened_by_site
+
+    def modulus(self, declaration: Declaration) -> int:
+        """What blinded sums are residues of."""
+        return self._carrier.of(declaration).moduli[0]
 
     def check(self, share: bytes, declaration: Declaration) -> None:
         """Raise ShareError for a share that is cut short or of foreign parameters."""
-        self._carrier.check(share, plane_lengths(declaration, self._carrier.moduli))
+        carrier = self._carrier.of(declaration)
+        carrier.check(share, plane_lengths(declaration, carrier.moduli))
 
     def combine(self, shares: Mapping[int, bytes], declaration: Declaration) -> bytes:
         """Add the shares of all sites asked, given by position.
@@ -333,7 +350,8 @@ class CoordinatorAggregation:
             Nothing without all seeds; the sum, where nothing is masked.
         """
         require_all(shares, declaration)
-        return self._carrier.add(shares, plane_lengths(declaration, self._carrier.moduli))
+        carrier = self._carrier.of(declaration)
+        return carrier.add(shares, plane_lengths(declaration, carrier.moduli))
 
     def rebuild(self, pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:
         """The seed of a site that left, from the pieces that others recovered.
@@ -360,7 +378,7 @@ class CoordinatorAggregation:
         Leaks:
             The sum over the sites asked, to the coordinator.
         """
-        moduli = self._carrier.moduli
+        moduli = self._carrier.of(declaration).moduli
         require_all(seeds, declaration)
         if not self._masked and any(seeds.values()):
             raise ShareError("seeds came, but nothing is masked")

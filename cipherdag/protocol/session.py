@@ -334,7 +334,7 @@ class Session:
     def _comparing(self, question: Question, declared: Declaration) -> Comparing:
         """Who finds the verdicts of this round."""
         roles = Roles.of(self._beacon, self._step, declared.sites)
-        batch = roles.batch(declared, self._number, self._protection.modulus)
+        batch = roles.batch(declared, self._number, self._protection.modulus(declared))
         return Comparing(self._courier, self._plan, declared, roles, batch, question)
 
     def _shares(

@@ -67,7 +67,7 @@ PartByPart = (
 class Contributors(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="contributors"):
     """For each test of the question: does the site add anything to its sums?"""
 
-    leaves: ClassVar[str] = "whether rows tell anything of each test"
+    leaves: ClassVar[str] = "whether its rows tell anything of each part"
 
     question: CountedQuestion
 
@@ -90,7 +90,7 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         enough: One bit per test, packed: whether enough sites contribute.
     """
 
-    leaves: ClassVar[str] = "of tests that enough sites contribute to"
+    leaves: ClassVar[str] = "of parts that enough sites contribute to"
 
     question: CountedQuestion
     enough: bytes

@@ -160,7 +160,7 @@ class EffectResult(EstimatedEffect, Run):
                 ", ".join(own.adjust),
                 None if own.parents is None else ", ".join(own.parents),
                 own.n_dags,
-                *self._arms(one.arm),
+                *(("", "") if own.why else self._arms(one.arm)),
                 one.scale,
                 *(_known(x) for x in (one.estimate, one.error, one.low, one.high)),
                 own.sites,
@@ -221,6 +221,7 @@ class EffectResult(EstimatedEffect, Run):
             "outcome": self.outcome,
             "estimator": self.estimator,
             "reference": self.reference,
+            "all_rows": self.all_rows,
             "sets": [asdict(own) for own in self.sets],
             "details": dict(self.details),
         }
@@ -249,7 +250,7 @@ class EffectResult(EstimatedEffect, Run):
         head = f"adjusted for {', '.join(own.adjust) or 'nothing'}"
         if own.parents is not None:
             head = f"if the direct causes are {', '.join(own.parents) or 'none'}, {head}"
-        yield f"{head}: {own.why or f'{own.rows:,} rows of {own.sites} sites'}"
+        yield f"{head}: {own.why or self._counted_rows(own)}"
         for one in own.contrasts:
             yield (
                 f"  {self._pair(one.arm)}, {one.scale}: {shown(one.estimate)} "
@@ -262,6 +263,11 @@ class EffectResult(EstimatedEffect, Run):
                 f"I2 {spread.i2:.0%}, p {shown(spread.p_value)} (Cochran's Q)"
             )
         yield from refutation_lines(own, self._pair)
+
+    def _counted_rows(self, own: AdjustedEffect) -> str:
+        """How many rows, and of how many."""
+        of = f" of {self.all_rows:,}" if own.rows < self.all_rows else ""
+        return f"{own.rows:,}{of} rows of {own.sites} sites"
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         _no_truth(truth)
@@ -295,7 +301,7 @@ class EffectResult(EstimatedEffect, Run):
             Forest(
                 title=f"Effect, {scale}",
                 note="" if number else "95 % intervals; the broken line is where no effect lies.",
-                label=f"{scale} in {self.measured}",
+                label=f"{scale} {'in' if scale == 'difference' else 'of'} {self.measured}",
                 ratios=scale != "difference",
                 estimates=tuple(
                     Estimate(self._line(own, one), one.estimate, one.low, one.high)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import msgspec
 
 from cipherdag.errors import ParameterError
-from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
+from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence, by_p_value
 from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.numerals import shown
@@ -60,14 +60,14 @@ class GraphCheckResult(CheckedGraph, Run):
         return pd.DataFrame(self.test_rows(), columns=list(COLUMNS))
 
     def test_rows(self) -> list[tuple[Any, ...]]:
-        """The rows of `table`."""
+        """The rows of `table`, the smallest p-value first."""
         return [
             (
                 *(own.first, own.second, ", ".join(own.given)),
                 *(own.p_value, own.adjusted, own.fails),
                 *(("", None, None, None) if own.effect is None else _told(own)),
             )
-            for own in self.tests
+            for own in sorted(self.tests, key=by_p_value)
         ]
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:

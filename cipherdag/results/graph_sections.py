@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.errors import GraphError
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
 from cipherdag.pages.numerals import probability
@@ -26,6 +28,7 @@ VERBS = dict.fromkeys(ARROWS, "is connected to") | {
     "o->": "may cause and is not caused by",
 }
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
+MOST_ASKED = 20  # variables
 MOST_SEPARATIONS = 300  # rows of the report; `separations.csv` has all
 AS_IN_TRUTH, NOT_IN_TRUTH = "as in the truth", "not in the truth"
 OPEN_END = (
@@ -76,11 +79,28 @@ def graph_sections(found: LearntGraph, truth: CausalGraph | None) -> dict[str, A
     limits = [NO_DIRECTION] if found.graph.undirected else []
     count = len(found.graph.directed)
     return _sections(found, true) | {
+        "queries": effect_queries(found.graph),
         "missing": _missing(found, true),
         "told": f"{count} edge{'s' * (count != 1)} with a direction and "
         f"{len(found.graph.undirected)} without",
         "own_limits": [*limits, *([found.dag_note] if found.dag_note else [])],
     }
+
+
+def effect_queries(graph: CausalGraph) -> list[tuple[str, str, str]]:
+    """Of every ordered pair of variables what the graph says of the effect of one on the other.
+
+    Returns:
+        Cause, outcome and the answer; none of many variables, of which the answers take long, nor
+        of a graph that stands for no class of DAGs.
+    """
+    if len(graph.nodes) > MOST_ASKED:
+        return []
+    try:
+        answers = [(a, b, graph.identify(a, b)) for a, b in permutations(graph.nodes, 2)]
+    except GraphError:
+        return []
+    return [(a, b, "; ".join(map(str.strip, str(own).split("\n")))) for a, b, own in answers]
 
 
 def pag_sections(found: LearntPAG) -> dict[str, Any]:
@@ -89,6 +109,7 @@ def pag_sections(found: LearntPAG) -> dict[str, Any]:
     counts = (f"{count} {ARROWS[mark]}" for mark, count in sorted(marks.items()))
     limits = [OPEN_END] if any("o" in mark for mark in marks) else []
     return _sections(found, None) | {
+        "queries": [],
         "missing": [],
         "told": f"{len(found.graph.edges)} edges" + (f" ({', '.join(counts)})" if marks else ""),
         "own_limits": limits,

@@ -101,10 +101,9 @@ def refutation_forest(own: AdjustedEffect, one: Contrast, title: str, label: str
     if not told or not math.isfinite(one.low):
         return None
     whole = Estimate("as estimated", one.estimate, one.low, one.high)
-    note = "A placebo should lie where no effect lies; random numbers and rows left out should "
     return Forest(
         title=title,
-        note=f"{note}hardly move the estimate. A variable whose loss moves it carries it.",
+        note=f"{title}:",
         label=label,
         estimates=(whole, *told),
     )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("group", "time", "at_risk", "events", "survival", "low", "high")
 
+MOVED = "Sites moved few events to later edges, so that medians and curves are near, not exact."
 RATIOS = ("of", "ratio", "low", "high", "p_value", "log_ratio", "deviation", "fault")
 
 
@@ -42,7 +43,8 @@ class SurvivalResult(SurvivalAnalysis, Run):
 
     def _repr_html_(self) -> str:
         """The tables in a notebook."""
-        shown_tables = [self.table, *([self.hazard_ratios] if self.model else [])]
+        told = self.model is not None and self.model.sites > 0
+        shown_tables = [self.table, *([self.hazard_ratios] if told else [])]
         tables = "".join(own.to_html(index=False) for own in shown_tables)
         return f"<p>{escape(self._headline)}</p>{tables}"
 
@@ -137,6 +139,8 @@ class SurvivalResult(SurvivalAnalysis, Run):
                 "test": self.test,
                 "together": self.together,
                 "model": self.model,
+                "restricted": self.restricted,
+                "all_rows": self.all_rows,
                 "details": self.details,
             }
         )
@@ -147,6 +151,8 @@ class SurvivalResult(SurvivalAnalysis, Run):
         return {
             **{name: report[name] for name in ("time", "event", "by", "n_sites", "details")},
             "edges": tuple(map(float, report["edges"])),
+            "restricted": report.get("restricted", False),
+            "all_rows": report.get("all_rows", 0),
             "curves": msgspec.convert(report["curves"], tuple[GroupCurve, ...]),
             **{
                 name: msgspec.convert(report[name], GroupTest | None)
@@ -157,12 +163,16 @@ class SurvivalResult(SurvivalAnalysis, Run):
 
     def _summary(self) -> list[str]:
         rows = sum(own.at_risk[0] for own in self.curves if own.told)
+        of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
         lines = [
             "",
-            f"{rows:,} rows of {self.n_sites} sites, up to {self.time} {self.edges[-1]:g}:",
+            f"{rows:,}{of} rows of {self.n_sites} sites, up to {self.time} {self.edges[-1]:g}:",
         ]
         wide = max(map(len, self.group_names))
-        lines += shortened([f"{row[0]:{wide}}  {_line(*row[1:])}" for row in self.group_rows()])
+        lines += shortened(
+            [f"{row[0]:{wide}}  {_line(self.time, *row[1:])}" for row in self.group_rows()]
+        )
+        lines += [MOVED] if self.restricted else []
         lines += ["", *self.tested_lines()] if self.test or self.together else []
         told = [row for row in self.ratio_rows() if row[1] is not None]
         wide = max((len(row[0]) for row in told), default=0)
@@ -224,6 +234,7 @@ def _tested(what: str, test: GroupTest) -> str:
 
 
 def _line(
+    time: str,
     sites: int,
     rows: int | None,
     events: int,
@@ -237,7 +248,7 @@ def _line(
         return "not told of: too few sites have enough rows with the event, and without"
     below = "" if expected is None else f" ({expected:.1f} expected)"
     ends = " to ".join("-" if end is None else shown(end) for end in (low, high))
-    half = "no median yet" if median is None else f"median {shown(median)} ({ends})"
+    half = "no median yet" if median is None else f"median {time} {shown(median)} (95 %: {ends})"
     return f"{rows:,} rows at {sites} sites, {events:,} events{below}, {half}"
 
 

@@ -22,6 +22,7 @@ WRITERS = {
     "fedcd": "fedcd",
     "fedcd_10": "fedcd",
     "fedcd_20": "fedcd",
+    "fedcd_20_long": "fedcd",
     "fedcd_reach": "fedcd",
     "fedcd_structured": "fedcd",
     "fedcmfs": "fedcmfs_table",

@@ -19,6 +19,7 @@ from cipherdag import (
     Federation,
     FedFCI,
     FedPC,
+    GraphCheck,
     RFcd,
     Survival,
 )
@@ -126,7 +127,16 @@ def effect_run():
     table = pd.DataFrame({"age": age, "drug": drug, "ill": np.where(ill, "yes", "no")})
     pairs = [("age", "drug"), ("age", "ill"), ("drug", "ill")]
     drawn = CausalGraph.from_edges(list(table.columns), undirected=pairs)
-    return Federation.split(table, 3, seed=1).run(Effect(drawn.identify("drug", "ill")))
+    query = drawn.identify("drug", "ill")
+    return Federation.split(table, 3, seed=1).run(Effect(query, refute=True))
+
+
+def checked_run():
+    """A graph that lacks an edge, and a column that hardly varies."""
+    rows = asia().sample(900, np.random.default_rng(1))
+    drawn = asia().graph.directed[1:]
+    graph = CausalGraph.from_edges(asia().graph.nodes, drawn)
+    return Federation.split(rows, 3, seed=1).run(GraphCheck(graph))
 
 
 def hidden_run():
@@ -212,6 +222,7 @@ def pages():
     yield "describe", description_run().page()
     yield "survival", survival_run().page()
     yield "effect", effect_run().page()
+    yield "graphcheck", checked_run().page()
     yield "fedfci", hidden_run().page()
     yield "fedboss", score_run().page()
     replicated = replicated_run()

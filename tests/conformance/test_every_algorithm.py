@@ -40,7 +40,6 @@ from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class, make_algo
 from cipherdag.cli.main import cli
 from cipherdag.errors import ParameterError
 from cipherdag.graphs.networks import asia
-from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import content_digest
 from cipherdag.sites.policy.policy import Policy
 from cipherdag.sites.session import handshake
@@ -372,13 +371,11 @@ def test_shares_are_uniform_alone_and_together_in_real_and_simulated_runs(name):
     asked, _ = simulated_view.questions(
         real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
     )
-    modulus = WORD_MODULI[0]
     samples = []
     for engine, plan in ((real.engine, real.plan), (made.engine, made.plan)):
         words = list(simulated_view.masked_words(engine, asked, plan).values())
-        whole = sum(own.astype(object) for own in words) % modulus
-        pairs = [(a.astype(object) + b) % modulus for a, b in itertools.combinations(words, 2)]
-        samples.append([own.astype(float) / modulus for own in (*words, *pairs, whole)])
+        pairs = [(a + b) % 1.0 for a, b in itertools.combinations(words, 2)]
+        samples.append([*words, *pairs, sum(words) % 1.0])
     for truly, simulated in zip(*samples, strict=True):
         assert len(truly) == len(simulated) > 20
         assert stats.kstest(truly, "uniform").pvalue > 1e-6

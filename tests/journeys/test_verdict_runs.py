@@ -391,8 +391,9 @@ def test_what_holders_are_sent_and_say_is_noise_whatever_the_verdicts_are():
     from scipy import stats
 
     from cipherdag.privacy.comparison.verdicts import unpack
-    from cipherdag.privacy.residues import WORD_MODULI
-    from cipherdag.protocol.messages import Compare, Compared
+    from cipherdag.privacy.fixedpoint import word_moduli
+    from cipherdag.privacy.tags import head_words
+    from cipherdag.protocol.messages import Compare, Compared, declaration
     from cipherdag.protocol.messages import read_envelope as opened
     from cipherdag.protocol.wire import decode
 
@@ -400,18 +401,20 @@ def test_what_holders_are_sent_and_say_is_noise_whatever_the_verdicts_are():
     ward = Ward(n_sites=4)
     ward.session.open()
     for number in range(60):
-        ward.session.ask(verdicts(1e-45 * (1 + number * 1e-6)))
+        ward.session.ask(question := verdicts(1e-45 * (1 + number * 1e-6)))
+    declared = declaration(question, (0, 1, 2, 3), bytes(32), ward.session._plan)
+    modulus = word_moduli(declared)[0]
     for operation, _, message in ward.engine.sent:
         if operation == "compare":
             blinded = decode(opened(message).body, Compare).blinded
-            words.append(np.frombuffer(blinded, dtype="<u8")[2:])
+            words.append(np.frombuffer(blinded, dtype="<u8")[head_words(modulus) :])
     for operation, _, reply in ward.engine.received:
         if operation == "compare":
             shares.append(unpack(decode(opened(reply).body, Compared).shares, 20))
     assert len(words) == len(shares) == 60 * 2
     assert all((own == other).all() for own, other in zip(words[::2], words[1::2], strict=True))
     seen = np.concatenate(words[::2])  # both holders are sent the same
-    assert stats.kstest(seen / WORD_MODULI[0], "uniform").pvalue > 1e-7
+    assert stats.kstest(seen / modulus, "uniform").pvalue > 1e-7
     for own in (np.concatenate(shares[::2]), np.concatenate(shares[1::2])):
         assert stats.binomtest(int(own.sum()), own.size).pvalue > 1e-7
     assert len(read_releases(ward.ledgers["hospital-0"].lines)) > 60

@@ -161,7 +161,7 @@ def test_blinded_sums_are_compared_and_never_opened(protection, length):
     declared = declare(n_sites, Segment(length, 3.0, verdict=True))
     rng = np.random.default_rng(1)
     answers = rng.integers(0, 4, (n_sites, length)).astype(float)
-    batch = Comparisons(declared.digest, 1, dealer, holders, coordinator.modulus, length)
+    batch = Comparisons(declared.digest, 1, dealer, holders, coordinator.modulus(declared), length)
     keys = [DealingKeys(i, own) for i, own in enumerate(agreed_keys(n_sites))]
     blinds = draw_blinds(batch)
     common, sealed = keys[dealer].deal(batch, blinds)

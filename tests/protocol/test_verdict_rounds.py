@@ -27,6 +27,7 @@ from cipherdag.privacy.comparison import dealing
 from cipherdag.privacy.comparison.keys import ComparisonKeys
 from cipherdag.privacy.comparison.verdicts import unpack as bits
 from cipherdag.privacy.keys.identity import SigningIdentity
+from cipherdag.privacy.tags import head_words
 from cipherdag.protocol.messages import (
     Ask,
     Compare,
@@ -419,7 +420,8 @@ def test_what_every_site_is_told_says_nothing_of_the_sums_to_who_dealt(monkeypat
         question = verdicts(1e-45 * (1 + number * 1e-6))
         found = ward.session.ask(question)
         (batch, keys), request = made[-1], sent(ward, "compare", Compare)[-1][1]
-        blinded = np.frombuffer(request.blinded, dtype="<u8")[2:].astype(np.uint64)
+        blinded = np.frombuffer(request.blinded, dtype="<u8").astype(np.uint64)
+        blinded = blinded[head_words(batch.modulus) :]
         sets = accepted(question, N_SITES)
         bare = [
             sets.shares(ComparisonKeys(own, keys.common, batch, holder), blinded)

@@ -194,6 +194,29 @@ def test_hostile_names_are_text_wherever_they_stand(result):
     assert "49" not in page.texts["nav"]
 
 
+def test_every_effect_is_answered_as_the_graph_answers_it(result):
+    page = page_of(result)
+    nodes = result.graph.nodes
+    pairs = list(itertools.permutations(nodes, 2))
+    asked = [page.column("query-table", heading) for heading in ("Cause", "Outcome")]
+    assert list(zip(*asked, strict=True)) == pairs
+    for (cause, outcome), said in zip(pairs, page.column("query-table", "Answer"), strict=True):
+        lines = str(result.graph.identify(cause, outcome)).split("\n")
+        assert said == "; ".join(line.strip() for line in lines)
+
+
+def test_no_effect_is_answered_of_many_variables_or_of_what_is_no_class(result):
+    many = CausalGraph.empty([f"v{number}" for number in range(21)])
+    cycle = [("VisitToAsia", "Smoking"), ("Smoking", "XRay"), ("XRay", "VisitToAsia")]
+    wrong = CausalGraph.from_edges(result.graph.nodes, cycle)
+    for own in (many, wrong):
+        known = {name: str(number) for number, name in enumerate(own.nodes)}
+        changed = replace(
+            result, graph=own, dag=own, evidence=GraphEvidence(), identifiers=known, details={}
+        )
+        assert "query-table" not in page_of(changed).tables
+
+
 def test_hostile_names_in_a_notebook_are_text():
     graph = CausalGraph.from_edges(HOSTILE, [(HOSTILE[0], name) for name in HOSTILE[1:]])
     page = Page(graph._repr_html_())

@@ -6,6 +6,7 @@ A comment on the line above a block says how to take it, for instance ``<!-- at:
     in background     start it and leave it running until the page ends
     until: TEXT       repeat it until it prints TEXT
     exit: N           it must end with this code
+    beside: PATH      this folder of the repository lies beside the page
     saved as: NAME    the block is the content of this file
     prints            the block is what the block above it prints: every line of it must occur
     shown by: PATH    not run here but by this test or script
@@ -153,6 +154,8 @@ class Reader:
         """Run a Python or shell block, or check what the block before it printed."""
         place = self.folder / block.how.get("at", ".")
         place.mkdir(exist_ok=True)
+        if "beside" in block.how:
+            shutil.copytree(ROOT / block.how["beside"], place / Path(block.how["beside"]).name)
         with contextlib.chdir(place):
             if "prints" in block.how:
                 self._compare(block)

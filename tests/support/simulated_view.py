@@ -16,9 +16,8 @@ from adversary import RecordingEngine
 from driving import parts
 
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.privacy.fixedpoint import plane_lengths
+from cipherdag.privacy.fixedpoint import plane_lengths, word_moduli
 from cipherdag.privacy.keys.identity import SigningIdentity
-from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import (
     REQUESTS,
     Ask,
@@ -188,7 +187,7 @@ def questions(plan, facts, sums, make):
 
 
 def masked_words(engine, asked_questions, plan):
-    """The first plane of every site's share of every round, as parts of the modulus."""
+    """The first plane of every site's share of every round, as parts of the round's modulus."""
     shares = {member.name: [] for member in plan.cohort}
     for operation, site, reply in engine.received:
         if operation == "ask":
@@ -198,7 +197,8 @@ def masked_words(engine, asked_questions, plan):
     for number, question in enumerate(asked_questions):
         for site, own in shares.items():
             declared = declaration(question, everyone, own[number].digest, plan)
-            length = plane_lengths(declared, WORD_MODULI)[0]
+            moduli = word_moduli(declared)
+            length = plane_lengths(declared, moduli)[0]
             words = np.frombuffer(own[number].share, dtype="<u8")
-            found[site].append(words[:length])
+            found[site].append(words[:length] / moduli[0])
     return {site: np.concatenate(own) for site, own in found.items()}

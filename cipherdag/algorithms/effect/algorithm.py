@@ -58,6 +58,7 @@ class EffectOutcome:
         found: The effect given each set.
         adjust: What each set has.
         parents: Causes of the treatment in the DAGs of each set; None of the only one.
+        all_rows: How many rows the sites hold.
     """
 
     treatment: int
@@ -66,6 +67,7 @@ class EffectOutcome:
     found: tuple[AdjustedEffect, ...]
     adjust: tuple[tuple[int, ...], ...]
     parents: tuple[tuple[int, ...] | None, ...]
+    all_rows: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +181,8 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
         for own in adjust:
             named = (treatment, outcome, *own)
             twice = next((facts.names[v] for v in named if named.count(v) > 1), None)
-            require(twice is None, f"an effect names '{twice}' twice")
+            hint = "; adjust names neither treatment nor outcome, which are in it anyway"
+            require(twice is None, f"an effect names '{twice}' twice{hint}")
         question = Columns(n_variables=facts.n_variables, max_rows=self.max_rows)
         kinds = question.read((yield question))
         estimator = self._chosen(kinds, treatment, outcome)
@@ -205,6 +208,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             tuple(replace(a, n_dags=own.n_dags) for a, own in zip(found, sets, strict=True)),
             tuple(adjust),
             tuple(_places(facts, own.parents) for own in sets),
+            kinds.rows,
         )
 
     def _chosen(self, kinds: ColumnKinds, treatment: int, outcome: int) -> Estimator:
@@ -284,6 +288,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
             outcome=names[outcome.outcome],
             estimator=outcome.estimator,
             reference=self.reference - 1,
+            all_rows=outcome.all_rows,
             sets=tuple(
                 replace(
                     own,

@@ -129,10 +129,11 @@ class Estimation:
                 return "nothing is told of the rows as they are"
             return f"{tell} of {self.whole.telling} sites have enough rows that are changed so"
         if tell < cohort and not self.leave_out:
+            others = ", or leave these sites out (withheld=leave-out)" if tell >= fewest else ""
             return (
                 f"{cohort - tell} of {cohort} sites have a count below their min_cell_size in the "
                 "table of treatment, outcome and what is adjusted for: take fewer or coarser "
-                "categories, or leave these sites out (withheld=leave-out)"
+                f"categories{others}"
             )
         if tell < fewest:
             return f"{tell} sites may tell of these rows, and {fewest} have to"
@@ -260,7 +261,7 @@ class Estimation:
             values, reference = np.append(0.0, values), self.reference
             robust = np.pad(robust, ((1, 0), (1, 0)))
         contrasts = [*differences(values, robust, reference)]
-        return self._found(contrasts, rows=int(fit.scarce), doubts=tuple(self._of_models()))
+        return self._found(contrasts, rows=round(fit.scarce), doubts=tuple(self._of_models()))
 
     def _covariance(self, known: Estimates) -> Opening:
         """Covariances of the estimates, shape (k, k)."""

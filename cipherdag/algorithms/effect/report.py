@@ -28,7 +28,8 @@ LIMITS = (
 )
 _OF = {
     "regression": "The models take their form for right: what is adjusted for acts by main effects "
-    "in each arm.",
+    "in each arm. Whether rows of the arms resemble one another is not looked at: where they "
+    "do not, these models speak of rows that nobody saw; ipw and aipw count propensities.",
     "ipw": "The treatment's model takes its form for right.",
     "aipw": "The models of treatment and outcome take their form for right; one of them suffices.",
     "standardise": "Effects are those over the strata in which every arm has rows at enough sites.",
@@ -114,7 +115,19 @@ def reported(found: EstimatedEffect) -> Report:
         f"Adjusted for {', '.join(own.adjust) or 'nothing'}: {said}" if several else said
         for own, said in doubts
     )
-    return Report(limits=(_OF[found.estimator], *LIMITS), warnings=tuple(dict.fromkeys(warnings)))
+    limits = (_OF[found.estimator], *LIMITS, *_left_out(found))
+    return Report(limits=limits, warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _left_out(found: EstimatedEffect) -> Iterator[str]:
+    """How many rows an estimate does not have."""
+    fewest = min((own.rows for own in found.sets if own.contrasts), default=found.all_rows)
+    if fewest < found.all_rows:
+        yield (
+            f"{found.all_rows - fewest:,} of {found.all_rows:,} rows are not in it: they miss a "
+            "value, or their site or stratum is left out. It is taken that the others are like "
+            "them."
+        )
 
 
 def _apart(own: AdjustedEffect) -> Iterator[str]:

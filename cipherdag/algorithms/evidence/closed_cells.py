@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SQUARE_BITS = 10
 """Of the grid of squared thresholds, so that no platform's last digit decides."""
+DIFFERENCE_BITS = 6
+"""Of the grid of differences at most: finer ones turn no verdict, and make keys longer."""
 ROUND_VERDICTS = 8_000
 """Of one round: who deals sends their keys, and the sites take turns round by round."""
 
@@ -125,4 +127,5 @@ def difference_amounts(
             largest=2 * half,
         )
 
-    return finest(amounts, "reveal verdicts with evidence stratified needs a smaller max_rows")
+    otherwise = "reveal verdicts with evidence stratified needs a smaller max_rows"
+    return finest(amounts, otherwise, most=DIFFERENCE_BITS)

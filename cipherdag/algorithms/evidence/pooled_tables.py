@@ -156,14 +156,12 @@ class PooledTables:
             sums = yield question
             place = len(self._counts)
             self._counts = np.append(self._counts, sums.astype(np.int64))
-            for own in piece:
-                for key, cells in zip(_keys(own), self.cells(own).tolist(), strict=True):
-                    self._places[key] = place
-                    place += int(cells)
-                    counted = self._counts[self._places[key] : place].sum()
-                    require_possible(
-                        question.label, "too many rows", holds=counted <= self.kinds.rows
-                    )
+            cells = np.concatenate([self.cells(own) for own in piece]).astype(np.int64)
+            after = np.cumsum(cells)
+            most = np.add.reduceat(self._counts[place:], after - cells).max()
+            require_possible(question.label, "too many rows", holds=most <= self.kinds.rows)
+            keys = [key for own in piece for key in _keys(own)]
+            self._places.update(zip(keys, (place + after - cells).tolist(), strict=True))
 
     def _about(self, kind: type[Kind], sets: Sequence[IndexArray]) -> Kind:
         counts, members = pack_blocks(sets)

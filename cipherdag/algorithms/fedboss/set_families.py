@@ -146,20 +146,26 @@ class SetFamilies(ABC):
         for u in members(parents):
             free |= self._near[u]
         most = self._max_cells // self.cells(parents | 1 << v)
-        found = members(free & ~parents & ~(1 << v))
-        return tuple(u for u in found if self._levels[u] <= most and self._hopeful(v, parents, u))
+        found = [u for u in members(free & ~parents & ~(1 << v)) if self._levels[u] <= most]
+        if parents.bit_count() < FEW:
+            return tuple(found)
+        rests = [parents & ~(1 << w) for w in members(parents)]
+        known = [(own, less) for own in rests if (less := self.score(v, own)) is not None]
+        return tuple(u for u in found if self._hopeful(v, known, u))
 
-    def _hopeful(self, v: int, parents: int, u: int) -> bool:
+    def _hopeful(self, v: int, rests: Sequence[tuple[int, int]], u: int) -> bool:
         """Whether one parent more gains with one of two or more parents left out, as far as known.
 
         Where it gains with none of them left out, it hardly gains with all.
+
+        Args:
+            v: The variable.
+            rests: Its parents with one left out each, and what they score.
+            u: The candidate.
         """
-        if parents.bit_count() < FEW:
-            return True
-        for w in members(parents):
-            rest = parents & ~(1 << w)
-            less, more = self.score(v, rest), self.score(v, rest | 1 << u)
-            if less is not None and more is not None and more > less:
+        for rest, less in rests:
+            more = self.score(v, rest | 1 << u)
+            if more is not None and more > less:
                 return True
         return False
 
@@ -170,8 +176,10 @@ class SetFamilies(ABC):
     def _nearby(self) -> list[int]:
         """Of every variable those others whose pair gains more than chance alone would."""
         near = [0] * self.n_variables
+        nothing = self.likelihood(0)
+        alone = [self.likelihood(1 << v) for v in range(self.n_variables)]
         for u, v in combinations(range(self.n_variables), 2):
-            parts = [self.likelihood(own) for own in (1 << u | 1 << v, 0, 1 << u, 1 << v)]
+            parts = (self.likelihood(1 << u | 1 << v), nothing, alone[u], alone[v])
             known = [own for own in parts if own is not None]
             free = max((self._levels[u] - 1) * (self._levels[v] - 1), 1) << self.bits
             if len(known) < len(parts) or known[0] + known[1] - known[2] - known[3] >= free:

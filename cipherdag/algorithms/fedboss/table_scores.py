@@ -77,7 +77,7 @@ class TableScores(SetFamilies):
             self.closed = True
             return
         yield from self._tables.settle(positions_of(masks))
-        refused = {mask for mask in masks if self._is_withheld(mask)}
+        refused = {mask for mask in masks if restricted and self._is_withheld(mask)}
         asked = _in_no_other([mask for mask in masks if mask not in refused])
         yield from self._tables.ask(positions_of(asked))
         self.tally["withheld"] += len(refused)
@@ -105,13 +105,13 @@ class TableScores(SetFamilies):
     def _marginals(
         self, mask: int, places: tuple[int, ...], table: IndexArray, found: dict[int, IndexArray]
     ) -> None:
-        """The table of a set, and of what it tells, where it is not known yet."""
-        if mask in found or self._values.get(mask) is not None:
-            return
+        """Keep the table of a set that is not known yet, and of what it tells and is not known."""
         found[mask] = table
         for axis, v in enumerate(places if len(places) > 1 else ()):
-            rest = places[:axis] + places[axis + 1 :]
-            self._marginals(mask & ~(1 << v), rest, table.sum(axis=axis), found)
+            less = mask & ~(1 << v)
+            if less not in found and self._values.get(less) is None:
+                rest = places[:axis] + places[axis + 1 :]
+                self._marginals(less, rest, table.sum(axis=axis), found)
 
 
 def _in_no_other(masks: Sequence[int]) -> list[int]:

@@ -134,11 +134,13 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
         question = SurvivalCounts(**rows, edges=edges, by=by)
         sums = yield from covered(question, facts.fewest)
         found = counted_of(question, sums, facts.present.n_sites, restricted=kinds.restricted)
+        found = replace(found, all_rows=kinds.rows)
         if not found.told.any():
             raise DataError(
                 "too few sites tell of any group: each needs a min_cell_size of rows with the "
                 "event, and as many without, in one group, and no time below 0",
-                remedy="Look at each site's times and events, or compare fewer groups.",
+                remedy="Look at each site's times and events, or compare fewer groups; a site with "
+                "a time below 0 says so in its own log.",
             )
         if not adjust:
             return found
@@ -160,6 +162,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             test=tested(outcome),
             together=None if outcome.restricted else tested_together(outcome),
             model=None if model is None else model_of(model, facts.names),
+            restricted=outcome.restricted,
+            all_rows=outcome.all_rows,
         )
 
     def disclosures(self) -> tuple[str, ...]:
@@ -179,7 +183,8 @@ class Survival(Algorithm[SurvivalOutcome, SurvivalAnalysis]):
             shown = ", ".join(facts.names[:MOST_SHOWN])
             raise ParameterError(
                 f"there is no column '{name}'",
-                remedy=f"Columns are called {shown}{' ...' * (len(facts.names) > MOST_SHOWN)}",
+                remedy=f"Columns are called {shown}{' ...' * (len(facts.names) > MOST_SHOWN)}"
+                + ("; say each column of a list by itself." if "," in name else "."),
             )
         return facts.names.index(name)
 

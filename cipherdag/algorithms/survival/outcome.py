@@ -41,6 +41,7 @@ class SurvivalOutcome:
         comparing: How many sites tell of that.
         n_sites: How many were asked.
         restricted: Whether some site restricts small counts.
+        all_rows: How many rows the sites hold.
         fitted: The Cox model; None where none was asked for.
     """
 
@@ -53,6 +54,7 @@ class SurvivalOutcome:
     comparing: int
     n_sites: int
     restricted: bool
+    all_rows: int = 0
     fitted: Fitted | None = None
 
     @property

@@ -24,7 +24,8 @@ LIMITS = (
         "A site that restricts small counts moves fewer than min_cell_size events, and as few "
         "other ends of follow-up, past an edge, and tells nothing of a group that has fewer of "
         "either. The intervals of curves know nothing of this, nor of the bins, and are too narrow "
-        "where few rows are left; the test within sites is at exact times, of no row moved."
+        "where few rows are left; the test within sites is at exact times, of no row moved, with "
+        "expected events to a sixteenth and variances that such a site moves by up to a fifth."
     ),
     (
         "Whether the event comes faster in a group says nothing of a cause, unless groups were "
@@ -32,7 +33,10 @@ LIMITS = (
     ),
 )
 
-
+MOVED = (
+    " Sites that restrict small counts moved few events, and few other ends, to another edge: "
+    "where few rows are left, a curve may be off by these, which its interval does not know."
+)
 PROPORTIONAL = (
     "A Cox model takes ratios of hazards to be the same at all times, and the logarithm of a "
     "hazard to be linear in numbers; neither is looked at here."
@@ -73,7 +77,8 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
         (
             "Where there are groups, and enough sites tell of all of theirs: over all sites the "
             "events of each group at any time, how many are expected within the sites if groups do "
-            "not differ, and their covariances."
+            "not differ, and their covariances. A site that restricts small counts tells what is "
+            "expected to a sixteenth, and covariances moved by up to a fifth."
         ),
         *((STEPS,) if steps else ()),
         *((SUMS,) if sums else ()),
@@ -86,7 +91,7 @@ def reported(found: SurvivalAnalysis) -> Report:
     told = [(name, own) for name, own in zip(names, found.curves, strict=True) if own.told]
     panel = Curves(
         title=TITLE,
-        note=_note(len(told)),
+        note=_note(len(told)) + MOVED * found.restricted,
         x_label=found.time,
         y_label="share without the event",
         series=tuple(_series(name, own, found.edges) for name, own in told[:MOST_SERIES]),

@@ -34,6 +34,19 @@
     all("g.cd-edge").forEach((e) => e.classList.toggle("on", near.includes(e)));
   };
 
+  const queries = new Map(all("#query-table tbody tr").map((line) => {
+    const [cause, outcome, said] = [...line.cells].map((cell) => cell.textContent);
+    return [JSON.stringify([cause, outcome]), said];
+  }));
+  let cause = null;
+  const ask = (name) => {
+    const said = cause === null ? undefined : queries.get(JSON.stringify([cause, name]));
+    const line = document.createElement("p");
+    line.textContent = said === undefined ? `The effect of ${name} on the variable that you click next` : said;
+    cause = said === undefined ? name : null;
+    card.replaceChildren(line);
+  };
+
   // narrow screens get letters of at least this scale, and scroll
   const READABLE = () => (window.innerWidth < 700 ? 1.06 : 0.95);
   let scale = 1;
@@ -100,6 +113,7 @@
       heard.add(box);
       box.addEventListener("mouseenter", () => showNode(box));
       box.addEventListener("mouseleave", () => light(null));
+      if (queries.size && !box.dataset.members) box.addEventListener("click", () => ask(box.dataset.node));
       if (!groups.has(box.dataset.node)) return;
       box.setAttribute("tabindex", "0");
       box.setAttribute("role", "button");

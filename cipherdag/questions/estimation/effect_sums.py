@@ -125,7 +125,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
             the treatment; of ``linear`` the weights of its model's scores.
         truncate: Least propensity.
         site_effect: Whether every site has a constant of its own, of ``linear`` alone: it takes its
-            means off.
+            means off, and if it restricts small counts weighs every row by 0.9 to 1.1, by chance,
+            since exact sums of categories about the means of three sites tell every site's counts.
         against: In the stage ``apart`` the category that others are compared with.
         max_rows: Declared bound of a site's rows.
         drawn: How a site changes its rows; empty: not at all.

@@ -73,7 +73,8 @@ class SurvivalCounts(Survived, frozen=True, kw_only=True, tag="survival-counts")
     Leaks:
         The coordinator learns the counts summed over the sites, of groups that enough sites tell
         of, and by subtraction how many rows end in each bin without the event; and the sums of
-        what the test needs, which tell of each group its events at any time.
+        what the test needs, which tell of each group its events at any time. A Cox model of the
+        groups (`HazardSteps`) tells expected events and covariances exactly.
 
     Attributes:
         edges: Packed 64-bit floats above 0, ascending.

@@ -169,7 +169,7 @@ class Rounds:
         part = self.parts.of(ask, declared, question) if finds_verdicts(question) else None
         blinds, dealt = None, None
         if part is not None:
-            blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus)
+            blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus(declared))
         share = self.aggregation.share(answer, declared, blinds)
         escrow = self.aggregation.escrow(declared)
         tags = tuple(self.agreement.tag(peer, bound_to) for peer in self._others(declared))

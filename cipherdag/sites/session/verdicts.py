@@ -76,7 +76,7 @@ class Part:
         if self._compared:
             raise SpentKeyError("the shares of this round's verdicts were told before")
         blinded = aggregation.blinded(request.blinded, self.declared)
-        batch = self.roles.batch(self.declared, self.number, aggregation.modulus)
+        batch = self.roles.batch(self.declared, self.number, aggregation.modulus(self.declared))
         own = keys.received(batch, request.common, request.sealed)
         self._compared = True
         shares = accepted(self.question, len(self.declared.sites)).shares(own, blinded)

@@ -278,6 +278,8 @@ def test_rows_that_miss_a_value_are_left_out():
     whole = estimated(rows, treatment="drug", outcome="cost", adjust="age,sex")
     complete = rows.dropna(subset=["age", "sex", "drug", "cost"])
     assert whole.sets[0].rows == len(complete)
+    assert f"{len(complete):,} of {len(rows):,} rows of 3 sites" in "\n".join(whole.lines())
+    assert any("rows are not in it" in own for own in whole.report.limits)
     again = estimated(complete, treatment="drug", outcome="cost", adjust="age,sex")
     assert whole.estimate == pytest.approx(again.estimate, rel=1e-9)
     assert whole.standard_error == pytest.approx(again.standard_error, rel=1e-9)
@@ -649,3 +651,20 @@ def test_no_sum_of_a_run_tells_who_misses_a_value_by_another_run_s():
         counts.append([one.rows for one in found.means])
     assert counts[1:] == counts[:-1]
     assert sum(counts[0]) == len(rows) - 1
+
+
+def test_to_leave_sites_out_is_offered_where_enough_are_left():
+    data = hospitals(patients(n=3000))
+    few = data["site-0"]
+    data["site-0"] = few[(few["sex"] == "f") | (np.arange(len(few)) < 9)]
+    asked = Effect(treatment="drug", outcome="cost", adjust="sex")
+    with pytest.raises(DataError, match="coarser categories$"):
+        federated(data).run(asked)
+    data["site-3"] = patients(n=1000, seed=8)
+    with pytest.raises(DataError, match="withheld=leave-out"):
+        federated(data).run(asked)
+
+
+def test_a_treatment_that_is_adjusted_for_is_refused_with_a_hint():
+    with pytest.raises(ParameterError, match="'drug' twice; adjust names neither"):
+        estimated(patients(), treatment="drug", outcome="cost", adjust="drug,age")

@@ -138,13 +138,89 @@ def test_a_part_left_out_is_m_estimation_on_the_others(estimator):
         assert one.error == pytest.approx(error, rel=1e-6)
 
 
-def test_a_constant_for_all_sites_is_a_change_where_each_has_its_own():
+def test_sites_constants_are_in_every_question_or_in_none():
+    """Sums with and without them differ by those of the sites' means."""
+    for site_effect in (False, True):
+        federation, sites = sites_of(patients(), 5)
+        own = {"estimator": "linear", "site_effect": site_effect, "refute": True}
+        _, asked = asked_of(federation, sites, **OWN, **own)
+        inner = [getattr(part, "question", part) for part in asked]
+        effects = [part for part in inner if isinstance(part, EffectSums)]
+        assert {part.site_effect for part in effects} == {site_effect}
+
+
+@cache
+def counted(seed=1):
+    """Three sites of 60 to 110 rows, of two categories each, with about as many of either."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for site, n in enumerate(rng.integers(60, 110, 3)):
+        drug = rng.random(n) < (0.3, 0.5, 0.6)[site]
+        cost = 2.0 * drug + site + rng.normal(size=n)
+        found[f"site-{site}"] = pd.DataFrame({"drug": np.where(drug, "one", "none"), "cost": cost})
+    return found
+
+
+def opened(least):
+    """The treatment's sum of squares about the sites' means, as the first step opens it."""
+    federation = federated(counted(), least=least)
+    sites = [table_respondent(s.table, min_cell_size=least, device="cpu") for s in federation.sites]
+    _, asked = asked_of(federation, sites, treatment="drug", outcome="cost", estimator="linear",
+                        site_effect=True)  # fmt: skip
+    inner = [getattr(part, "question", part) for part in asked]
+    first = next(own for own in inner if isinstance(own, EffectSums) and own.stage == "models")
+    return sum(site.answer(first) for site in sites)[5]
+
+
+def solutions(total, rows):
+    """All tables of three sites, up to which category is which, whose squares add up to this."""
+    found = []
+    for n1 in range(22, rows // 3 + 1):
+        n2 = np.arange(n1, (rows - n1) // 2 + 1)[:, None, None]
+        n3 = (rows - n1 - n2).astype(float)
+        t1 = np.arange(11, n1 // 2 + 1)[None, :, None]
+        t2 = np.arange(11, rows // 4 + 1)[None, None, :]
+        left = total - t1 * (n1 - t1) / n1 - t2 * (n2 - t2) / n2
+        real = (t2 <= n2 // 2) & (left >= 0) & (n3 * n3 >= 4 * n3 * left)
+        t3 = np.rint((n3 - np.sqrt(np.where(real, n3 * n3 - 4 * n3 * left, 0.0))) / 2)
+        hits = real & (np.abs(t3 * (n3 - t3) / n3 - left) < 1e-9) & (t3 >= 11)
+        found += [
+            sorted([(n1, int(t1[0, j, 0])), (int(n2[i, 0, 0]), int(t2[0, 0, k])),
+                    (int(n3[i, 0, 0]), int(t3[i, j, k]))])
+            for i, j, k in np.argwhere(hits)
+        ]  # fmt: skip
+    return found
+
+
+def test_sums_about_the_means_of_three_sites_do_not_tell_their_counts():
+    """They do where small counts may leave: rows and both categories of every site."""
+    data = counted().values()
+    ones = [int(own["drug"].eq("one").sum()) for own in data]
+    sizes = [len(own) for own in data]
+    truth = sorted((n, min(t, n - t)) for n, t in zip(sizes, ones, strict=True))
+    assert truth in solutions(opened(0), sum(sizes))
+    assert truth not in solutions(opened(11), sum(sizes))
+
+
+def test_with_constants_of_their_own_it_is_weighted_least_squares():
     data = three(patients())
     data["site-0"] = data["site-0"].assign(cost=data["site-0"]["cost"] + 50.0)
-    found = federated(data).run(Effect(**OWN, estimator="linear", site_effect=True, refute=True))
-    (own,) = changes(found, "one constant for all sites")
-    plain = federated(data).run(Effect(**OWN, estimator="linear"))
-    assert own.contrasts[0].estimate == pytest.approx(plain.estimate, rel=1e-9)
+    exact, weighed = federated(data), federated(data, least=11)
+    own = Effect(**OWN, estimator="linear", site_effect=True)
+    before, found = exact.run(own), weighed.run(own)
+    table, weights = [], []
+    for number, (rows, blur) in enumerate(drawn(weighed)):
+        table.append(frame(weighed, [rows]).assign(site=number))
+        chance = 1.0 + 0.1 * blur.uniform(b"row weights", (rows.count,))
+        weights.append(chance / chance.mean())
+    whole = pd.concat(table)
+    X = plain_effects.design(*(whole[v].to_numpy(float) for v in ("age", "sex", "drug")))
+    X = np.column_stack([X, whole["site"] == 1, whole["site"] == 2]).astype(float)
+    known = sm.WLS(whole["cost"], X, weights=np.concatenate(weights)).fit(cov_type="HC1")
+    assert found.estimate == pytest.approx(known.params.iloc[3], rel=1e-7)
+    assert found.standard_error == pytest.approx(known.bse.iloc[3], rel=1e-6)
+    assert found.sets[0].rows == before.sets[0].rows == len(whole)
+    assert abs(found.estimate - before.estimate) < 0.3 * before.standard_error
 
 
 def test_it_takes_no_more_rounds_and_leaves_the_estimate_as_it_is():

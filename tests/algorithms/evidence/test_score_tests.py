@@ -249,6 +249,24 @@ def test_the_level_holds_though_levels_and_slopes_are_every_site_s_own(
     )
 
 
+@pytest.mark.parametrize("tails", ["standard_cauchy", "lognormal"])
+def test_few_large_values_make_no_evidence(tails):
+    """Not drawn in, 3 % of independent pairs are found dependent at level 0.01."""
+    rng, n_pairs, rows = np.random.default_rng(5), 500, 300
+    categories = (4, 0) * n_pairs
+    parts = []
+    for _ in range(3):
+        own = np.empty((rows, len(categories)))
+        own[:, ::2] = rng.choice(4, (rows, n_pairs), p=(0.7, 0.2, 0.07, 0.03))
+        z = getattr(rng, tails)(size=(rows, n_pairs))
+        own[:, 1::2] = z**2 if tails == "lognormal" else z
+        parts.append(site(own, categories=categories, ordered=()))
+    pairs = np.arange(len(categories)).reshape(-1, 2)
+    (p_values, _), _ = drive(asking([pairs], 3, categories=categories), parts)
+    dependent = int((p_values < 0.01).sum())
+    assert stats.binomtest(dependent, n_pairs, 0.01, alternative="greater").pvalue > 1e-3
+
+
 # what a site does not tell
 
 

@@ -172,6 +172,8 @@ def test_sites_with_small_counts_stay_out_and_it_is_said():
     del data["west"]
     with_two = fitted(data, least=11, adjust=("arm", "stage"))
     assert with_two.model.sites == 0
+    assert "there are no ratios" in with_two.page()
+    assert "ratio-table" not in with_two.page()
     assert (with_two.hazard_ratios["fault"] == "not told of").all()
     assert any("Too few sites tell of the Cox model" in own for own in with_two.report.warnings)
 

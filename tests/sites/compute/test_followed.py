@@ -147,3 +147,43 @@ def test_a_group_of_few_is_hidden_among_others(events, others, told):
 def test_a_hostile_question_cannot_be_made(changes):
     with pytest.raises(ValueError, match="."):
         question(3, **changes)
+
+
+def patients(rng, n=120):
+    """Two groups, of which every third row has the event, at times that nobody else has."""
+    return np.column_stack([rng.exponential(2.0, n), np.arange(n) % 3 == 0, rng.integers(0, 2, n)])
+
+
+def log_rank_part(table, *, least, spread=1.0):
+    answer = survival_counts(question(2), lambda v: table[:, v], least=least, spread=spread)
+    observed, expected, upper = np.split(answer[2 * 2 * len(EDGES) + 1 : -3], [2, 4])
+    return observed, expected, upper
+
+
+def test_whoever_knows_all_rows_but_one_does_not_see_in_the_test_when_its_event_was():
+    """Of exact sums nearly every place of the row gives others; of told ones hardly any does."""
+    rng = np.random.default_rng(5)
+    table = patients(rng)
+    times = np.sort(rng.uniform(1.0, 2.0, 40))  # all in one bin, so that no count tells it
+    exact, told = set(), set()
+    for time in times:
+        table[0, 0] = time
+        exact.add(tuple(np.concatenate(log_rank_part(table, least=0))))
+        told.add(tuple(np.concatenate(log_rank_part(table, least=11, spread=1.07))))
+    assert len(exact) > 12
+    assert len(told) <= 4
+
+
+@given(st.integers(0, 2**32), st.floats(0.81, 1.21))
+@settings(max_examples=100, deadline=None)
+def test_what_the_test_tells_adds_up_and_is_near(seed, spread):
+    table = patients(np.random.default_rng(seed))
+    plain, told = (log_rank_part(table, least=own, spread=spread) for own in (0, 11))
+    if not told[1].any():
+        return
+    assert (told[0] == plain[0]).all()
+    assert told[1].sum() == told[0].sum()
+    assert abs(told[1] - plain[1]).max() <= 2 / 32 + 1e-9
+    assert (told[1] * 16 == np.rint(told[1] * 16)).all()
+    assert told[2].tolist() == [told[2][2], -told[2][2], told[2][2]]
+    assert abs(told[2] - spread * plain[2]).max() <= 1 / 32 + 1e-9

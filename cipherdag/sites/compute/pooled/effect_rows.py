@@ -10,7 +10,7 @@ Leaks:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from cipherdag.questions.estimation.effect_sums import OVERLAP, TREATMENT
 from cipherdag.questions.regression_steps import Regression
+from cipherdag.questions.stratified import SPREAD
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits
 from cipherdag.sites.compute.pooled.own_effects import own_effect
@@ -79,6 +80,9 @@ def effect_answer(
         rows = rows.take(np.flatnonzero(~np.isnan(values[:, numbers]).any(axis=1)))
     if least > 1 and rows.fewest(question) < least:
         return nothing(question)
+    if least > 1 and question.site_effect:
+        # exact sums about means of three sites have one solution in whole numbers: their counts
+        rows = replace(rows, weights=1.0 + SPREAD * blur.uniform(b"row weights", (rows.count,)))
 
     def answer(own: EffectSums, changed: Rows = rows) -> FloatVector:
         return _Answer(own, changed, least).answer()
@@ -103,12 +107,16 @@ class _Answer:
         _, self._outcome = expand.rows(Regression(question.outcome, (), named))
         if not question.categories[question.treatment]:
             self._arm = np.zeros(len(self._outcome))
-        if question.site_effect:
-            self._design, self._outcome = centred(self._design, self._outcome)
         self._coefficients = question.by_model()
         self._column = column
         missing = [np.isnan(column(v)) for v in named]
         self._complete = ~np.logical_or.reduce(missing)
+        if question.site_effect:
+            weights = rows.weights
+            if weights is not None:
+                weights = weights[self._complete]
+                weights = weights * (len(weights) / max(float(weights.sum()), 1.0))
+            self._design, self._outcome = centred(self._design, self._outcome, weights)
 
     def answer(self) -> FloatVector:
         stages = {

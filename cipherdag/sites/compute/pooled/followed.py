@@ -6,6 +6,8 @@ that two adjacent bins tell the rows that end between them. A group tells all it
 edges: its events and its other rows stay as many as in a table of group by event, so that nothing
 new follows from the two. A group that has too few of either is not told of, and neither is another
 one where too few would be left; the log-rank test within the site is then not told of, either.
+What the test needs is at exact times, so that its digits would tell of single rows: expected events
+and covariances are told on a grid, and the covariances multiplied by what the site draws.
 
 Leaks:
     Nothing: an answer stays inside the site until it is protected.
@@ -19,16 +21,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.sites.compute.pooled.described import moved
-from cipherdag.statistics.survival import log_rank_parts
+from cipherdag.statistics.survival import LogRankParts, log_rank_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.survival.counts import SurvivalCounts, Survived
-    from cipherdag.statistics.survival import LogRankParts
 
 FEWEST_GROUPS = 2
+GRID_BITS = 4
+"""Below one, of expected events and of their covariances, where small counts may not leave."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +67,11 @@ class Followed:
 
 
 def survival_counts(
-    question: SurvivalCounts, column: Callable[[int], FloatVector], *, least: int
+    question: SurvivalCounts,
+    column: Callable[[int], FloatVector],
+    *,
+    least: int,
+    spread: float = 1.0,
 ) -> FloatVector:
     """The answer to `SurvivalCounts`.
 
@@ -72,6 +79,7 @@ def survival_counts(
         question: Columns, groups and bins.
         column: Codes or values of one variable, NaN where missing, shape (rows of the site,).
         least: Smallest number of rows that may be told apart, but for 0.
+        spread: What the covariances of the test are multiplied by, about 1.
     """
     own, groups, bins = Followed.of(question, column), question.n_groups, question.n_bins
     events, at_risk = np.zeros((2, groups, bins))
@@ -92,6 +100,8 @@ def survival_counts(
         at_risk[group] = ended[group] + others[group] - np.concatenate([[0], gone[:-1]])
     comparable = told.sum() >= FEWEST_GROUPS and told[ended + others > 0].all()
     parts = own_parts(own, member, groups) if comparable else None
+    if parts is not None and least > 1:
+        parts = coarse(parts, spread)
     return _answer(events, at_risk, False, parts, told)
 
 
@@ -129,6 +139,25 @@ def own_parts(own: Followed, member: IndexArray, groups: int) -> LogRankParts:
         up_to = np.searchsorted(ended, times, side="right")
         events[group] = np.diff(up_to, prepend=0)
     return log_rank_parts(events, at_risk)
+
+
+def coarse(parts: LogRankParts, spread: float) -> LogRankParts:
+    """The parts on the grid: expected events that add up to the events, covariances to 0.
+
+    Args:
+        parts: Of the site's rows.
+        spread: What the covariances are multiplied by.
+    """
+    expected = _on_grid(parts.expected)
+    expected[expected.argmax()] += parts.observed.sum() - expected.sum()
+    covariance = np.triu(_on_grid(parts.covariance * spread), k=1)
+    covariance = covariance + covariance.T
+    return LogRankParts(parts.observed, expected, covariance - np.diag(covariance.sum(axis=0)))
+
+
+def _on_grid(numbers: FloatVector) -> FloatVector:
+    whole: FloatVector = np.rint(np.ldexp(numbers, GRID_BITS))
+    return np.ldexp(whole, -GRID_BITS)
 
 
 def told_groups(events: IndexArray, others: IndexArray, least: int) -> BoolVector:

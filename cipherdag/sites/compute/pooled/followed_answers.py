@@ -33,9 +33,9 @@ def followed_answer(
     question: SurvivalCounts | HazardSteps | HazardSums,
     categories: tuple[int, ...],
     column: Callable[[int], FloatVector],
-    *,
     least: int,
     withheld: Withheld,
+    spreads: FloatVector,
 ) -> FloatVector:
     """The site's answer.
 
@@ -45,6 +45,7 @@ def followed_answer(
         column: Codes or values of one variable, NaN where missing, shape (rows of the site,).
         least: Smallest number of rows that may be told apart, but for 0.
         withheld: Of which sets of variables, shape (C, k), the table may not leave, shape (C,).
+        spreads: What every variable's variances are multiplied by, shape (p,).
 
     Raises:
         MalformedMessageError: The question is about other columns than the site has.
@@ -55,7 +56,8 @@ def followed_answer(
     if Followed.of(rows, column).impossible:
         log.warning("a time lies below 0, so that this site tells nothing of times")
     if isinstance(question, SurvivalCounts):
-        return survival_counts(question, column, least=least)
+        spread = float(spreads[[question.time, question.event]].prod())
+        return survival_counts(question, column, least=least, spread=spread)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, least=least)
     few = least > 1 and _few_of(question, withheld)

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LEAST_REST = 1e-9
 """Of the variance of z: what S leaves of it; less is none."""
+FENCE = 3.0
+"""Ranges between the quartiles that a number may lie beyond them: one row shall not be the sum."""
 
 
 class OwnScores:
@@ -123,6 +125,7 @@ class OwnScores:
             codes = self._joined(other @ np.arange(1.0, categories), tested)
             indicators: FloatMatrix = np.equal.outer(codes, np.arange(1.0, categories)) * 1.0
             return indicators
+        other = within_fences(other)
         centred = other - other.mean(axis=0)
         spread = float(np.sqrt((centred**2).mean()))
         largest = float(np.abs(other).max())
@@ -166,6 +169,21 @@ class OwnScores:
         )
         _, gradient, hessian = step_parts(step, len(coefficients))
         return _efficient(gradient, hessian, tested)
+
+
+def within_fences(values: FloatMatrix) -> FloatMatrix:
+    """Numbers of which those far out (Tukey, 1977) are drawn in to the fences, column by column.
+
+    Which rows are alike in x given S is not changed by it, and sums of few large values are no
+    normal variates. Where the quartiles are one number there are no fences.
+
+    Args:
+        values: Shape (n, k), n > 0.
+    """
+    low, high = np.quantile(values, (0.25, 0.75), axis=0)
+    reach = np.where(high > low, FENCE * (high - low), np.inf)
+    drawn: FloatMatrix = np.clip(values, low - reach, high + reach)
+    return drawn
 
 
 def _linear(

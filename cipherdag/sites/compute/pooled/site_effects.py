@@ -33,13 +33,26 @@ if TYPE_CHECKING:
     FloatMatrix = NDArray[np.float64]
 
 
-def centred(design: FloatMatrix, response: FloatVector) -> tuple[FloatMatrix, FloatVector]:
-    """A linear model's columns less their means at the site, but for the constant in front."""
+def centred(
+    design: FloatMatrix, response: FloatVector, weights: FloatVector | None = None
+) -> tuple[FloatMatrix, FloatVector]:
+    """A linear model's columns less their means at the site, but for the constant in front.
+
+    Args:
+        design: Columns, the constant first, shape (n, d).
+        response: Shape (n,).
+        weights: Of the rows, above 0 and on average 1, if they differ: all is multiplied by their
+            roots, so that products are weighted sums.
+    """
     if not len(response):
         return design, response
-    moved = design - design.mean(axis=0)
+    moved = design - np.average(design, axis=0, weights=weights)
     moved[:, 0] = 1.0
-    return moved, response - response.mean()
+    left = response - np.average(response, weights=weights)
+    if weights is None:
+        return moved, left
+    roots = np.sqrt(weights)
+    return moved * roots[:, None], left * roots
 
 
 def profile_step(

@@ -39,10 +39,12 @@ class Rows:
     Attributes:
         codes: Codes, shape (n, p), negative where missing; None if no variable is discrete.
         values: Numbers, shape (n, p), NaN where missing; None if no variable is continuous.
+        weights: About 1, where a site weighs its rows, shape (n,); None where all weigh alike.
     """
 
     codes: NDArray[np.integer] | None
     values: NDArray[np.float64] | None
+    weights: FloatVector | None = None
 
     def column(self, question: EffectSums, variable: int) -> FloatVector:
         """Codes or numbers as floats, NaN where missing, shape (n,)."""
@@ -68,8 +70,11 @@ class Rows:
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> Rows:
         """Some of them."""
-        codes = None if self.codes is None else self.codes[chosen]
-        return Rows(codes, None if self.values is None else self.values[chosen])
+        return Rows(
+            None if self.codes is None else self.codes[chosen],
+            None if self.values is None else self.values[chosen],
+            None if self.weights is None else self.weights[chosen],
+        )
 
     @property
     def count(self) -> int:
@@ -139,11 +144,12 @@ def part_numbers(rows: Rows, blur: Blur) -> FloatVector:
 def placebo(rows: Rows, treatment: int, blur: Blur) -> Rows:
     """The same with the treatment dealt out anew, a category to as many rows as before."""
     order = np.argsort(blur.uniform(b"placebo %d" % treatment, (rows.count,)), kind="stable")
-    dealt = [None if own is None else own.copy() for own in (rows.codes, rows.values)]
-    for own in dealt:
+    codes = None if rows.codes is None else rows.codes.copy()
+    values = None if rows.values is None else rows.values.copy()
+    for own in (codes, values):
         if own is not None:
             own[:, treatment] = own[order, treatment]
-    return Rows(*dealt)  # type: ignore[arg-type]
+    return Rows(codes, values, rows.weights)
 
 
 def with_cause(rows: Rows, n_variables: int, blur: Blur) -> Rows:
@@ -155,4 +161,4 @@ def with_cause(rows: Rows, n_variables: int, blur: Blur) -> Rows:
     values = rows.values
     if values is None:
         values = np.full((rows.count, n_variables), np.nan)
-    return Rows(rows.codes, np.column_stack([values, drawn]))
+    return Rows(rows.codes, np.column_stack([values, drawn]), rows.weights)
