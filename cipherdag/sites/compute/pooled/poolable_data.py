@@ -367,7 +367,7 @@ class PoolableData:
 
         self._spend(1)
         own, least = tuple(self._categories.tolist()), self._min_cell_size
-        return followed_answer(question, own, self.column, least, self._withheld, self._spreads)
+        return followed_answer(question, own, self.column, least, self._withheld, self._moves)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""
