@@ -40,7 +40,9 @@ OWN_SCALE = 0.125
 COARSE_BITS = 4
 """Of differences and variances that are opened: finer ones tell the counts that they are of."""
 SPREAD = 0.1
-"""By up to which share a site moves a variance for each of the two variables that it is of."""
+"""By up to which share a site moves a variance, twice, anew for every table."""
+JOLT = 0.25
+"""Of a difference's standard deviation, how far a site moves it, times numbers from -1 to 1."""
 VARIANCE_BITS = 8
 """Of the grid of variances: a finer one tells more of the margins, and changes hardly a verdict."""
 
@@ -113,11 +115,13 @@ class StratifiedTables(
         The coordinator learns, per configuration, both summed over the sites: how many more rows
         lie in every cell than independence at each site would have, and the variances, to a
         sixteenth. For two categories each these are two numbers. A site that restricts small counts
-        blurs its variances (`SPREAD`): exact ones over three sites have few solutions in whole
-        numbers, which are the sites' margins. Summed over few sites with few rows there, they tell
-        about how large these are. Per triplet, the sums of the
-        sites' own chi-squares and degrees of freedom; where too few sites have any configuration in
-        common, but enough have one each, only the former two, of all configurations together.
+        blurs both (`SPREAD`, `JOLT`), anew for every table: from exact ones, or with a factor for
+        every variable, the tests of one run over three sites have one solution, which is every
+        site's margins and tables of two variables. So they tell about how large these are where
+        sites are few: of 200 rows to two or three, the more tests the nearer. Per triplet, the sums
+        of the sites' own chi-squares and degrees of freedom; where too few sites have any
+        configuration in common, but enough have one each, only the former two, of all
+        configurations together.
 
     Attributes:
         categories: Number of categories of every variable, shape (p,).

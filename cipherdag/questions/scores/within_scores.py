@@ -63,7 +63,7 @@ class WithinScores(
         The coordinator learns, per triplet, the sums over the sites of the scores, of their
         covariances, and of the rows less coefficients of the sites that do the test. Given nothing,
         a covariance follows from the rows of a site and of its categories; to a sixteenth, and
-        blurred as those of `StratifiedTables` are, it tells about how large these are.
+        blurred as those of `StratifiedTables` are, scores too, it tells about how large these are.
 
     Attributes:
         categories: Number of categories of every variable, 0 for a continuous one, shape (p,).

@@ -289,7 +289,7 @@ def test_of_a_rare_category_nothing_is_told_and_few_rows_do_no_test():
     rows[:, 2] = np.where(np.arange(200) < 6, 2, rng.integers(0, 2, 200))
     rows[:6, 1] += 1000.0  # what they have must not show
     scores, covariance, _ = told(site(rows, min_cell_size=11), (2, 1))
-    assert abs(scores[1]) < 1e-12
+    assert abs(scores[1]) < 2.0**-10  # moved as far as its variance allows, and rounded to 2**-4
     assert np.abs(covariance[1]).max() < 1e-4
     free, _, _ = told(site(rows), (2, 1))
     assert free[1] != 0.0

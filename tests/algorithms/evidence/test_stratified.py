@@ -32,6 +32,7 @@ from cipherdag.questions.coverage import Contributors, Covered
 from cipherdag.questions.encodings import pack_blocks
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import CITestSpec, StratifiedTables
+from cipherdag.questions.stratified import JOLT
 from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.quadratic_forms import kronecker_matrices, quadratic_forms
 
@@ -471,14 +472,13 @@ def test_strata_below_a_sites_smallest_count_add_nothing():
     question = about((2, 2, 2), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
     free, strict = (discrete_site(codes, (2, 2, 2), k).answer(question) for k in (0, 11))
     assert (free != 0).tolist() == [True] * 8
-    assert strict[0] == free[0]
-    assert strict[1] != free[1]  # blurred, as small counts are restricted
+    assert (strict[:2] != free[:2]).all()  # blurred, as small counts are restricted
+    assert abs(strict[0] - free[0]) <= 4 * JOLT * np.sqrt(free[1])
     assert 0.9**2 <= strict[1] / free[1] <= 1.1**2
     assert (strict[2:4] == 0).all()
     # what is left of the site's own test, and of all strata together, is that of the larger one
-    left = discrete_site(codes[8:], (2, 2, 2)).answer(question)[4:]
-    assert (strict[4:7] == left[:3]).all()
-    assert strict[7] == strict[1]
+    assert (strict[6:] == strict[:2]).all()
+    assert strict[4] / strict[5] == pytest.approx(strict[0] ** 2 / strict[1])
 
 
 def test_copies_are_not_independent_and_constants_are():
@@ -706,22 +706,59 @@ def test_sums_of_table_statistics_over_many_sparse_sites_keep_their_level(rows_p
 
 
 def test_a_site_that_restricts_small_counts_moves_variances_alike_at_every_asking():
-    """Exact ones over three sites have one solution in whole numbers: the sites' margins."""
+    """Exact ones, or a factor for every variable, have one solution: the sites' margins."""
     rng = np.random.default_rng(8)
-    codes = rng.integers(0, 2, (90, 4))
-    pairs = [np.array(list(itertools.combinations(range(4), 2)))]
-    question = about((2,) * 4, pairs)
+    codes = rng.integers(0, 2, (90, 8))
+    pairs = [np.array(list(itertools.combinations(range(8), 2)))]
+    question = about((2,) * 8, pairs)
     exact, moved, again, other = (
-        discrete_site(rows, (2,) * 4, least).answer(question)[1 : 2 * len(pairs[0]) : 2]
+        discrete_site(rows, (2,) * 8, least).answer(question)[1 : 2 * len(pairs[0]) : 2]
         for rows, least in ((codes, 0), (codes, 11), (codes.copy(), 11), (codes[1:], 11))
     )
     np.testing.assert_array_equal(moved, again)
     share = moved / exact
     assert ((share >= 0.9**2) & (share <= 1.1**2)).all()
-    assert len(set(share.round(6).tolist())) == len(share)  # of every pair its own
     assert (np.abs(other / moved - 1.0) > 1e-3).any()  # another row, other numbers
-    # but of two pairs of four variables the products agree, as each variable has one factor
-    np.testing.assert_allclose(share[0] * share[5], share[1] * share[4])
+    # the best factor for every variable explains no more of them than chance does
+    indicator = np.zeros((len(pairs[0]), 8))
+    indicator[np.arange(len(pairs[0]))[:, None], pairs[0]] = 1.0
+    left = np.linalg.lstsq(indicator, np.log(share), rcond=None)[1][0]
+    assert left > 0.4 * (np.log(share) ** 2).sum()
+
+
+def test_moved_differences_vary_as_the_tables_do_and_constants_stay_0():
+    rng = np.random.default_rng(4)
+    codes = np.column_stack([rng.integers(0, 3, (300, 40)), np.full(300, 2)])
+    pairs = [np.array(list(itertools.combinations(range(41), 2)))]
+    question = about((3,) * 41, pairs)
+    free, strict = (discrete_site(codes, (3,) * 41, k).answer(question) for k in (0, 11))
+    widths = question.strata.n_values
+    free, strict = (own[:widths].reshape(-1, 4 + 9) for own in (free, strict))
+    constant = pairs[0][:, 1] == 40
+    assert (strict[constant] == 0.0).all()
+    free, strict = free[~constant], strict[~constant]
+    chi_square = []
+    for own, moved in zip(free, strict, strict=True):
+        exact, told = (kronecker_matrices(one[None, 4:], 2, 2)[0] for one in (own, moved))
+        np.testing.assert_allclose(told / exact, told[0, 0] / exact[0, 0])  # one factor
+        jolt = moved[:4] * np.sqrt(1.0 + JOLT**2 / 3.0) - own[:4]
+        chi_square.append(
+            [jolt @ np.linalg.solve(exact, jolt), moved[:4] @ np.linalg.solve(exact, moved[:4])]
+        )
+    jolts, tables = np.mean(chi_square, axis=0)
+    assert jolts == pytest.approx(4 * JOLT**2 / 3.0, rel=0.1)
+    assert tables == pytest.approx(4.0, rel=0.15)
+
+
+def test_the_same_table_of_a_column_and_a_coarser_one_is_moved_alike():
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 2, (200, 4))
+    codes[:, 2] = rng.integers(0, 3, 200)
+    codes[:, 3] = codes[:, 2] > 0  # the stratum of 0 is the same
+    question = about((2, 2, 3, 2), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2], [0, 1, 3]])])
+    answer = discrete_site(codes, (2, 2, 3, 2), 11).answer(question)
+    assert (answer[:2] == answer[6:8]).all()
+    assert answer[0] != discrete_site(codes, (2, 2, 3, 2)).answer(question)[0]
 
 
 def test_what_is_opened_of_variances_is_told_to_a_sixteenth():

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import SPREAD
 from cipherdag.sites.table.rows_digest import rows_digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import FloatVector
+    from cipherdag.questions.encodings import FloatVector, IndexArray
+
+    FloatMatrix = NDArray[np.float64]
 
 
 class Blur:
@@ -40,9 +41,12 @@ class Blur:
         """Without the digest, from which the numbers follow."""
         return "Blur()"
 
-    def spreads(self, n_variables: int) -> FloatVector:
-        """What every variable's variances are multiplied by, about 1, shape (p,)."""
-        return 1.0 + SPREAD * self.uniform(b"variances", (n_variables,))
+    def each(self, keys: IndexArray, size: int) -> FloatMatrix:
+        """So many numbers from -1 to 1 for every row of keys, (K, m): shape (K, size)."""
+        state = self._digest + b"each"
+        drawn = [hashlib.shake_128(state + own.tobytes()).digest(4 * size) for own in keys]
+        whole = np.frombuffer(b"".join(drawn), dtype="<u4").reshape(len(keys), size)
+        return (whole + 0.5) / 2.0**31 - 1.0
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""

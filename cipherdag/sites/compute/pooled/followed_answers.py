@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError
+from cipherdag.questions.stratified import SPREAD
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSums
 from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.survival.hazards import HazardSteps
+    from cipherdag.sites.compute.pooled.blur import Blur
 
     Withheld = Callable[[IndexArray], BoolVector]
 
@@ -35,7 +37,7 @@ def followed_answer(
     column: Callable[[int], FloatVector],
     least: int,
     withheld: Withheld,
-    spreads: FloatVector,
+    blur: Blur | None,
 ) -> FloatVector:
     """The site's answer.
 
@@ -45,7 +47,7 @@ def followed_answer(
         column: Codes or values of one variable, NaN where missing, shape (rows of the site,).
         least: Smallest number of rows that may be told apart, but for 0.
         withheld: Of which sets of variables, shape (C, k), the table may not leave, shape (C,).
-        spreads: What every variable's variances are multiplied by, shape (p,).
+        blur: What moves variances; None: nothing does.
 
     Raises:
         MalformedMessageError: The question is about other columns than the site has.
@@ -56,7 +58,9 @@ def followed_answer(
     if Followed.of(rows, column).impossible:
         log.warning("a time lies below 0, so that this site tells nothing of times")
     if isinstance(question, SurvivalCounts):
-        spread = float(spreads[[question.time, question.event]].prod())
+        key, spread = np.array([[question.time, question.event]]), 1.0
+        if blur is not None:
+            spread = float((1.0 + SPREAD * blur.each(key, 2)).prod())
         return survival_counts(question, column, least=least, spread=spread)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, least=least)

@@ -18,6 +18,7 @@ import numpy as np
 
 from cipherdag.questions.regression_steps import outputs, predictor_columns
 from cipherdag.questions.scores.within_scores import WithinScores, score_count
+from cipherdag.questions.stratified import JOLT, SPREAD
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, step_parts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.blur import Blur
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
@@ -47,7 +49,7 @@ class OwnScores:
         column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
         least: Fewest rows of a category of x or y; fewer count with the category beside it.
         within: As ``column``, of all rows that these are drawn from.
-        spreads: What the variances of every variable are multiplied by, shape (p,).
+        blur: What moves scores and covariances; None: nothing does.
     """
 
     def __init__(
@@ -57,10 +59,10 @@ class OwnScores:
         *,
         least: int,
         within: Callable[[int], NDArray[np.float64]],
-        spreads: FloatVector,
+        blur: Blur | None,
     ) -> None:
         self._categories, self._least, self._within = categories, least, within
-        self._spreads = spreads
+        self._blur = blur
         self._expand = Expansion.of_site(categories, column)
         self._fits: dict[Regression, Fit] = {}
 
@@ -74,10 +76,18 @@ class OwnScores:
         return np.concatenate([*(scores for scores, *_ in found), *upper, weights])
 
     def _blurred(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
-        """As `_scores`, covariances multiplied by what the site draws for both variables."""
+        """As `_scores`, moved as `stratified_answer` moves differences and variances."""
         scores, covariance, weight = self._scores(model)
-        factor = float(self._spreads[[model.response, model.predictors[-1]]].prod())
-        return scores, covariance * factor, weight
+        if self._blur is None or not covariance.any():
+            return scores, covariance, weight
+        test = np.array([[model.response, model.predictors[-1], *model.predictors[:-1]]])
+        first, second, *drawn = self._blur.each(test, 2 + len(scores))[0]
+        values, vectors = np.linalg.eigh(covariance)
+        values = np.where(values > LEAST_REST * values[-1], values, 0.0)
+        moved = vectors @ (np.sqrt(values) * drawn)
+        scores = np.where(covariance.diagonal() > 0.0, scores + JOLT * moved, 0.0)
+        spread = (1.0 + SPREAD * first) * (1.0 + SPREAD * second)
+        return scores / np.sqrt(1.0 + JOLT**2 / 3.0), covariance * spread, weight
 
     def _scores(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
         """Scores (m,), covariances (m, m) and rows less coefficients; 0 where not done."""

@@ -118,12 +118,10 @@ class PoolableData:
         return Blur(*self._all)
 
     @cached_property
-    def _spreads(self) -> FloatVector:
-        """What variances are multiplied by, shape (p,); 1 where small counts may leave."""
-        if self._min_cell_size <= 1:
-            return np.ones(len(self._categories))
+    def _moves(self) -> Blur | None:
+        """What moves the parts of tests; None where small counts may leave."""
         whole = self if self._within is None else self._within
-        return whole.blur.spreads(len(self._categories))
+        return whole.blur if self._min_cell_size > 1 else None
 
     def answer(self, question: PoolQuestion) -> FloatVector:
         """The site's answer, before it is protected.
@@ -235,7 +233,7 @@ class PoolableData:
             self.column,
             least=self._min_cell_size,
             within=whole.column,
-            spreads=self._spreads,
+            blur=self._moves,
         )
 
     def _check_columns(self, question: RegressionSteps | WithinScores) -> None:
@@ -335,12 +333,12 @@ class PoolableData:
         if cells is not None:
             # asked for again with differences, once for every round of verdicts
             found = cells_answer(
-                cells, self._columns(), least=least, spreads=self._spreads, within=within
+                cells, self._columns(), least=least, blur=self._moves, within=within
             )
             self._cells = tables, found
             return cells.of(found)
         return stratified_answer(
-            tables, self._columns(), least=least, spreads=self._spreads, within=within
+            tables, self._columns(), least=least, blur=self._moves, within=within
         )
 
     def _shares(self, question: SiteDifferences) -> FloatVector:
@@ -369,7 +367,7 @@ class PoolableData:
 
         self._spend(1)
         own, least = tuple(self._categories.tolist()), self._min_cell_size
-        return followed_answer(question, own, self.column, least, self._withheld, self._spreads)
+        return followed_answer(question, own, self.column, least, self._withheld, self._moves)
 
     def _columns(self) -> DiscreteColumns:
         """The codes as they are counted, every variable with all its categories."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, cell_sides
+from cipherdag.questions.stratified import JOLT, OWN_SCALE, OWN_VALUES, SPREAD, cell_sides
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.stratified import Strata, StratifiedTables, TableCells
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+    from cipherdag.sites.compute.pooled.blur import Blur
     from cipherdag.statistics.quadratic_forms import FloatMatrix
 
 OWN_VARIANCE = 1.0
@@ -34,7 +35,7 @@ def stratified_answer(
     columns: DiscreteColumns,
     *,
     least: int,
-    spreads: FloatVector,
+    blur: Blur | None,
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `StratifiedTables`.
@@ -43,35 +44,40 @@ def stratified_answer(
         question: Which triplets.
         columns: The site's rows, every variable with all its categories.
         least: Rows below which a stratum adds nothing, at least 2.
-        spreads: What the variances of every variable are multiplied by, shape (p,).
+        blur: What moves differences and variances; None: nothing does.
         within: The rows that these were drawn from, if they were; a stratum with fewer there adds
             nothing either.
     """
     strata = question.strata
-    answer = np.zeros(strata.n_values)
+    answer, moves = np.zeros(strata.n_values), _Moves(question, blur)
     for own, counts, kept in _tables(question, columns, least=least, within=within):
-        values = _summands(counts, kept)
+        values = _summands(counts, kept, moves.of(own, counts))
         answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
     own_tests = OWN_SCALE * _own_tests(question.wholes(answer), strata)
     own_tests = np.minimum(own_tests, question.encodings[0].bound)
-    answer *= _blurred(question, spreads)
     return np.concatenate([answer, own_tests.ravel(), question.wholes(answer)])
 
 
-def _blurred(question: StratifiedTables, spreads: FloatVector) -> FloatVector:
-    """What every value of the strata is multiplied by: 1 of differences."""
-    strata = question.strata
-    moved = _moved(question, spreads)
-    differences = (strata.shapes - 1).prod(axis=1)[strata.shape_of]
-    value = np.arange(strata.n_values) - np.repeat(strata.starts, strata.widths)
-    of_variance = value >= np.repeat(differences, strata.widths)
-    return np.where(of_variance, np.repeat(moved[strata.owner], strata.widths), 1.0)
+class _Moves:
+    """Numbers by which strata are moved, of x, y and the table: of the same one always the same.
 
+    A number for every variable would follow from a run's many tests, and the margins with it. Since
+    they are of the table, of a column and a coarser one no difference is left (`merged`).
+    """
 
-def _moved(question: StratifiedTables, spreads: FloatVector) -> FloatVector:
-    """What the variances of every triplet are multiplied by, shape (B,)."""
-    parts = [spreads[rows[:, 0]] * spreads[rows[:, 1]] for rows in question.rows()]
-    return np.concatenate([np.zeros(0), *parts])
+    def __init__(self, question: StratifiedTables, blur: Blur | None) -> None:
+        self._blur, self._owner = blur, question.strata.owner
+        pairs = [rows[:, :2] for rows in question.rows()]
+        self._pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
+
+    def of(self, own: IndexArray, counts: FloatVector) -> tuple[FloatVector, FloatVector]:
+        """Of strata and their counts, (rows, columns, U): of every cell, and of variances, (U,)."""
+        if self._blur is None:
+            return np.zeros(counts.shape), np.ones(len(own))
+        tables = counts.reshape(-1, len(own)).T.astype(np.int64)
+        keys = np.column_stack([self._pairs[self._owner[own]], tables])
+        drawn = self._blur.each(keys, 2 + tables.shape[1]).T
+        return drawn[2:].reshape(counts.shape), (1.0 + SPREAD * drawn[:2]).prod(axis=0)
 
 
 def cells_answer(
@@ -79,21 +85,20 @@ def cells_answer(
     columns: DiscreteColumns,
     *,
     least: int,
-    spreads: FloatVector,
+    blur: Blur | None,
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `TableCells` with differences; arguments as of `stratified_answer`."""
     strata, n_cells = question.tables.strata, len(question.owner)
     sizes = question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
-    moments = np.zeros((2, n_cells))
+    moments, moves = np.zeros((2, n_cells)), _Moves(question.tables, blur)
     for own, counts, kept in _tables(question.tables, columns, least=least, within=within):
-        values = _moments(counts) * kept
+        values = _moments(counts, moves.of(own, counts)) * kept
         place = starts[strata.owner[own]] + np.arange(values.shape[1])[:, None]
         for total, summand in zip(moments, values, strict=True):
             np.add.at(total, place, summand)
     difference, variance = moments
-    variance *= _moved(question.tables, spreads)[question.owner]
     varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
     return np.concatenate([difference, variance, varies], dtype=np.float64)
 
@@ -164,33 +169,60 @@ def _own_tests(wholes: FloatVector, strata: Strata) -> FloatMatrix:
     return found
 
 
-def _summands(counts: FloatVector, kept: BoolVector) -> FloatMatrix:
+def _summands(
+    counts: FloatVector, kept: BoolVector, moved: tuple[FloatVector, FloatVector]
+) -> FloatMatrix:
     """Differences and distinct covariances of every stratum, shape (values, U).
 
     Args:
         counts: Shape (rows, columns, U).
         kept: Which strata add anything, shape (U,).
+        moved: By what cells are moved, as ``counts``, and variances multiplied, shape (U,).
     """
     x, y, n = _margins(counts)
-    difference = _differences(counts, x, y, n)[:-1, :-1]
+    difference = _jolted(_differences(counts, x, y, n), (x, y, n), moved[0])[:-1, :-1]
     of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))
-    covariance = of_x[:, None] * of_y
+    covariance = of_x[:, None] * of_y * moved[1]
     values = [own.reshape(-1, counts.shape[-1]) for own in (difference, covariance)]
     return np.concatenate(values) * kept
 
 
-def _moments(counts: FloatVector) -> FloatVector:
+def _moments(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatVector:
     """Differences and variances of the cells that are asked for, shape (2, cells, U).
 
     Args:
         counts: Shape (rows, columns, U).
+        moved: As in `_summands`.
     """
     x, y, n = _margins(counts)
     rows, categories = (cell_sides(np.array(len(margin))) for margin in (x, y))
-    difference = _differences(counts, x, y, n)
-    variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0))
+    difference = _jolted(_differences(counts, x, y, n), (x, y, n), moved[0])
+    variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0)) * moved[1]
     found = np.stack([difference, variance])[:, :rows, :categories]
     return found.reshape(2, -1, counts.shape[-1])
+
+
+def _jolted(
+    differences: FloatVector,
+    margins: tuple[FloatMatrix, FloatMatrix, FloatVector],
+    drawn: FloatVector,
+) -> FloatVector:
+    """Differences and `JOLT` times numbers of the same covariances, which stay as they are.
+
+    Args:
+        differences: Shape (rows, columns, U).
+        margins: Of rows, of columns, and all of it.
+        drawn: Independent numbers from -1 to 1, as ``differences``; all 0: nothing is moved.
+    """
+    if not drawn.any():
+        return differences
+    x, y, n = margins
+    moved = np.sqrt(x)[:, None] * np.sqrt(y) * drawn / np.sqrt(np.maximum(n - 1.0, 1.0))
+    moved -= x[:, None] * moved.sum(axis=0) / n
+    moved -= moved.sum(axis=1, keepdims=True) * y / n
+    moved *= (x * (n - x))[:, None] * (y * (n - y)) > 0.0  # of a constant rounding would be left
+    jolted: FloatVector = (differences + JOLT * moved) / np.sqrt(1.0 + JOLT**2 / 3.0)
+    return jolted
 
 
 def _margins(counts: FloatVector) -> tuple[FloatMatrix, FloatMatrix, FloatVector]:
