@@ -230,6 +230,7 @@ class EffectResult(EstimatedEffect, Run):
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
         plain = {key: report[key] for key in ("treatment", "outcome", "estimator", "reference")}
         sets = msgspec.convert(report["sets"], tuple[AdjustedEffect, ...])
+        plain["all_rows"] = report.get("all_rows", 0)
         return {**plain, "sets": sets, "details": report["details"]}
 
     def _summary(self) -> list[str]:
