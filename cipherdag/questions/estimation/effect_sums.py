@@ -94,8 +94,8 @@ class EffectSums(OnScales, msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     which the question has as one more than the study; with ``part`` it leaves out one of `PARTS`
     parts, drawn row by row. It then has rows of an arm, or in a stratum, if every part does. Where
     numbers are named, the rule on counts holds of the treatment dealt, and of every part, and each
-    part has as many rows as the largest model coefficients. Of categories alone what chance makes
-    of their table says nothing that the table does not.
+    arm in each part has four rows per coefficient of the largest model. Of categories alone what
+    chance makes of their table says nothing that the table does not.
 
     Leaks:
         The coordinator learns these sums over the sites: models of treatment and outcome, means of

@@ -75,6 +75,12 @@ def drawn(federation):
     ]
 
 
+def named(federation):
+    """The variables of `OWN`, by position."""
+    names = federation.sites[0].table.names
+    return tuple(sorted(names.index(own) for own in ("drug", "cost", "age", "sex")))
+
+
 def frame(federation, rows):
     """Rows of all sites as numbers, categories by their codes; without drawn causes."""
     names = federation.sites[0].table.names
@@ -106,10 +112,12 @@ def test_every_change_is_least_squares_on_the_changed_rows():
         assert (one.estimate, one.error) == pytest.approx(expected, rel=1e-7)
 
     for part, own in enumerate(changes(found, "rows left out")):
-        kept = [rows.take(part_numbers(rows, blur) != part) for rows, blur in sites]
+        kept = [
+            rows.take(part_numbers(rows, named(federation), blur) != part) for rows, blur in sites
+        ]
         check(own, least_squares(frame(federation, kept), ["age", "sex"]))
     (own,) = changes(found, "placebo treatment")
-    dealt = [placebo(rows, drug, blur) for rows, blur in sites]
+    dealt = [placebo(rows, drug, named(federation), blur) for rows, blur in sites]
     check(own, least_squares(frame(federation, dealt), ["age", "sex"]))
     for own, rest in zip(changes(found, "variable left out"), ["sex", "age"], strict=True):
         check(own, least_squares(frame(federation, whole), [rest]))
@@ -127,7 +135,10 @@ def test_a_part_left_out_is_m_estimation_on_the_others(estimator):
     federation = federated(three(patients()))
     found = federation.run(Effect(**OWN, estimator=estimator, refute=True))
     for part, own in enumerate(changes(found, "rows left out")):
-        kept = [rows.take(part_numbers(rows, blur) != part) for rows, blur in drawn(federation)]
+        kept = [
+            rows.take(part_numbers(rows, named(federation), blur) != part)
+            for rows, blur in drawn(federation)
+        ]
         table = frame(federation, kept)
         X = plain_effects.design(table["age"].to_numpy(), table["sex"].to_numpy())
         y, t = table["cost"].to_numpy(), table["drug"].to_numpy().astype(int)
@@ -362,13 +373,19 @@ def test_no_change_counts_propensities_or_asks_for_a_site_s_own_estimate():
 def test_how_rows_are_changed_is_the_same_at_every_asking_and_another_with_every_value():
     rows = patients()
     (own, blur), *_ = drawn(federated(three(rows)))
-    assert (part_numbers(own, blur) == part_numbers(own, Blur(own.codes, own.values))).all()
+    assert (
+        part_numbers(own, (0, 1), blur) == part_numbers(own, (0, 1), Blur(own.codes, own.values))
+    ).all()
     other = np.array(own.values)
     other[7, 0] = np.nextafter(other[7, 0], np.inf)
     anew = Rows(own.codes, other)
-    share = (part_numbers(own, blur) == part_numbers(anew, Blur(own.codes, other))).mean()
+    share = (
+        part_numbers(own, (0, 1), blur) == part_numbers(anew, (0, 1), Blur(own.codes, other))
+    ).mean()
     assert share == pytest.approx(1.0 / PARTS, abs=0.06)
-    sizes = np.bincount(part_numbers(own, blur).astype(int))
+    elsewhere = part_numbers(own, (0, 2), blur) == part_numbers(own, (0, 1), blur)
+    assert elsewhere.mean() == pytest.approx(1.0 / PARTS, abs=0.06)
+    sizes = np.bincount(part_numbers(own, (0, 1), blur).astype(int))
     assert len(sizes) == PARTS
     assert stats.chisquare(sizes).pvalue > 1e-4
 
@@ -469,7 +486,7 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
         table = Rows(codes, np.column_stack([np.full((40, 1), np.nan), values]))
-        numbers = part_numbers(table, Blur(codes, values))
+        numbers = part_numbers(table, (0, 1), Blur(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
     chance = 1.0 / PARTS

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
     from cipherdag.sites.compute.pooled.blur import Blur
 
+ROWS_PER_COEFFICIENT = 4
+"""Of every arm in every part: sums of fewer rows at each step of a model have few solutions."""
 LEAST_CHANCE = 2.0**-53
 """Of a standard normal number to be smaller, so that all are finite."""
 
@@ -68,6 +70,13 @@ class Rows:
             found = counts.tolist()
         return min(found, default=0)
 
+    def smallest_arm(self, question: EffectSums) -> int:
+        """Rows of the category of the treatment that has fewest but none; all, of a number."""
+        if self.codes is None or not question.categories[question.treatment]:
+            return self.count
+        counts = np.bincount(self.codes[:, question.treatment])
+        return int(counts[counts > 0].min(initial=self.count))
+
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> Rows:
         """Some of them."""
         return Rows(
@@ -107,7 +116,7 @@ def drawn_answer(
         return _without_part(question, rows, blur, answer, least if strict else 0)
     if question.drawn == "cause":
         return answer(question, with_cause(rows, last, blur))
-    changed = placebo(rows, question.treatment, blur)
+    changed = placebo(rows, question.treatment, question.named, blur)
     if strict and changed.fewest(question) < least:
         return nothing(question)
     return answer(question, changed)
@@ -121,10 +130,12 @@ def _without_part(
     least: int,
 ) -> FloatVector:
     """What all rows but those of a part answer, and arms and strata that every part has."""
-    drawn = part_numbers(rows, blur)
+    drawn = part_numbers(rows, question.named, blur)
     parts = [rows.take(drawn == part) for part in range(PARTS)]
-    size = max(map(question.size, question.needed), default=0)
-    if least and any(own.fewest(question) < least or own.count < size for own in parts):
+    size = ROWS_PER_COEFFICIENT * max(map(question.size, question.needed), default=0)
+    if least and any(
+        own.fewest(question) < least or own.smallest_arm(question) < size for own in parts
+    ):
         return nothing(question)
     kept = answer(question, rows.take(drawn != question.part))
     everywhere = np.min([answer(question.scope, own) for own in parts], axis=0)
@@ -136,14 +147,19 @@ def nothing(question: EffectSums) -> FloatVector:
     return np.zeros(sum(encoding.length for encoding in question.encodings))
 
 
-def part_numbers(rows: Rows, blur: Blur) -> FloatVector:
-    """The part that every row is in by chance, from 0, shape (n,)."""
-    return np.floor((blur.uniform(b"parts of rows", (rows.count,)) + 1.0) * (PARTS / 2.0))
+def part_numbers(rows: Rows, named: tuple[int, ...], blur: Blur) -> FloatVector:
+    """The part that every row is in by chance, from 0, shape (n,).
+
+    Drawn anew for other variables: parts that two questions share would tell of the table of both.
+    """
+    about = b"parts of rows" + np.array(named, dtype="<i8").tobytes()
+    return np.floor((blur.uniform(about, (rows.count,)) + 1.0) * (PARTS / 2.0))
 
 
-def placebo(rows: Rows, treatment: int, blur: Blur) -> Rows:
+def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: Blur) -> Rows:
     """The same with the treatment dealt out anew, a category to as many rows as before."""
-    order = np.argsort(blur.uniform(b"placebo %d" % treatment, (rows.count,)), kind="stable")
+    about = b"placebo %d" % treatment + np.array(named, dtype="<i8").tobytes()
+    order = np.argsort(blur.uniform(about, (rows.count,)), kind="stable")
     codes = None if rows.codes is None else rows.codes.copy()
     values = None if rows.values is None else rows.values.copy()
     for own in (codes, values):
