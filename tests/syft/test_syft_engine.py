@@ -457,13 +457,13 @@ def test_one_loopback_port_is_open_and_no_reply_reaches_a_disk(datasites, engine
 
 def test_memory_does_not_grow_with_the_rounds(datasites, engine):
     process = psutil.Process(datasites.sites["north"].pid)
-    message = os.urandom(1_000_000)
-    for _ in range(5):
-        engine.call("ask", {"north": message}, timeout_s=TIMEOUT_S)
-    before = process.memory_info().rss
-    for _ in range(40):
-        engine.call("ask", {"north": message}, timeout_s=TIMEOUT_S)
-    assert process.memory_info().rss - before < 20_000_000  # half of what was sent
+    message, growth = os.urandom(1_000_000), []
+    for _ in range(4):
+        before = process.memory_info().rss
+        for _ in range(20):
+            engine.call("ask", {"north": message}, timeout_s=TIMEOUT_S)
+        growth.append(process.memory_info().rss - before)
+    assert min(growth) < 10_000_000  # half of what was sent: what is kept is kept every time
 
 
 def site_of(tmp_path, **options):
