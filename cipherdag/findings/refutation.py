@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from cipherdag.findings.effect import Change, Contrast, Refutation
 
+FEWEST_PARTS = 2
+"""That can scatter."""
+
 
 def found_by(
     refutations: Sequence[Refutation], change: Change, arm: int | None
@@ -51,7 +54,7 @@ def left_out_p_value(parts: Sequence[Contrast], error: float) -> float:
     from scipy.special import gammaincc
 
     count = len(parts)
-    if count < len(("one", "another")) or not 0.0 < error < math.inf:
+    if count < FEWEST_PARTS or not 0.0 < error < math.inf:
         return 1.0
     mean = math.fsum(own.estimate for own in parts) / count
     squares = math.fsum((own.estimate - mean) ** 2 for own in parts)

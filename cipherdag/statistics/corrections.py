@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Correction = Literal["holm", "benjamini-hochberg"]
 
 
-def corrected(p_values: FloatVector, by: Correction) -> FloatVector:
+def corrected(p_values: FloatVector, by: Correction, among: int = 0) -> FloatVector:
     """Adjusted p-values, shape (n,); NaN, a test that was not done, stays so and counts for none.
 
     Args:
@@ -27,15 +27,17 @@ def corrected(p_values: FloatVector, by: Correction) -> FloatVector:
         by: ``holm`` bounds the chance that any of what is rejected is true, whatever the tests have
             to do with each other; ``benjamini-hochberg`` the share of what is rejected that is,
             where they are independent.
+        among: How many tests they were chosen from, where that is more: the others count as tests
+            that reject nothing.
     """
     found = np.full(len(p_values), np.nan)
     done = np.flatnonzero(~np.isnan(p_values))
     order = done[np.argsort(p_values[done], kind="stable")]
-    ranks = np.arange(len(order), dtype=np.float64)
+    ranks, count = np.arange(len(order), dtype=np.float64), max(len(order), among)
     if by == "holm":
-        raised = np.maximum.accumulate(p_values[order] * (len(order) - ranks))
+        raised = np.maximum.accumulate(p_values[order] * (count - ranks))
     else:
-        scaled = p_values[order] * (len(order) / (ranks + 1.0))
+        scaled = p_values[order] * (count / (ranks + 1.0))
         raised = np.minimum.accumulate(scaled[::-1])[::-1]
     found[order] = np.minimum(raised, 1.0)
     return found

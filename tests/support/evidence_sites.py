@@ -46,6 +46,15 @@ def discrete_site(codes, categories, min_cell_size=0):
     )
 
 
+def sites_of_rare_categories(together):
+    """Five sites at which two categories have three rows each, and at so many sites meet in one."""
+    codes = np.zeros((5, 400, 2), dtype=np.int64)
+    codes[:, :3, 0] = 1
+    codes[:, 3:6, 1] = 1  # never beside the first
+    codes[:together, 0, 0], codes[:together, 3, 0] = 0, 1
+    return [discrete_site(own, (2, 2)) for own in codes]
+
+
 def _table(spec):
     return spec.name if spec.name in ("pearson", "exact-mean") else "g2"
 

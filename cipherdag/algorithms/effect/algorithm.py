@@ -130,8 +130,7 @@ class Effect(Algorithm[EffectOutcome, EstimatedEffect]):
                 query is None and not self.adjust,
                 "the graph says what to adjust for: give no other",
             )
-            named = CausalGraph.loads(self.graph), self.treatment, self.outcome
-            query = named[0].identify(*named[1:])
+            query = CausalGraph.loads(self.graph).identify(self.treatment, self.outcome)
             for name in ("graph", "treatment", "outcome"):
                 object.__setattr__(self, name, "")
         if query is not None:

@@ -19,6 +19,7 @@ from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
+from cipherdag.statistics.corrections import corrected
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -69,14 +70,9 @@ def differing(found: Sequence[SiteDifference], among: int = 0) -> tuple[SiteDiff
         among: How many they were chosen from, where that is more: the others count as alike, so
             that the choice, by p-values that depend on these, leaves the level as it is.
     """
-    compared = sorted((own for own in found if own.p_value >= 0.0), key=lambda own: own.p_value)
-    family = max(len(compared), among)
-    named = []
-    for number, own in enumerate(compared):
-        if own.p_value * (family - number) > LEVEL:
-            break
-        named.append(own)
-    return tuple(named)
+    adjusted = corrected(np.array([own.p_value for own in found], dtype=np.float64), "holm", among)
+    named = [own for own, p_value in zip(found, adjusted, strict=True) if p_value <= LEVEL]
+    return tuple(sorted(named, key=lambda own: own.p_value))
 
 
 def details_of(found: Sequence[SiteDifference], names: Sequence[str]) -> list[dict[str, Any]]:

@@ -136,11 +136,13 @@ class StratifiedTests(RememberedTests):
         if fewest <= 1:
             sums = yield question
             able = question.informative(sums).astype(np.float64)
+            opened = question.enough(able > 0)
         else:
             able = np.rint((yield Contributors(question=question)))
-            sums = yield from opened_where(question, question.enough(able >= fewest))
+            opened = question.enough(able >= fewest)
+            sums = yield from opened_where(question, opened)
         forms = stratified_forms(question, sums)
-        p_value = self._p_values(question, forms, able)
+        p_value = _p_values(question, forms, np.where(opened, able, 0.0))
         pairs = len(tests[0])
         scores = normal_scores(forms.general, forms.general_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
@@ -150,20 +152,6 @@ class StratifiedTests(RememberedTests):
         strata = question.strata
         told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
         return self._settled(tests, p_value, able[strata.first], told)
-
-    def _p_values(
-        self, question: StratifiedTables, forms: StratifiedForms, able: FloatVector
-    ) -> FloatVector:
-        """Those of all tests, shape (B,); NaN where nothing was opened."""
-        strata, n_tests = question.strata, len(forms.largest)
-        opened = question.enough(able >= max(self._settings.fewest, 1))
-        heard = np.where(opened, able, 0.0)
-        told = np.bincount(strata.owner, weights=heard[: len(strata.owner)], minlength=n_tests)
-        told += heard[len(heard) - n_tests :]
-        cells = (strata.sides[:, 1:] - 1).prod(axis=1)
-        p_value = omnibus_p(forms)
-        faint = np.isnan(p_value) & (told > 0)
-        return np.where(faint, faint_p(forms.largest, cells, told), p_value)
 
     def _settled(
         self,
@@ -192,3 +180,22 @@ class StratifiedTests(RememberedTests):
             if where.any():
                 self.tally[way] += int(where.sum())
         return p_value
+
+
+def _p_values(
+    question: StratifiedTables, forms: StratifiedForms, heard: FloatVector
+) -> FloatVector:
+    """Those of all tests, shape (B,); NaN where nothing was opened.
+
+    Args:
+        question: The tests.
+        forms: Their statistics.
+        heard: How many sites every part is a sum over, 0 where it was not opened.
+    """
+    strata, n_tests = question.strata, len(forms.largest)
+    strata_told = np.bincount(strata.owner, weights=heard[: len(strata.owner)], minlength=n_tests)
+    told = strata_told + heard[len(heard) - n_tests :]
+    cells = (strata.sides[:, 1:] - 1).prod(axis=1)
+    p_value = omnibus_p(forms)
+    faint = np.isnan(p_value) & (told > 0)
+    return np.where(faint, faint_p(forms.largest, cells, told), p_value)

@@ -20,7 +20,7 @@ from cipherdag.algorithms.parameters import graph_text, require, row_bound, with
 from cipherdag.errors import ParameterError
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence
 from cipherdag.graphs.graph import CausalGraph
-from cipherdag.graphs.identification.implied import implied_independences
+from cipherdag.graphs.identification.implied import implied_independences, implies_any
 from cipherdag.questions.ci_tests import CITestSpec
 from cipherdag.statistics.corrections import Correction, corrected
 
@@ -93,7 +93,7 @@ class GraphCheck(Algorithm[GraphCheckOutcome, CheckedGraph]):
         """
         if self.graph:
             require(
-                bool(implied_independences(CausalGraph.loads(self.graph))),
+                implies_any(CausalGraph.loads(self.graph)),
                 "the graph joins every pair of its variables: it implies no independence",
             )
 

@@ -23,6 +23,7 @@ from cipherdag.graphs.identification.separators import minimal_separators
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cipherdag.graphs.dags import Dag
     from cipherdag.graphs.edges import Graph
 
 MOST_SETS = 50
@@ -44,16 +45,31 @@ def implied_independences(graph: Graph) -> tuple[Implied, ...]:
     Raises:
         GraphError: The graph has a directed cycle, stands for no DAG, or is not complete.
     """
+    names, dag, pairs = _unjoined(graph)
+    return tuple(
+        (names[x], names[y], tuple(names[v] for v in members(_smallest(moral(dag, x, y), x, y))))
+        for x, y in pairs
+    )
+
+
+def implies_any(graph: Graph) -> bool:
+    """Whether the graph implies any independence: whether a pair has no edge.
+
+    Raises:
+        GraphError: As `implied_independences`.
+    """
+    *_, pairs = _unjoined(graph)
+    return bool(pairs)
+
+
+def _unjoined(graph: Graph) -> tuple[list[str], Dag, list[tuple[int, int]]]:
+    """Names in the order of the alphabet, a DAG of the class, and the pairs without an edge."""
     names = sorted(graph.nodes)
     order = [graph.nodes.index(name) for name in names]
     arcs = graph.arcs[np.ix_(order, order)]
     dag = some_member(maximal_pattern(names, arcs))
     apart = ~(arcs | arcs.T)
-    pairs = [(x, y) for x, y in combinations(range(len(names)), 2) if apart[x, y]]
-    return tuple(
-        (names[x], names[y], tuple(names[v] for v in members(_smallest(moral(dag, x, y), x, y))))
-        for x, y in pairs
-    )
+    return names, dag, [(x, y) for x, y in combinations(range(len(names)), 2) if apart[x, y]]
 
 
 def _smallest(beside: list[int], x: int, y: int) -> int:

@@ -87,11 +87,11 @@ class StrengthVerdicts(
     def numbers(self, answer: FloatVector) -> FloatVector:
         """A site's numbers from its summands, shape (B,)."""
         first, second = self.pair_array().T
-        strength, *_, weight = segments(self.question.encodings, answer)
-        there = (weight[first] > 0) | (weight[second] > 0)
+        *told, weight = segments(self.question.encodings, answer)
         if isinstance(self.question, WeightedEvidence):
-            _, strength, _ = segments(self.question.encodings, answer)
-            there = (weight[first] > 0) & (weight[second] > 0)
+            strength, there = told[1], (weight[first] > 0) & (weight[second] > 0)
+        else:
+            strength, there = told[0], (weight[first] > 0) | (weight[second] > 0)
         half = self.amounts.largest // 2
         steps = np.rint(np.ldexp(strength[second] - strength[first], self.grid_bits))
         return self.amounts.numbers(there, np.clip(steps, -half, half) + half)

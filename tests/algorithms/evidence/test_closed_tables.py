@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from driving import drive, plain_sum
-from evidence_sites import discrete_codes, discrete_site
+from evidence_sites import discrete_codes, discrete_site, sites_of_rare_categories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -214,11 +214,7 @@ def answered(generator, sites):
 
 @pytest.mark.parametrize(("together", "independent"), [(0, 1.0), (1, 1.0), (5, 0.0)])
 def test_two_rare_categories_are_independent_unless_they_meet(together, independent):
-    codes = np.zeros((5, 400, 2), dtype=np.int64)
-    codes[:, :3, 0] = 1
-    codes[:, 3:6, 1] = 1  # never beside the first
-    codes[:together, 0, 0], codes[:together, 3, 0] = 0, 1
-    sites = [discrete_site(own, (2, 2)) for own in codes]
+    sites = sites_of_rare_categories(together)
     (found, tally, _), _ = answered(asking([np.array([[0, 1]])], 2, 5), sites)
     assert found.tolist() == [independent]
     assert tally == {"stratified": 1}

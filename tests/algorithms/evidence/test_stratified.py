@@ -9,7 +9,13 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from driving import drive, plain_sum
-from evidence_sites import discrete_codes, discrete_site, gaussian_site, gaussian_values
+from evidence_sites import (
+    discrete_codes,
+    discrete_site,
+    gaussian_site,
+    gaussian_values,
+    sites_of_rare_categories,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from queries import random_tests
@@ -181,11 +187,7 @@ def test_the_bound_where_next_to_nothing_varies_is_one(seed):
 
 @pytest.mark.parametrize(("together", "independent"), [(0, True), (1, True), (5, False)])
 def test_two_rare_categories_are_independent_unless_they_meet(together, independent):
-    codes = np.zeros((5, 400, 2), dtype=np.int64)
-    codes[:, :3, 0] = 1
-    codes[:, 3:6, 1] = 1  # never beside the first
-    codes[:together, 0, 0], codes[:together, 3, 0] = 0, 1
-    sites = [discrete_site(own, (2, 2)) for own in codes]
+    sites = sites_of_rare_categories(together)
     (p_value,), tally, _ = found(sites, [np.array([[0, 1]])], fewest=3)
     assert (p_value > SPEC.alpha) == independent
     assert tally == {"stratified": 1}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import MalformedMessageError
-from cipherdag.questions.stratified import SPREAD
 from cipherdag.questions.survival.counts import SurvivalCounts
 from cipherdag.questions.survival.hazards import HazardSums
 from cipherdag.sites.compute.pooled.followed import Followed, survival_counts
@@ -60,7 +59,7 @@ def followed_answer(
     if isinstance(question, SurvivalCounts):
         key, spread = np.array([[question.time, question.event]]), 1.0
         if blur is not None:
-            spread = float((1.0 + SPREAD * blur.each(key, 2)).prod())
+            spread = float(blur.moves(key, 0)[0][0])
         return survival_counts(question, column, least=least, spread=spread)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, least=least)

@@ -18,7 +18,7 @@ import numpy as np
 
 from cipherdag.questions.regression_steps import outputs, predictor_columns
 from cipherdag.questions.scores.within_scores import WithinScores, score_count
-from cipherdag.questions.stratified import JOLT, SPREAD
+from cipherdag.sites.compute.pooled.blur import jolted
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.site_regressions import model_step, own_fit
 from cipherdag.statistics.regression_fits import FEWEST_PER_COEFFICIENT, step_parts
@@ -81,13 +81,12 @@ class OwnScores:
         if self._blur is None or not covariance.any():
             return scores, covariance, weight
         test = np.array([[model.response, model.predictors[-1], *model.predictors[:-1]]])
-        first, second, *drawn = self._blur.each(test, 2 + len(scores))[0]
+        (spread,), (drawn,) = self._blur.moves(test, len(scores))
         values, vectors = np.linalg.eigh(covariance)
         values = np.where(values > LEAST_REST * values[-1], values, 0.0)
         moved = vectors @ (np.sqrt(values) * drawn)
-        scores = np.where(covariance.diagonal() > 0.0, scores + JOLT * moved, 0.0)
-        spread = (1.0 + SPREAD * first) * (1.0 + SPREAD * second)
-        return scores / np.sqrt(1.0 + JOLT**2 / 3.0), covariance * spread, weight
+        scores = np.where(covariance.diagonal() > 0.0, jolted(scores, moved), 0.0)
+        return scores, covariance * spread, weight
 
     def _scores(self, model: Regression) -> tuple[FloatVector, FloatMatrix, float]:
         """Scores (m,), covariances (m, m) and rows less coefficients; 0 where not done."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import JOLT, OWN_SCALE, OWN_VALUES, SPREAD, cell_sides
+from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, cell_sides
+from cipherdag.sites.compute.pooled.blur import jolted
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -76,8 +77,8 @@ class _Moves:
             return np.zeros(counts.shape), np.ones(len(own))
         tables = counts.reshape(-1, len(own)).T.astype(np.int64)
         keys = np.column_stack([self._pairs[self._owner[own]], tables])
-        drawn = self._blur.each(keys, 2 + tables.shape[1]).T
-        return drawn[2:].reshape(counts.shape), (1.0 + SPREAD * drawn[:2]).prod(axis=0)
+        spreads, drawn = self._blur.moves(keys, tables.shape[1])
+        return drawn.T.reshape(counts.shape), spreads
 
 
 def cells_answer(
@@ -221,8 +222,7 @@ def _jolted(
     moved -= x[:, None] * moved.sum(axis=0) / n
     moved -= moved.sum(axis=1, keepdims=True) * y / n
     moved *= (x * (n - x))[:, None] * (y * (n - y)) > 0.0  # of a constant rounding would be left
-    jolted: FloatVector = (differences + JOLT * moved) / np.sqrt(1.0 + JOLT**2 / 3.0)
-    return jolted
+    return jolted(differences, moved)
 
 
 def _margins(counts: FloatVector) -> tuple[FloatMatrix, FloatMatrix, FloatVector]:

@@ -148,24 +148,27 @@ def nothing(question: EffectSums) -> FloatVector:
 
 
 def part_numbers(rows: Rows, named: tuple[int, ...], blur: Blur) -> FloatVector:
-    """The part that every row is in by chance, from 0, shape (n,).
-
-    Drawn anew for other variables: parts that two questions share would tell of the table of both.
-    """
-    about = b"parts of rows" + np.array(named, dtype="<i8").tobytes()
-    return np.floor((blur.uniform(about, (rows.count,)) + 1.0) * (PARTS / 2.0))
+    """The part that every row is in by chance, from 0, shape (n,)."""
+    return np.floor((_drawn(rows, b"parts of rows", named, blur) + 1.0) * (PARTS / 2.0))
 
 
 def placebo(rows: Rows, treatment: int, named: tuple[int, ...], blur: Blur) -> Rows:
     """The same with the treatment dealt out anew, a category to as many rows as before."""
-    about = b"placebo %d" % treatment + np.array(named, dtype="<i8").tobytes()
-    order = np.argsort(blur.uniform(about, (rows.count,)), kind="stable")
+    order = np.argsort(_drawn(rows, b"placebo %d" % treatment, named, blur), kind="stable")
     codes = None if rows.codes is None else rows.codes.copy()
     values = None if rows.values is None else rows.values.copy()
     for own in (codes, values):
         if own is not None:
             own[:, treatment] = own[order, treatment]
     return Rows(codes, values, rows.weights)
+
+
+def _drawn(rows: Rows, purpose: bytes, named: tuple[int, ...], blur: Blur) -> FloatVector:
+    """A number from -1 to 1 for every row, shape (n,).
+
+    Drawn anew for other variables: what two questions share would tell of the table of both.
+    """
+    return blur.uniform(purpose + np.array(named, dtype="<i8").tobytes(), (rows.count,))
 
 
 def with_cause(rows: Rows, n_variables: int, blur: Blur) -> Rows:
