@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import commands
 import pytest
 from hypothesis import settings
@@ -14,3 +16,20 @@ settings.load_profile("cipherdag")
 def call(capsys, monkeypatch):
     """Runs one command in this process: exit code, standard output, standard error."""
     return lambda *arguments: commands.call(capsys, monkeypatch, *arguments)
+
+
+@pytest.fixture(autouse=True)
+def _levels_of_logs():
+    """Commands set levels for their process; here the next test is in the same one."""
+    before = levels()
+    yield
+    for logger in levels():
+        level, logger.propagate = before.get(logger, (logging.NOTSET, True))
+        logger.setLevel(level)  # not `level`: what children have cached must go, too
+
+
+def levels():
+    """Level and propagation of the root logger and of the package's."""
+    own = [name for name in logging.root.manager.loggerDict if name.startswith("cipherdag")]
+    loggers = [logging.getLogger(name) for name in ["", *own]]
+    return {logger: (logger.level, logger.propagate) for logger in loggers}

@@ -22,8 +22,7 @@ LABELS = (0, 2)
 
 def features(number=None, step=None):
     """What is selected, who left, and whether it held keys of the round in which it died."""
-    ward = Ward(n_sites=6, algorithm=ALGORITHM, labels=LABELS)
-    n_variables = ward.session.open()
+    ward, n_variables, held = opened(number, step)
     rounds = itertools.count(1)
     honest = ward.engine.call
 
@@ -34,11 +33,9 @@ def features(number=None, step=None):
         return honest(operation, messages, **options)
 
     ward.engine.call = call
-    held = number is not None and 5 in Roles.of(ward.session._beacon, number, range(6)).holders
     facts = Facts(n_variables, 6, labels=ward.session.labels, fewest=3)
     asking = Replay(ALGORITHM.ask(facts), facts.present)
-    if (held and step == "unmask") or step == "compare":
-        # it is asked to compare in the next round whose keys it holds, and is gone then
+    if held and step in {"unmask", "compare"}:
         with pytest.raises(SiteUnreachableError, match=r"'hospital-5': it holds the keys"):
             ward.session.run(asking)
         return None, len(ward.session.rounds)
@@ -47,6 +44,23 @@ def features(number=None, step=None):
     left = [own.site for own in ward.session.dropouts]
     assert left == ([] if number is None else [LEAVER])
     return chosen(outcome), len(ward.session.rounds)
+
+
+def opened(number, step):
+    """A ward, its variables, and whether the leaver holds keys of that round.
+
+    Roles are drawn for each run: one who is to die comparing must be asked to compare.
+    """
+    while True:
+        ward = Ward(n_sites=6, algorithm=ALGORITHM, labels=LABELS)
+        n_variables = ward.session.open()
+        holders = () if number is None else roles(ward, number).holders
+        if 5 in holders or step != "compare":
+            return ward, n_variables, 5 in holders
+
+
+def roles(ward, number):
+    return Roles.of(ward.session._beacon, number, range(6))
 
 
 def chosen(outcome):
