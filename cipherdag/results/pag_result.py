@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cipherdag.errors import ParameterError
+from cipherdag.errors import GraphError, ParameterError
 from cipherdag.findings.conclusion import LearntPAG
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.graphs.ancestral.pag import PAG
@@ -30,12 +30,22 @@ class PAGResult(LearntPAG, GraphRun):
     kind: ClassVar[str] = "pag"
     template: ClassVar[str] = "graph_run.html.j2"
     graph_kind: ClassVar[str] = "PAG"
+    compared_as: ClassVar[str] = "PAGs"
 
     __repr__ = Run.__repr__
 
     def metrics(self, truth: PAG) -> PAGMetrics:
         """Compare the graph with a true PAG over the same names."""
         return compare_pags(self.graph, truth)
+
+    def apart(self, other: CausalGraph | PAG) -> PAGMetrics:
+        """Compare the graph with another PAG; see `GraphRun.apart`."""
+        if not isinstance(other, PAG):
+            raise GraphError(
+                "the other graph is no PAG, and marks of the two say different things",
+                remedy="Compare it with another result of FedFCI, or with a CSV of a PAG's edges.",
+            )
+        return self.metrics(other)
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)
