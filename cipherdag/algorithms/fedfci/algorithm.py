@@ -77,7 +77,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             categories, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
-            neighbours or not (Possible-D-SEP). ``rfci``: given neighbours alone, and only what is
+            neighbours or not (Possible-D-SEP, on paths between the two). ``rfci``: given neighbours alone, and only what is
             read off a triple or a path is tested further: far fewer tests and smaller sets; edges
             may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
@@ -196,13 +196,23 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     def _skeleton(
         self, source: EvidenceSource, known: Constraints, facts: Facts
     ) -> Generator[Question, FloatVector, StableSkeleton]:
-        search = fci_skeleton if self.search == "fci" else stable_skeleton
+        if self.search == "rfci":
+            return (
+                yield from stable_skeleton(
+                    source,
+                    tested_pairs(known),
+                    alpha=self.alpha,
+                    max_cond_size=self.max_cond_size,
+                    shown=facts.present,
+                )
+            )
         return (
-            yield from search(
+            yield from fci_skeleton(
                 source,
-                known if self.search == "fci" else tested_pairs(known),
+                known,
                 alpha=self.alpha,
                 max_cond_size=self.max_cond_size,
+                judge=partial(self._judge, source),
                 shown=facts.present,
             )
         )
