@@ -77,9 +77,9 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             categories, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
-            neighbours or not (Possible-D-SEP, on paths between the two). ``rfci``: given neighbours alone, and only what is
-            read off a triple or a path is tested further: far fewer tests and smaller sets; edges
-            may stay that ``fci`` takes out.
+            neighbours or not (Possible-D-SEP, on paths between the two). ``rfci``: given neighbours
+            alone, and only what is read off a triple or a path is tested further: far fewer tests
+            and smaller sets; edges may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
             x and z lacks y; ``conservative``, ``majority``, ``joining``: as in FedPC, by all sets
             of neighbours (`fedpc.colliders`). ``auto``: ``joining``.
