@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.edge_table import edge_sentences
+from cipherdag.graphs.edges import straight, turned_mark
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.rendering import render
-from cipherdag.results.comparing import COLUMNS, edge_differences, turned_mark
+from cipherdag.results.comparing import COLUMNS, edge_differences
 from cipherdag.results.graph_sections import ARROWS, pictures
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.graph import CausalGraph
     from cipherdag.results.graph_run import GraphRun
 
-SHOWN = ARROWS | {"<--": "←", "<-o": "←o", "--o": "—o", "": "none"}
+SHOWN = ARROWS | {"": "none"}
 SAME, OTHER, HERE, THERE = "same", "other-mark", "only-here", "only-there"
 
 
@@ -69,12 +70,7 @@ def _union(
     here: CausalGraph | PAG, there: CausalGraph | PAG, differences: Differences
 ) -> CausalGraph | PAG:
     """Every pair that either joins, with the first one's mark where it has one."""
-    edges = []
-    for first, second, one, two, _ in differences:
-        mark = one or two
-        straight = mark in ARROWS
-        ends = (first, second) if straight else (second, first)
-        edges.append((*ends, mark if straight else turned_mark(mark)))
+    edges = [straight(first, second, one or two) for first, second, one, two, _ in differences]
     return type(here).from_marked(dict.fromkeys([*here.nodes, *there.nodes]), edges)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
@@ -145,6 +145,20 @@ class GraphRun(Run):
     def _confidences(self) -> Confidences | None:
         known = self.details.get("bootstrap")
         return None if known is None else Confidences(known)
+
+    @property
+    def _replicates(self) -> Confidences:
+        """What replicates say.
+
+        Raises:
+            ParameterError: There were none.
+        """
+        if (found := self._confidences) is None:
+            raise ParameterError(
+                "a consensus needs replicates",
+                remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
+            )
+        return found
 
     def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
         """Write the result folder, and the drawing of the graph; see `Run.save`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cipherdag.errors import GraphError, ParameterError
+from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, CONSENSUS
 from cipherdag.graphs.graph import CausalGraph
@@ -49,12 +49,7 @@ class Result(LearntGraph, GraphRun):
         Raises:
             ParameterError: There were no replicates, or the threshold is no share.
         """
-        if self._confidences is None:
-            raise ParameterError(
-                "a consensus needs replicates",
-                remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
-            )
-        return self._confidences.consensus(self.graph.nodes, threshold)
+        return self._replicates.consensus(self.graph, threshold)
 
     @property
     def confidence(self) -> pd.DataFrame:
