@@ -107,11 +107,11 @@ def _resume_or_simulate(context: click.Context, /, *, resume: Path | None, **opt
 
 
 def _command(name: str, command: str, first: Sequence[click.Parameter], told: str) -> click.Command:
-    from cipherdag.findings.conclusion import LearntGraph
+    from cipherdag.findings.conclusion import LearntGraph, LearntPAG
 
     own = algorithm_class(name)
     parameters = [*first, *parameter_options(name), *(READINGS[own] for own in sorted(own.reads))]
-    if own.concludes is LearntGraph:
+    if own.concludes in (LearntGraph, LearntPAG):
         told_truth = "True edges (CSV) to measure the graph against."
         parameters.append(click.Option(["--truth"], type=FILE, help=told_truth))
 
@@ -215,13 +215,16 @@ def _carry_out(
 ) -> None:
     """Read the data, learn, save and show."""
     from cipherdag.algorithms.registry import make_algorithm
+    from cipherdag.findings.conclusion import LearntPAG
 
     if not as_json:
         click.echo(f"Reading {', '.join(Path(file).name for file in source['files'])}")
     federation = _federation(source, **reading)
     names = federation.sites[0].table.names
-    truth = edges(Path(source["truth"]), names) if source.get("truth") else None
     algorithm = make_algorithm(source["algorithm"], source["parameters"])
+    hidden = algorithm.concludes is LearntPAG
+    known = source.get("truth")
+    truth = edges(Path(known), names, unmeasured=hidden) if known else None
     result = learn(federation, algorithm, source["seed"], as_json=as_json, source=source, keep=keep)
     if out is not None:
         result.save(out, truth=truth)
@@ -270,8 +273,12 @@ def learn(
         return federation.run(algorithm, seed=seed, progress=progress, source=source, keep=keep)
 
 
-def edges(path: Path, nodes: Sequence[str]) -> CausalGraph:
-    """The graph of a CSV of edges over these variables."""
+def edges(path: Path, nodes: Sequence[str], *, unmeasured: bool = False) -> CausalGraph:
+    """The graph of a CSV of edges over these variables, if wanted over unmeasured ones, too."""
+    from cipherdag.graphs.exports import edges_from_csv
     from cipherdag.graphs.graph import CausalGraph
 
-    return CausalGraph.from_csv(path.read_text("utf-8"), nodes=tuple(nodes))
+    text, more = path.read_text("utf-8"), set[str]()
+    if unmeasured:
+        more = {end for own in edges_from_csv(text, nodes=nodes) for end in own[:2]} - set(nodes)
+    return CausalGraph.from_csv(text, nodes=(*nodes, *sorted(more)))

@@ -67,9 +67,11 @@ def report(folder: Path, truth: Path | None, out: Path | None) -> None:
     from datetime import UTC, datetime
 
     from cipherdag.results.kinds import load_run
+    from cipherdag.results.pag_result import PAGResult
 
     result = load_run(folder)
-    true = edges(truth, tuple(result.identifiers)) if truth is not None else None
+    names, hidden = tuple(result.identifiers), isinstance(result, PAGResult)
+    true = edges(truth, names, unmeasured=hidden) if truth is not None else None
     file = out or folder / "report.html"
     page = result.page(truth=true, written=datetime.now(UTC))
     with errors.writing(file):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cipherdag.errors import GraphError, ParameterError
+from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntPAG
 from cipherdag.findings.confidence import CONSENSUS, END_COLUMNS
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.graph import CausalGraph
 from cipherdag.results.graph_run import GraphRun, marked
 from cipherdag.results.graph_sections import pag_sections
 from cipherdag.results.run import Run
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cipherdag.graphs.ancestral.metrics import PAGMetrics
-    from cipherdag.graphs.graph import CausalGraph
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -37,8 +37,13 @@ class PAGResult(LearntPAG, GraphRun):
 
     __repr__ = Run.__repr__
 
-    def metrics(self, truth: PAG) -> PAGMetrics:
-        """Compare the graph with a true PAG over the same names."""
+    def metrics(self, truth: PAG | CausalGraph) -> PAGMetrics:
+        """Compare the graph with a true PAG over the same names, or with that of a true DAG.
+
+        Variables that only the DAG has are taken for unmeasured.
+        """
+        if isinstance(truth, CausalGraph):
+            truth = PAG.from_dag(truth, set(truth.nodes) - set(self.graph.nodes))
         return compare_pags(self.graph, truth)
 
     def consensus(self, threshold: float = CONSENSUS) -> PAG:
@@ -80,8 +85,9 @@ class PAGResult(LearntPAG, GraphRun):
         return self.metrics(other)
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
-        return self._saved()
+        if truth is None:
+            return self._saved()
+        return self._saved() | {"metrics": asdict(self.metrics(truth))}
 
     @classmethod
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,17 +95,11 @@ class PAGResult(LearntPAG, GraphRun):
         return {"graph": graph, **cls._read_saved(report)}
 
     def _accuracy(self, truth: CausalGraph) -> list[str]:
-        _no_truth(truth)
-        return []
+        return ["", f"Against the truth: {self.metrics(truth)}"]
 
     def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
-        return pag_sections(self) | {"metrics": {}, "edges_csv": self._tables()["edges.csv"]}
-
-
-def _no_truth(truth: CausalGraph | None) -> None:
-    if truth is not None:
-        raise ParameterError(
-            "a PAG is not compared with a true DAG",
-            remedy="Compare it with a true PAG by PAGResult.metrics.",
-        )
+        return pag_sections(self) | {
+            "metrics": {},
+            "against": None if truth is None else self.metrics(truth),
+            "edges_csv": self._tables()["edges.csv"],
+        }

@@ -126,8 +126,8 @@ class Result(LearntGraph, GraphRun):
                 "as a CPDAG": self.metrics_cpdag(truth),
                 "as a DAG": self.metrics(truth),
             }
-        edges = self._tables()["edges.csv"]
-        return graph_sections(self, truth) | {"metrics": metrics, "edges_csv": edges}
+        own = {"metrics": metrics, "against": None, "edges_csv": self._tables()["edges.csv"]}
+        return graph_sections(self, truth) | own
 
 
 def _as_cpdag(graph: CausalGraph) -> CausalGraph:

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from pages import Page
 
-from cipherdag import PAG, PAGResult
+from cipherdag import PAG, CausalGraph, PAGResult
+from cipherdag.graphs.ancestral.metrics import compare_pags
 
 SHOWN = {"→": "-->", "←": "<--", "—": "---", "↔": "<->", "o→": "o->", "←o": "<-o", "none": ""} | {
     "o—o": "o-o",
@@ -80,3 +81,29 @@ def test_a_pag_and_a_cpdag_are_not_measured_by_each_other(call, learnt, patients
         assert code == 1
         assert "marks of the two say different things" in said
         assert not page.exists()
+
+
+@pytest.mark.parametrize("measured_only", [False, True])
+def test_a_true_dag_is_held_against_it_by_its_own_pag(call, patients, tmp_path, measured_only):
+    """What only the true graph names was not measured."""
+    arcs = [("Smoke", "Asthma"), ("Pollen", "Allergy")]
+    if not measured_only:
+        arcs += [("Inherited", "Asthma"), ("Inherited", "Allergy")]
+    names = dict.fromkeys(["Smoke", "Pollen", "Asthma", "Allergy", *(a for a, _ in arcs)])
+    dag = CausalGraph.from_edges(tuple(names), arcs)
+    truth, out = tmp_path / "truth.csv", tmp_path / "out"
+    truth.write_text(dag.to_csv(), "utf-8")
+    words = ("--sites", 3, "--truth", truth, "--out", out)
+    code, said, _ = call("simulate", "fedfci", patients, *words)
+    assert code == 0
+    result = PAGResult.load(out)
+    expected = compare_pags(result.graph, PAG.from_dag(dag, names.keys() - set(result.graph.nodes)))
+    assert f"Against the truth: {expected}" in said
+    assert (expected.extra, expected.miss) == ((1, 0) if measured_only else (0, 0))
+    assert (expected.right, expected.unfounded) == ((2, 2) if measured_only else (6, 0))
+    saved = json.loads((out / "result.json").read_text("utf-8"))["metrics"]
+    assert saved["right"] == expected.right
+    (out / "report.html").unlink()
+    assert call("report", out, "--truth", truth)[0] == 0
+    page = Page((out / "report.html").read_text("utf-8"))
+    assert "Against the PAG of the true graph" in page.texts["main"]
