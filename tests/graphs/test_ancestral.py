@@ -235,11 +235,11 @@ def test_possible_d_sep_has_all_that_separates(seed):
     for end in mag:
         skeleton[end] = True
     marks = with_colliders(circles(skeleton), colliders_by_sepset(skeleton, sepsets_of(n, mag)))
-    near = possible_d_sep(marks)
     for x, y in combinations(range(n), 2):
         if not skeleton[x, y]:
             above = anteriors(mag, {x, y}) - {x, y}
-            sides = [above & set(np.flatnonzero(near[v]).tolist()) for v in (x, y)]
+            near = (possible_d_sep(marks, *ends).tolist() for ends in ((x, y), (y, x)))
+            sides = [above & set(own) for own in near]
             assert any(
                 oracle.separated(observed[x], observed[y], [observed[v] for v in own])
                 for own in sides

@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cipherdag.algorithms.fedpc.colliders import judge_triples
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, wider_skeleton
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
@@ -102,12 +104,14 @@ def fci_skeleton(
         source, tested_pairs(known), alpha=alpha, max_cond_size=max_cond_size, shown=shown
     )
     told = yield from judge(found.skeleton, found.separations.sets)
-    wider = possible_d_sep(with_colliders(start_marks(found.skeleton, known), told.colliders))
+    marks = with_colliders(start_marks(found.skeleton, known), told.colliders)
     blocks = blocks_of(found.skeleton)
+    wider = {
+        (x, y): possible_d_sep(marks, x, y, (blocks == blocks[x, y]).any(axis=0))
+        for x, y in np.argwhere(found.skeleton & ~known.joined).tolist()
+    }
     return (
-        yield from wider_skeleton(
-            source, found, wider, blocks, known.joined, alpha=alpha, max_cond_size=max_cond_size
-        )
+        yield from wider_skeleton(source, found, wider, alpha=alpha, max_cond_size=max_cond_size)
     )
 
 
@@ -131,15 +135,6 @@ def told_of_triples(
     if rule is None:
         return Told(by_set)
     judged = yield from judge_triples(source, search, rule)
-    pairs = [(int(x), int(z)) for x, z in search.pair_array()]
-    beyond = {pair for pair in pairs if _beyond(pair, sets[pair], skeleton)}
-    kept = [own for own in judged.colliders if (own[0], own[2]) not in beyond]
-    more = [own for own in by_set if (own[0], own[2]) in beyond]
-    ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) not in beyond]
-    return Told([*kept, *more], ambiguous)
-
-
-def _beyond(pair: Pair, given: frozenset[int], skeleton: BoolMatrix) -> bool:
-    """Whether a separating set has others than neighbours of either end alone."""
-    members = sorted(given)
-    return not any(skeleton[end, members].all() for end in pair)
+    more = [own for own in by_set if (own[0], own[2]) not in judged.separated]
+    ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) in judged.separated]
+    return Told([*judged.colliders, *more], ambiguous)

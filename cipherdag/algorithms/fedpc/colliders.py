@@ -65,10 +65,12 @@ class JudgedTriples:
         colliders: With how clearly: the factor by which p falls as y joins, or by the other rules
             the share of separating sets without y.
         ambiguous: Those that may be.
+        separated: The pairs (x, z) that some set of neighbours separates.
     """
 
     colliders: dict[Triple, float] = field(default_factory=dict)
     ambiguous: list[Triple] = field(default_factory=list)
+    separated: set[Pair] = field(default_factory=set)
 
 
 def separated(
@@ -106,6 +108,8 @@ def judge_triples(
 
     def hear(pair: Pair, sets: list[IndexArray], p_values: list[FloatVector]) -> None:
         x, z = pair
+        if any((own > alpha).any() for own in p_values):
+            judged.separated.add(pair)
         middles = np.flatnonzero(adjacent[x] & adjacent[z])
         if rule == "joining":
             verdicts = _by_joining(sets, p_values, middles, alpha)

@@ -21,7 +21,7 @@ from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Mapping
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.graphs.knowledge import Constraints
@@ -167,7 +167,8 @@ def stable_skeleton(
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
         # [x, m]: m may be a parent of x
-        pools = _Pools(kept, kept & ~constraints.forbidden.T, constraints.joined, layer)
+        possible = kept & ~constraints.forbidden.T
+        pools = _Pools.of_neighbours(kept, possible, constraints.joined, layer)
         found = yield from _layer(source, kept, pools, alpha)
         for rows, p_values in found:
             weakest.hear(rows, p_values)
@@ -186,9 +187,7 @@ def stable_skeleton(
 def wider_skeleton(
     source: EvidenceSource,
     found: StableSkeleton,
-    wider: BoolMatrix,
-    blocks: IndexArray,
-    joined: BoolMatrix,
+    wider: Mapping[Pair, IndexArray],
     *,
     alpha: float,
     max_cond_size: int | None,
@@ -198,23 +197,25 @@ def wider_skeleton(
     Args:
         source: Tests.
         found: The skeleton; its weakest tests go on.
-        wider: [x, m] is True where sets of x and another variable may have m, shape (p, p).
-        blocks: As `blocks_of`: sets of x and y have variables of the block of their edge only.
-        joined: Pairs that are not tested, shape (p, p).
+        wider: Of ordered pairs (x, y) with an edge what sets may have, in order; others are not
+            tested.
         alpha: As in `stable_skeleton`.
         max_cond_size: Largest conditioning set; None for no limit.
 
     Returns:
         The skeleton. Rounds: as `stable_skeleton`, from sets of one variable on.
     """
-    kept, layers, layer = found.skeleton.copy(), list(found.layers), 1
-    while layer_possible((wider & kept.any(axis=1, keepdims=True)).T, layer, max_cond_size):
-        pools = _Pools(kept, wider, joined, layer, blocks)
+    kept, layers = found.skeleton.copy(), list(found.layers)
+    most = max(map(len, wider.values()), default=0)
+    for layer in range(1, (most if max_cond_size is None else min(most, max_cond_size)) + 1):
+        left = [pair for pair in wider if kept[pair]]
+        sizes = np.array([len(wider[pair]) for pair in left], dtype=np.int64)
+        directions = np.array(left, dtype=np.int64).reshape(-1, 2)
+        pools = _Pools(directions, sizes, lambda x, y: wider[x, y], layer)
         heard = yield from _layer(source, kept, pools, alpha)
         for rows, p_values in heard:
             found.weakest.hear(rows, p_values)
         layers.append(int(kept.sum()) // 2)
-        layer += 1
     return StableSkeleton(kept, tuple(layers), found.standing, found.weakest)
 
 
@@ -266,44 +267,52 @@ def _width(left: FloatVector) -> int:
 
 
 class _Pools:
-    """The conditioning sets of one size that each variable's pool gives.
+    """The conditioning sets of one size that the pool of each pair gives.
 
     Args:
-        start: Adjacency at the start of the layer, shape (p, p).
-        possible: [x, m] is True where m is in the pool of x, shape (p, p).
-        joined: Pairs that are not tested, shape (p, p).
+        directions: Ordered pairs (x, y) to test, shape (D, 2).
+        sizes: How many variables the pool of each has, shape (D,).
+        pool: That of a pair, in order.
         layer: Size of the sets.
-        blocks: What else pools are bound by, if anything; see `wider_skeleton`.
 
     Attributes:
         layer: Size of the sets.
-        directions: Ordered pairs (x, y) that some set is tested of, shape (D, 2).
-        counts: How many sets the pool of x, without y, gives, shape (D,).
+        directions: Those pairs that some set is tested of; given nothing, x < y only.
+        counts: How many sets the pool of each gives, shape (D,).
     """
 
     def __init__(
         self,
-        start: BoolMatrix,
-        possible: BoolMatrix,
-        joined: BoolMatrix,
+        directions: IndexArray,
+        sizes: IndexArray,
+        pool: Callable[[int, int], IndexArray],
         layer: int,
-        blocks: IndexArray | None = None,
     ) -> None:
         self.layer = layer
-        self._blocks = np.zeros(start.shape, dtype=np.int64) if blocks is None else blocks
+        self._pool = pool
         self._chosen: dict[int, IndexArray] = {}
-        x, y = np.nonzero(start & ~joined)
-        owners, which = np.unique(
-            np.column_stack([x, self._blocks[x, y]]), axis=0, return_inverse=True
-        )
-        of = {k: (self._blocks == k).any(axis=0) for k in set(owners[:, 1].tolist())}
-        self._pools = {(v, k): np.flatnonzero(possible[v] & of[k]) for v, k in owners.tolist()}
-        lengths = np.array([len(pool) for pool in self._pools.values()], dtype=np.int64)
-        sizes = lengths[which.ravel()] - possible[x, y]
-        wanted = (sizes >= layer) if layer else (x < y)
-        self.directions = np.column_stack([x, y])[wanted]
-        ways = [min(math.comb(size, layer), MOST_SETS) for size in range(len(start) + 1)]
+        wanted = (sizes >= layer) if layer else (directions[:, 0] < directions[:, 1])
+        self.directions = directions[wanted]
+        most = int(sizes.max(initial=0))
+        ways = [min(math.comb(size, layer), MOST_SETS) for size in range(most + 1)]
         self.counts: FloatVector = np.array(ways, dtype=np.float64)[sizes[wanted]]
+
+    @classmethod
+    def of_neighbours(
+        cls, start: BoolMatrix, possible: BoolMatrix, joined: BoolMatrix, layer: int
+    ) -> _Pools:
+        """What each variable's own pool gives, the other one of the pair left out.
+
+        Args:
+            start: Adjacency at the start of the layer, shape (p, p).
+            possible: [x, m] is True where m is in the pool of x, shape (p, p).
+            joined: Pairs that are not tested, shape (p, p).
+            layer: Size of the sets.
+        """
+        x, y = np.nonzero(start & ~joined)
+        own = [np.flatnonzero(row) for row in possible]
+        sizes = possible.sum(axis=1)[x] - possible[x, y]
+        return cls(np.column_stack([x, y]), sizes, lambda x, y: own[x][own[x] != y], layer)
 
     def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
@@ -312,8 +321,7 @@ class _Pools:
             return pairs
         families = []
         for x, y in pairs.tolist():
-            own = self._pools[x, int(self._blocks[x, y])]
-            pool = own[own != y]
+            pool = self._pool(x, y)
             if len(pool) not in self._chosen:
                 self._chosen[len(pool)] = subsets(len(pool), self.layer)
             families.append((x, y, [pool[self._chosen[len(pool)][start:stop]]]))

@@ -110,30 +110,36 @@ def possibly_directed(marks: Marks) -> BoolMatrix:
     return found
 
 
-def possible_d_sep(marks: Marks) -> BoolMatrix:
-    """[x, v] is True where v is in Possible-D-SEP(x), shape (p, p).
+def possible_d_sep(marks: Marks, x: int, y: int, among: BoolMatrix | None = None) -> IndexArray:
+    """Possible-D-SEP(x, y), in order: what may be in the set that separates the two, seen from x.
 
-    v is reached from x along edges of which every two that follow one another meet in a collider or
-    lie in a triangle.
+    A variable is in it if it is reached from x along edges of which every two that follow one
+    another meet in a collider or lie in a triangle, and not through y: were x and y dependent given
+    all that is reached so, the path between them that says so, which passes y at its end only,
+    would be an inducing one.
+
+    Args:
+        marks: A graph with its colliders, shape (p, p).
+        x: A variable.
+        y: Another one.
+        among: Where the path may go, shape (p,); everywhere, if None. See `blocks_of`.
     """
-    adjacent = marks != NONE
-    near, into = bits(adjacent), bits((marks == ARROW).T)
-    found: BoolMatrix = adjacent.copy()
-    for x in range(len(marks)):
-        seen = {(x, v) for v in members(near[x])}
-        waiting = list(seen)
-        while waiting:
-            a, b = waiting.pop()
-            found[x, b] = True
-            onward = near[b] & near[a]
-            if into[b] >> a & 1:
-                onward |= into[b]
-            for c in members(onward & ~(1 << a | 1 << x)):
-                if (b, c) not in seen:
-                    seen.add((b, c))
-                    waiting.append((b, c))
-    np.fill_diagonal(found, val=False)
-    return found
+    inside = np.ones(len(marks), dtype=bool) if among is None else among.copy()
+    inside[[x, y]] = False
+    adjacent = (marks != NONE) & inside
+    near, into = bits(adjacent), bits((marks == ARROW).T & inside)
+    seen = {(x, v) for v in members(near[x])}
+    waiting = list(seen)
+    while waiting:
+        a, b = waiting.pop()
+        onward = near[b] & near[a]
+        if into[b] >> a & 1 or (a == x and marks[x, b] == ARROW):
+            onward |= into[b]
+        for c in members(onward & ~(1 << a)):
+            if (b, c) not in seen:
+                seen.add((b, c))
+                waiting.append((b, c))
+    return np.array(sorted({v for _, v in seen}), dtype=np.int64)
 
 
 def blocks_of(skeleton: BoolMatrix) -> IndexArray:
