@@ -348,7 +348,8 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        return share_summands(question, self.told_column, self.blur, least=least)
+        free = self._moves is None
+        return share_summands(question, self.told_column, self.blur, least=least, given=free)
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
         from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
