@@ -29,4 +29,5 @@ def plan_facts(
         labels=labels if reads_labels(plan.algorithm) else (),
         seed=plan.seed,
         fewest=plan.min_contributors,
+        measured=plan.measured,
     )

@@ -15,6 +15,7 @@ from cipherdag.algorithms.algorithm import Algorithm, Facts
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import (
     check_closed,
+    check_measured,
     check_sites,
     check_test,
     settings_of,
@@ -44,7 +45,7 @@ from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import unshielded_pairs
+from cipherdag.graphs.orientation import triples_over, unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.questions.presence import Measured
 
 Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
@@ -108,6 +110,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     name: ClassVar[str] = "fedfci"
     title: ClassVar[str] = "FedFCI"
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
+    takes_overlap: ClassVar[bool] = True
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     reveal: Literal["sums", "verdicts"] = "sums"
@@ -135,6 +138,15 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self.knowledge is None or not self.selection,
             "knowledge says what causes what, and with selection no mark says that alone; give up "
             "one of them",
+        )
+
+    def check_measured(self, measured: Measured) -> None:
+        """Take sites that lack variables where the evidence and the search do."""
+        check_measured(self, measured)
+        require(
+            measured.everywhere or self.search == "fci",
+            "sites lack variables, of which search rfci would take edges for granted that no site "
+            "can test; choose search fci",
         )
 
     @property
@@ -175,7 +187,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self._skeleton(source, known, facts), marginal_differences(kinds, settings)
         )
         outcome, given = yield from beside(
-            self._orient(source, known, found),
+            self._orient(source, known, found, facts.measured),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
         return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
@@ -208,17 +220,22 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         )
 
     def _orient(
-        self, source: EvidenceSource, known: Constraints, found: StableSkeleton
+        self,
+        source: EvidenceSource,
+        known: Constraints,
+        found: StableSkeleton,
+        measured: Measured,
     ) -> Learning:
-        sets = found.separations
+        sets, untested = found.separations, measured.never(found.skeleton & ~known.joined)
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
         judge = partial(self._judge, source)
         if self.search == "rfci":
             rules = RFCI(source, known, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            refined.told = yield from judge(found.skeleton, sets.sets)
-            grounds = Grounds(sets.sets, refined.told.ambiguous)
+            told = yield from judge(found.skeleton, sets.sets)
+            refined.told = told.without(triples_over(found.skeleton, untested))
+            grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=untested)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
         weakest = found.tested(source)
@@ -231,6 +248,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             ambiguous=tuple(refined.told.ambiguous),
             weakest={pair: own for pair, own in weakest.items() if marks[pair]},
             known=known,
+            untested=untested,
         )
 
     def _judge(

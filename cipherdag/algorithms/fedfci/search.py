@@ -49,6 +49,11 @@ class Told:
     colliders: Collection[Triple]
     ambiguous: Collection[Triple] = ()
 
+    def without(self, doubtful: Collection[Triple]) -> Told:
+        """The same where some triples are open, whatever tests of their ends say."""
+        kept = [own for own in self.colliders if own not in doubtful]
+        return Told(kept, [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})])
+
 
 def tested_pairs(known: Constraints) -> Constraints:
     """What the skeleton search may rest on: an edge that no direction is left of stays possible.

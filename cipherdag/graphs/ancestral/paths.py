@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, bits, directed
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, bits, directed
 from cipherdag.graphs.dags import members
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ class Uncovered:
 
 def possibly_directed(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i *-* j has no arrowhead at i and no tail at j, shape (p, p)."""
-    found: BoolMatrix = (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
+    ahead, behind = (marks == CIRCLE) | (marks == ARROW), (marks == CIRCLE) | (marks == TAIL)
+    found: BoolMatrix = ahead & behind.T
     return found
 
 

@@ -83,11 +83,13 @@ class Handshake:
     Raises:
         CohortError: The cohort has a duplicate, an unknown site or not this one.
         SignatureError: An identity in the cohort is not the pinned one.
+        KeyAgreementError: The plan says of a site that it lacks other variables than the schema.
     """
 
     def __init__(self, profile: SiteProfile, plan: Plan, read: Relayed = read_relayed) -> None:
         self._names = [member.name for member in plan.cohort]
         _check_cohort(plan, profile.name, profile.pinned)
+        _check_measured(plan, profile.lacking)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
         self.plan = plan
@@ -261,3 +263,13 @@ def _check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
             raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
         if pinned[member.name] != member.identity:
             raise SignatureError(f"the identity of '{member.name}' is not the pinned one")
+
+
+def _check_measured(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a plan by which a site measured other variables than by this site's schema."""
+    for member in plan.cohort:
+        if member.lacking != lacking.get(member.name, ()):
+            raise KeyAgreementError(
+                f"by the plan '{member.name}' measured other variables than by the schema",
+                remedy="Plan with --lacking as `cipherdag schema overlap schema.toml` prints it.",
+            )
