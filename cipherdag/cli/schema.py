@@ -119,7 +119,8 @@ def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> 
         if made.unmeasured_at(own)
     ]
     click.echo(
-        "\n".join([*remarks, f"The coordinator needs: {' '.join(told) or 'nothing'}"]), err=True
+        "\n".join([*remarks, f"The coordinator needs: {' '.join(told) or 'nothing'}"]),
+        err=out is None,
     )
     write(made, out)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cipherdag.questions.encodings import BoolMatrix, BoolVector, IndexArray
 
@@ -65,9 +65,17 @@ class Measured:
             found |= ~np.isin(rows, lacking).any(axis=1)
         return found
 
+    def has(self, variables: Sequence[int]) -> bool:
+        """Whether some site measured all of some variables."""
+        return self.everywhere or any({*variables}.isdisjoint(own) for own in self.lacking)
+
     def never(self, pairs: BoolMatrix) -> BoolMatrix:
         """Those of some pairs that no site measured together, shape (p, p) as given."""
         x, y = np.nonzero(pairs)
         found = np.zeros_like(pairs)
         found[x, y] = ~self.together(np.column_stack([x, y]))
         return found
+
+
+EVERYWHERE = Measured()
+"""Every site measured every variable."""

@@ -69,6 +69,11 @@ def check_measured(own: FedPC | FedFCI, measured: Measured) -> None:
         f"sites lack variables, which evidence {takes} can do without; {own.decided_by} cannot",
     )
     require(
+        own.colliders in ("auto", "joining") and getattr(own, "sepset", "max") == "max",
+        "sites lack variables; then colliders joining alone tells of a middle that it was measured "
+        "beside the ends",
+    )
+    require(
         not own.closed,
         "sites lack variables, of which no verdicts can be found yet; choose reveal sums",
     )

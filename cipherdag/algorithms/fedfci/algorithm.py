@@ -45,10 +45,11 @@ from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.knowledge import Constraints, Knowledge
-from cipherdag.graphs.orientation import triples_over, unshielded_pairs
+from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.presence import EVERYWHERE
 from cipherdag.questions.question import (
     FloatVector,
     Question,
@@ -226,16 +227,16 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         found: StableSkeleton,
         measured: Measured,
     ) -> Learning:
-        sets, untested = found.separations, measured.never(found.skeleton & ~known.joined)
+        sets, untested = found.separations, measured.never(found.skeleton)
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
         judge = partial(self._judge, source)
         if self.search == "rfci":
             rules = RFCI(source, known, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            told = yield from judge(found.skeleton, sets.sets)
-            refined.told = told.without(triples_over(found.skeleton, untested))
-            grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=untested)
+            refined.told = yield from judge(found.skeleton, sets.sets, measured)
+            doubtful = None if measured.everywhere else untested
+            grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=doubtful)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
         weakest = found.tested(source)
@@ -252,7 +253,11 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         )
 
     def _judge(
-        self, source: EvidenceSource, skeleton: BoolMatrix, sets: Mapping[Pair, frozenset[int]]
+        self,
+        source: EvidenceSource,
+        skeleton: BoolMatrix,
+        sets: Mapping[Pair, frozenset[int]],
+        measured: Measured = EVERYWHERE,
     ) -> Generator[Question, FloatVector, Told]:
         search = SeparatorSearch(
             skeleton=Skeleton.from_matrix(skeleton),
@@ -260,7 +265,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             test=test_of(self),
             max_cond_size=self.max_cond_size,
         )
-        return (yield from told_of_triples(source, search, sets, self._rule))
+        return (yield from told_of_triples(source, search, sets, self._rule, measured))
 
     @property
     def _rule(self) -> JudgingRule | None:

@@ -305,9 +305,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        arcs = self._orient(found.skeleton, separators, support, known, judged, doubtful)
         return FedPCOutcome(
             skeleton=found.skeleton,
-            arcs=self._orient(found.skeleton, separators, support, known, judged, doubtful),
+            arcs=arcs | untested,
             separators=separators,
             support=support,
             layers=found.layers,

@@ -32,6 +32,6 @@ def untested_warning(pairs: Sequence[Sequence[str]]) -> str:
     """What makes a graph with such edges doubtful, in a sentence."""
     shown = "; ".join(" and ".join(pair) for pair in pairs)
     return (
-        f"No site measured both variables of {len(pairs)} edges, so that nothing was tested: "
-        f"whether they are there is open, and nothing is directed on the ground of them: {shown}."
+        "No site measured both ends of these edges, so that nothing was tested: whether they are "
+        f"there is open, and nothing is directed on the ground of them: {shown}."
     )

@@ -81,9 +81,11 @@ class Grounds:
         sepsets: Separating sets of the pairs that are not adjacent, for rule 4.
         ambiguous: Unshielded triples (x, y, z), x < z, that rules do not rest on.
         paths: Discriminating paths that rule 4 may rest on; None for all.
-        doubtful: Edges of which it is not known whether they are there, shape (p, p), symmetric:
-            their marks stay, and no rule rests on them, nor on two variables being apart that such
-            an edge joins; None for none.
+        doubtful: Where not all variables were measured together, the edges of which it is not known
+            whether they are there, shape (p, p), symmetric: their marks stay, and no rule rests on
+            them, nor on two variables being apart that such an edge joins. An edge that was tested
+            may be one among fewer variables than another, so that only rules are applied that rest
+            on what is an ancestor of what, 1, 2, 3 and 8. None where all were.
     """
 
     sepsets: Sepsets = field(default_factory=dict)
@@ -126,6 +128,7 @@ def completed(marks: Marks, grounds: Grounds, *, selection: bool = True) -> Mark
     rules += [_rule_8, _rule_9, _rule_10]
     found = marks.copy()
     if grounds.doubtful is not None:
+        rules = [_rule_1, _rule_2, _rule_3, _rule_8]
         found[grounds.doubtful] = DOUBTFUL
     while True:
         before = found.copy()

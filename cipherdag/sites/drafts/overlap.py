@@ -113,6 +113,6 @@ def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator
         shown = "; ".join(pairs[:_MOST_SHOWN])
         more = f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
         yield (
-            f"{len(pairs)} pairs of columns are measured together nowhere, so that no test can "
-            f"take the edge between them away: {shown}{more}"
+            "no site measured both of these columns, so that no test can take the edge between "
+            f"them away: {shown}{more}"
         )

@@ -42,6 +42,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.verdict_rounds import beacon_of, commitment, new_chance
 from cipherdag.protocol.wire import decode, encode
+from cipherdag.sites.plan_facts import check_lacking
 from cipherdag.sites.session.reading import read_relayed
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Handshake:
     def __init__(self, profile: SiteProfile, plan: Plan, read: Relayed = read_relayed) -> None:
         self._names = [member.name for member in plan.cohort]
         _check_cohort(plan, profile.name, profile.pinned)
-        _check_measured(plan, profile.lacking)
+        check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
         self.plan = plan
@@ -263,13 +264,3 @@ def _check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:
             raise CohortError(f"the cohort names '{member.name}', which this site has not pinned")
         if pinned[member.name] != member.identity:
             raise SignatureError(f"the identity of '{member.name}' is not the pinned one")
-
-
-def _check_measured(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a plan by which a site measured other variables than by this site's schema."""
-    for member in plan.cohort:
-        if member.lacking != lacking.get(member.name, ()):
-            raise KeyAgreementError(
-                f"by the plan '{member.name}' measured other variables than by the schema",
-                remedy="Plan with --lacking as `cipherdag schema overlap schema.toml` prints it.",
-            )
