@@ -12,6 +12,7 @@ from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, untested_edges
 from cipherdag.findings.conclusion import LearntPAG, Note
+from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
@@ -46,7 +47,11 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
     details |= untested_edges(outcome.untested, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
-    return LearntPAG(graph=graph, evidence=_evidence(algorithm, outcome, graph), details=details)
+    evidence = _evidence(algorithm, outcome, graph)
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        evidence = Confidences(details["bootstrap"]).evidence(evidence, graph)
+    return LearntPAG(graph=graph, evidence=evidence, details=details)
 
 
 def hidden_causes(graph: PAG) -> tuple[Note, ...]:
