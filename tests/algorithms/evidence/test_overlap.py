@@ -11,9 +11,12 @@ from overlapping import NAMES, having, p_values, simulated, sites_of
 from scipy import stats
 
 from cipherdag import FedFCI, FedPC
+from cipherdag.algorithms.algorithm import Algorithm
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.source import NEVER_TOGETHER
+from cipherdag.algorithms.registry import ALGORITHMS, algorithm_class
 from cipherdag.errors import ParameterError
+from cipherdag.questions.presence import Measured
 
 OVERLAPPING = [name for name, kind in EVIDENCE.items() if kind.overlapping]
 CUT = {"numbers": (), "categories": range(12), "mixtures": range(0, 12, 2)}
@@ -123,3 +126,16 @@ def test_choices_that_would_take_untested_edges_for_granted_are_refused():
         with pytest.raises(ParameterError, match=r"lack|needs every variable") as caught:
             federation.run(algorithm)
         assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_refuses_sites_that_lack_variables_unless_it_takes_them(name):
+    own = algorithm_class(name)
+    check, bare = own.check_measured, object.__new__(own)
+    check_everywhere = Algorithm.check_measured
+    check_everywhere(bare, Measured(((),) * 6))
+    if not own.takes_overlap:
+        with pytest.raises(ParameterError, match=f"^{own.title} needs every variable"):
+            check(bare, Measured(((0,),) * 6))
+    else:
+        assert check is not check_everywhere
