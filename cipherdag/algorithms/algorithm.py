@@ -98,8 +98,8 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         """
         require(
             measured.everywhere,
-            f"{self.title} needs every variable of every site; FedPC and FedFCI take sites that "
-            "lack some",
+            f"{self.title} needs every variable of every site; Describe, FedPC and FedFCI take "
+            "sites that lack some",
         )
 
     @abstractmethod
