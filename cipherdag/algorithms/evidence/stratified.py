@@ -160,6 +160,7 @@ STRATIFIED = EvidenceKind(
     "from independence, and no p-value. Before, the kinds of columns, about where and how widely "
     "continuous ones lie, and the rows of all sites together.",
     asks_columns=True,
+    overlapping=True,
     triplets=True,
     tests=("auto", "fisherz"),
 )

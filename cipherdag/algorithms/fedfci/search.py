@@ -23,7 +23,8 @@ from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import colliders_by_sepset
+from cipherdag.graphs.orientation import colliders_by_sepset, triples_over
+from cipherdag.questions.presence import EVERYWHERE, Measured
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -51,6 +52,11 @@ class Told:
 
     colliders: Collection[Triple]
     ambiguous: Collection[Triple] = ()
+
+    def without(self, doubtful: Collection[Triple]) -> Told:
+        """The same where some triples are open, whatever tests of their ends say."""
+        kept = [own for own in self.colliders if own not in doubtful]
+        return Told(kept, [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})])
 
 
 Judge = Callable[
@@ -116,6 +122,7 @@ def told_of_triples(
     search: SeparatorSearch,
     sets: Mapping[Pair, frozenset[int]],
     rule: JudgingRule | None,
+    measured: Measured = EVERYWHERE,
 ) -> Generator[Question, FloatVector, Told]:
     """Which unshielded triples of a skeleton are colliders.
 
@@ -125,6 +132,8 @@ def told_of_triples(
         sets: A separating set of each.
         rule: Judges by all sets of neighbours of the ends; what none of those separates is told by
             the separating set. None for that set alone.
+        measured: Which variables the sites measured. That a separating set lacks y says nothing of
+            y where no site has all of it.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)
@@ -136,7 +145,9 @@ def told_of_triples(
     kept = [own for own in judged.colliders if (own[0], own[2]) not in beyond]
     more = [own for own in by_set if (own[0], own[2]) in beyond]
     ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) not in beyond]
-    return Told([*kept, *more], ambiguous)
+    told = Told([*kept, *more], ambiguous)
+    apart = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
+    return told.without(apart | triples_over(skeleton, measured.never(skeleton)))
 
 
 def _beyond(pair: Pair, given: frozenset[int], skeleton: BoolMatrix) -> bool:
