@@ -145,8 +145,8 @@ def within_sites(
 STRATIFIED = EvidenceKind(
     name="stratified",
     discloses="For every test, how far the sites' tables together lie from independence and the "
-    "variance of that, by configuration of the conditioning set, how many sites have rows there, "
-    "and the sum of the sites' own chi-squares; of numbers, the sums of the sites' weighted z and "
+    "variance of that, how many sites have rows that tell, and the sums of the sites' own "
+    "chi-squares; of numbers, the sums of the sites' weighted z and "
     "of the squared weights; of categories and numbers together, how many sites do a test, and the "
     "sums of the scores of their own regressions, of the covariances of these, and of the rows "
     "they have for it; the kinds of columns, and about where and how widely continuous ones lie.",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.algorithms.fedpc.outcome import WeakestTest
+    from cipherdag.findings.confidence import MarkCounts
     from cipherdag.graphs.ancestral.marks import Marks
     from cipherdag.graphs.knowledge import Constraints
 
@@ -27,6 +28,7 @@ class FedFCIOutcome:
         weakest: Of every edge x < z that was tested, the test of largest p-value.
         differences: As in `FedPCOutcome`.
         known: What was known before; None for nothing.
+        bootstrap: In how many replicates every mark occurs, if there were any.
     """
 
     marks: Marks
@@ -39,3 +41,4 @@ class FedFCIOutcome:
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
     differences: tuple[SiteDifference, ...] = ()
     known: Constraints | None = field(repr=False, default=None)
+    bootstrap: MarkCounts | None = None

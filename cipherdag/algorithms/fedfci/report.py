@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
 from cipherdag.findings.conclusion import LearntPAG, Note
+from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
@@ -44,7 +45,11 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
-    return LearntPAG(graph=graph, evidence=_evidence(algorithm, outcome, graph), details=details)
+    evidence = _evidence(algorithm, outcome, graph)
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        evidence = Confidences(details["bootstrap"]).evidence(evidence, graph)
+    return LearntPAG(graph=graph, evidence=evidence, details=details)
 
 
 def hidden_causes(graph: PAG) -> tuple[Note, ...]:

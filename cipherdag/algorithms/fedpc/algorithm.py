@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.algorithms.bootstrap import replicated
+from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import check_sites, settings_of, test_of
 from cipherdag.algorithms.evidence.site_differences import (
@@ -215,6 +215,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
                 lambda: self._learn(known, facts, drawn=True),
                 replicates=self.bootstrap,
                 seed=facts.seed,
+                counted=arcs_counted,
             )
         )
 

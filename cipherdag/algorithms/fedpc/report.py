@@ -151,7 +151,7 @@ def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Repor
     if own := found.details.get(OWN_DETAIL):
         notes.append(own_note(own))
         panels.append(own_panel(own))
-    if "bootstrap" in found.details and isinstance(found, LearntGraph):
+    if "bootstrap" in found.details:
         notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
     if triples := found.details.get("ambiguous_triples"):

@@ -48,6 +48,11 @@ def circles(skeleton: BoolMatrix) -> Marks:
     return np.where(skeleton, CIRCLE, NONE).astype(np.int8)
 
 
+def written(marks: Marks, a: int, b: int) -> str:
+    """The mark of an edge seen from a, such as "<-o"."""
+    return f"{SIGNS[int(marks[b, a])][0]}-{SIGNS[int(marks[a, b])][1]}"
+
+
 def directed(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i --> j, shape (p, p)."""
     found: BoolMatrix = (marks == ARROW) & (marks.T == TAIL)

@@ -18,11 +18,11 @@ from cipherdag.questions.stratified import JOLT, SPREAD
 from cipherdag.sites.table.rows_digest import rows_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import FloatVector, IndexArray
-
-    FloatMatrix = NDArray[np.float64]
+    from cipherdag.questions.encodings import FloatVector
 
 
 class Blur:
@@ -42,18 +42,20 @@ class Blur:
         """Without the digest, from which the numbers follow."""
         return "Blur()"
 
-    def moves(self, keys: IndexArray, size: int) -> tuple[FloatVector, FloatMatrix]:
-        """What moves the parts of a test, for every row of keys, (K, m).
+    def moves(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
+        """What moves the parts of tests, of the same key always the same.
 
         Returns:
-            What variances are multiplied by, shape (K,), and as many numbers from -1 to 1 for
-            `jolted` as asked for, shape (K, size).
+            What variances are multiplied by, shape (K,), and of every key as many numbers from -1
+            to 1 for `jolted` as asked for, one after the other.
         """
-        state, size = self._digest + b"each", 2 + size
-        drawn = [hashlib.shake_128(state + own.tobytes()).digest(4 * size) for own in keys]
-        whole = np.frombuffer(b"".join(drawn), dtype="<u4").reshape(len(keys), size)
-        numbers = (whole + 0.5) / 2.0**31 - 1.0
-        return (1.0 + SPREAD * numbers[:, :2]).prod(axis=1), numbers[:, 2:]
+        state = self._digest + b"each"
+        asked = zip(keys, sizes, strict=True)
+        drawn = [hashlib.shake_128(state + key).digest(4 * (2 + size)) for key, size in asked]
+        numbers = (np.frombuffer(b"".join(drawn), dtype="<u4") + 0.5) / 2.0**31 - 1.0
+        first = np.cumsum([0, *(2 + size for size in sizes)])[:-1]
+        spreads = (1.0 + SPREAD * numbers[first[:, None] + np.arange(2)]).prod(axis=1)
+        return spreads, np.delete(numbers, np.concatenate([first, first + 1]))
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""

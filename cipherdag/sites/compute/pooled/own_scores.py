@@ -80,8 +80,8 @@ class OwnScores:
         scores, covariance, weight = self._scores(model)
         if self._blur is None or not covariance.any():
             return scores, covariance, weight
-        test = np.array([[model.response, model.predictors[-1], *model.predictors[:-1]]])
-        (spread,), (drawn,) = self._blur.moves(test, len(scores))
+        test = np.array([model.response, model.predictors[-1], *model.predictors[:-1]])
+        (spread,), drawn = self._blur.moves([test.tobytes()], [len(scores)])
         values, vectors = np.linalg.eigh(covariance)
         values = np.where(values > LEAST_REST * values[-1], values, 0.0)
         moved = vectors @ (np.sqrt(values) * drawn)
