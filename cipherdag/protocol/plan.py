@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime
+from functools import cached_property
 from operator import index
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
@@ -55,7 +56,7 @@ class Member(Body, frozen=True, omit_defaults=True):
     lacking: tuple[int, ...] = ()
 
 
-class Plan(Body, frozen=True, kw_only=True):
+class Plan(Body, frozen=True, kw_only=True, dict=True):
     """What a run will do, and for whom.
 
     Attributes:
@@ -94,7 +95,7 @@ class Plan(Body, frozen=True, kw_only=True):
     nonce: bytes
     format: int = PLAN_FORMAT
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """What a person approves, 32 bytes; it covers every field."""
         return digest(b"plan", encode(self))
