@@ -32,10 +32,8 @@ from cipherdag.questions.encodings import (
 from cipherdag.questions.pooled_data import check_categories, check_cells
 from cipherdag.questions.weighted_evidence import check_triplets
 
-OWN_VALUES = 4
-"""Of a site's own tests: chi-square and degrees of freedom of its whole, and of its strata."""
-OWN_SCALE = 0.125
-"""What both are multiplied by, so that no chi-square that matters is beyond the bound."""
+OWN_VALUES = 2
+"""Of a site's own test: its score, and 1."""
 COARSE_BITS = 4
 """Of differences and variances that are opened: finer ones tell the counts that they are of."""
 SPREAD = 0.1
@@ -58,12 +56,11 @@ class StratifiedTables(
     in which x or y has one category only, or n is below 2 or the site's ``min_cell_size``, adds
     nothing. The answer has, triplet by triplet, both added up over the configurations: its whole.
 
-    Then, for every triplet, the site's own tests: the chi-square of its whole, and the sum of those
-    of every configuration where S is not empty, an eighth of each, with their degrees of freedom,
-    to a sixteenth of one; less where counts are rare, and 0 where nothing varies enough there. Sums
-    over the sites of wholes see an association that runs through all sites and configurations;
-    those of own tests also one that is every site's own, or turns from configuration to
-    configuration.
+    Then, for every triplet, the site's own tests: the normal score of the p-value of its whole, and
+    where S is not empty of the sum of the chi-squares of its configurations, each with a 1 beside;
+    0 where nothing varies enough there. Sums over the sites of wholes see an association that runs
+    through all sites and configurations; those of own tests also one that is every site's own, or
+    turns from configuration to configuration.
 
     Leaks:
         The coordinator learns, per triplet, summed over the sites and the configurations: how many
@@ -72,7 +69,9 @@ class StratifiedTables(
         (`SPREAD`, `JOLT`), anew for every table and way of splitting its rows: from exact ones, or
         with a factor for every variable, the tests of one run over three sites have one solution,
         which is every site's margins and tables of two variables. Also the sums of the sites' own
-        chi-squares and degrees of freedom. Nothing of one configuration is told apart.
+        scores, and of how many sites they are: a score tells how likely a table is given its
+        margins, whatever these are, where chi-squares and degrees of freedom told the margins, too.
+        Nothing of one configuration is told apart.
 
     Attributes:
         categories: Number of categories of every variable, shape (p,).
@@ -119,13 +118,13 @@ class StratifiedTables(
 
     @cached_property
     def widths(self) -> IndexArray:
-        """How many values every part has: wholes, triplet by triplet, and own tests."""
-        return np.concatenate([whole_values(self.sides), np.full(self.n_tests, OWN_VALUES)])
+        """How many values every part has: wholes, own tests of them, and of configurations."""
+        return np.concatenate([whole_values(self.sides), np.full(2 * self.n_tests, OWN_VALUES)])
 
     @property
     def n_parts(self) -> int:
-        """Number of wholes and of own tests, one of each a triplet."""
-        return 2 * self.n_tests
+        """Number of wholes, and of own tests of either kind, one of each a triplet."""
+        return 3 * self.n_tests
 
     @property
     def label(self) -> str:

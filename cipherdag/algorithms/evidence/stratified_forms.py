@@ -3,11 +3,11 @@
 Within a stratum, given its margins, the counts are hypergeometric if x and y are independent there;
 their differences from independence and the exact covariances add up over the sites and the
 configurations of S. A chi-square statistic of these sums puts all its power on an association that
-runs through all of them. A second is the sum of the sites' own, which sees associations of another
-direction at another site; a third that of the sites' own of every configuration, which sees those
-of another direction in another configuration. Their p-values are combined by a mean of Cauchy
-variates, which asks no independence of them; the latter two have a small part in it, enough for
-mechanisms that are every site's own, and little is lost where they are not.
+runs through all of them. Of the sites' own chi-squares the normal scores add up (Stouffer): that of
+all configurations sees associations of another direction at another site, that of every
+configuration those of another direction in another configuration. The three p-values are combined
+by a mean of Cauchy variates, which asks no independence of them; the latter two have a small part
+in it, enough for mechanisms that are every site's own, and little is lost where they are not.
 
 Where categories are rare the statistics scatter more widely than chi-square. They and their degrees
 of freedom are scaled to its mean and variance for their p-values, the sites' own at the sites.
@@ -28,7 +28,7 @@ import numpy as np
 
 from cipherdag.questions.combined_evidence import SMALLEST_P
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.stratified import COARSE_BITS, OWN_SCALE, OWN_VALUES, SPREAD
+from cipherdag.questions.stratified import COARSE_BITS, OWN_VALUES, SPREAD
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -56,16 +56,16 @@ OWN_WEIGHT = 0.2
 
 @dataclass(frozen=True, slots=True)
 class StratifiedForms:
-    """Three chi-square statistics of every test, shape (B,) each.
+    """A chi-square statistic and two sums of scores of every test, shape (B,) each.
 
     Attributes:
         whole: Of the sums over sites and configurations.
         whole_dof: Its degrees of freedom.
         whole_rare: What rare counts add to its variance.
-        own: Sum of the sites' own, each over all configurations, scaled.
-        own_dof: Its degrees of freedom.
-        turning: Sum of the sites' own of every configuration, scaled.
-        turning_dof: Its degrees of freedom.
+        own: Sum of the sites' own scores, each of all configurations together.
+        own_sites: How many they are.
+        turning: Sum of the sites' own scores, each of every configuration.
+        turning_sites: How many they are.
         largest: The largest difference in a cell, of the sums; 0 where nothing was opened.
         log_odds: Of two categories each, the one-step logarithm of the odds ratio, and its standard
             deviation, shape (B, 2); NaN else.
@@ -75,9 +75,9 @@ class StratifiedForms:
     whole_dof: FloatVector
     whole_rare: FloatVector
     own: FloatVector
-    own_dof: FloatVector
+    own_sites: FloatVector
     turning: FloatVector
-    turning_dof: FloatVector
+    turning_sites: FloatVector
     largest: FloatVector
     log_odds: FloatMatrix
 
@@ -104,15 +104,17 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
             precision = np.where(variance > LEAST_VARIANCE, variance, np.nan)
             log_odds[tests, 0] = differences[:, 0] / precision
             log_odds[tests, 1] = 1.0 / np.sqrt(precision)
-    own = sums[len(sums) - OWN_VALUES * question.n_tests :].reshape(-1, OWN_VALUES) / OWN_SCALE
+    own, turning = sums[int(question.widths[: question.n_tests].sum()) :].reshape(
+        2, question.n_tests, OWN_VALUES
+    )
     return StratifiedForms(
         whole=whole[0],
         whole_dof=whole[1],
         whole_rare=whole[2],
         own=own[:, 0],
-        own_dof=own[:, 1],
-        turning=own[:, 2],
-        turning_dof=own[:, 3],
+        own_sites=np.rint(own[:, 1]),
+        turning=turning[:, 0],
+        turning_sites=np.rint(turning[:, 1]),
         largest=largest,
         log_odds=log_odds,
     )
@@ -145,13 +147,21 @@ def omnibus_p(forms: StratifiedForms) -> FloatVector:
     p_values = np.stack(
         [
             chi_square_tail(forms.whole * scale, forms.whole_dof * scale),
-            chi_square_tail(forms.own, forms.own_dof),
-            chi_square_tail(forms.turning, forms.turning_dof),
+            _tail(forms.own, forms.own_sites),
+            _tail(forms.turning, forms.turning_sites),
         ]
     )
-    told = np.stack([forms.whole_dof, forms.own_dof, forms.turning_dof]) > 0
+    told = np.stack([forms.whole_dof, forms.own_sites, forms.turning_sites]) > 0
     parts = np.where(told[0], [[1.0], [OWN_WEIGHT], [OWN_WEIGHT]], 1.0)
     return cauchy_combination(p_values, np.where(told, parts, 0.0))
+
+
+def _tail(scores: FloatVector, sites: FloatVector) -> FloatVector:
+    """The p-values of sums of so many scores."""
+    from scipy.special import ndtr
+
+    found: FloatVector = ndtr(-scores / np.sqrt(np.maximum(sites, 1.0)))
+    return found
 
 
 def faint_p(largest: FloatVector, cells: IndexArray, told: FloatVector | IndexArray) -> FloatVector:

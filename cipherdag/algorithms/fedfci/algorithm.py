@@ -16,6 +16,7 @@ from cipherdag.algorithms.bootstrap import once_more, replicated
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import (
     check_closed,
+    check_measured,
     check_sites,
     check_test,
     settings_of,
@@ -50,6 +51,7 @@ from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.presence import EVERYWHERE
 from cipherdag.questions.question import (
     MAX_REPLICATES,
     FloatVector,
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
     from cipherdag.graphs.edges import BoolMatrix
-    from cipherdag.questions.presence import Presence
+    from cipherdag.questions.presence import Measured, Presence
 
 Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
@@ -115,6 +117,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     name: ClassVar[str] = "fedfci"
     title: ClassVar[str] = "FedFCI"
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
+    takes_overlap: ClassVar[bool] = True
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     reveal: Literal["sums", "verdicts"] = "sums"
@@ -143,6 +146,15 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self.knowledge is None or not self.selection,
             "knowledge says what causes what, and with selection no mark says that alone; give up "
             "one of them",
+        )
+
+    def check_measured(self, measured: Measured) -> None:
+        """Take sites that lack variables where the evidence and the search do."""
+        check_measured(self, measured)
+        require(
+            measured.everywhere or self.search == "fci",
+            "sites lack variables, of which search rfci would take edges for granted that no site "
+            "can test; choose search fci",
         )
 
     @property
@@ -197,7 +209,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self._skeleton(source, known, shown), marginal_differences(kinds, settings)
         )
         outcome, given = yield from beside(
-            self._orient(source, known, found),
+            self._orient(source, known, found, facts.measured),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
         return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
@@ -241,17 +253,22 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         )
 
     def _orient(
-        self, source: EvidenceSource, known: Constraints, found: StableSkeleton
+        self,
+        source: EvidenceSource,
+        known: Constraints,
+        found: StableSkeleton,
+        measured: Measured,
     ) -> Learning:
-        sets = found.separations
+        sets, untested = found.separations, measured.never(found.skeleton)
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
         judge = partial(self._judge, source)
         if self.search == "rfci":
             rules = RFCI(source, known, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            refined.told = yield from judge(found.skeleton, sets.sets)
-            grounds = Grounds(sets.sets, refined.told.ambiguous)
+            refined.told = yield from judge(found.skeleton, sets.sets, measured)
+            doubtful = None if measured.everywhere else untested
+            grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=doubtful)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
         weakest = found.tested(source)
@@ -264,10 +281,15 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             ambiguous=tuple(refined.told.ambiguous),
             weakest={pair: own for pair, own in weakest.items() if marks[pair]},
             known=known,
+            untested=untested,
         )
 
     def _judge(
-        self, source: EvidenceSource, skeleton: BoolMatrix, sets: Mapping[Pair, frozenset[int]]
+        self,
+        source: EvidenceSource,
+        skeleton: BoolMatrix,
+        sets: Mapping[Pair, frozenset[int]],
+        measured: Measured = EVERYWHERE,
     ) -> Generator[Question, FloatVector, Told]:
         search = SeparatorSearch(
             skeleton=Skeleton.from_matrix(skeleton),
@@ -275,7 +297,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             test=test_of(self),
             max_cond_size=self.max_cond_size,
         )
-        return (yield from told_of_triples(source, search, sets, self._rule))
+        return (yield from told_of_triples(source, search, sets, self._rule, measured))
 
     @property
     def _rule(self) -> JudgingRule | None:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedpc.outcome import WeakestTest
     from cipherdag.findings.confidence import MarkCounts
     from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.graphs.knowledge import Constraints
 
 
@@ -29,6 +30,8 @@ class FedFCIOutcome:
         differences: As in `FedPCOutcome`.
         known: What was known before; None for nothing.
         bootstrap: In how many replicates every mark occurs, if there were any.
+        untested: Edges that stand since no site measured both variables, shape (p, p); None where
+            all sites measured all.
     """
 
     marks: Marks
@@ -42,3 +45,4 @@ class FedFCIOutcome:
     differences: tuple[SiteDifference, ...] = ()
     known: Constraints | None = field(repr=False, default=None)
     bootstrap: MarkCounts | None = None
+    untested: BoolMatrix | None = field(repr=False, default=None)

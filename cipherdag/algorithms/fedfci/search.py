@@ -25,7 +25,8 @@ from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
 from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import colliders_by_sepset
+from cipherdag.graphs.orientation import colliders_by_sepset, triples_over
+from cipherdag.questions.presence import EVERYWHERE, Measured
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -53,6 +54,11 @@ class Told:
 
     colliders: Collection[Triple]
     ambiguous: Collection[Triple] = ()
+
+    def without(self, doubtful: Collection[Triple]) -> Told:
+        """The same where some triples are open, whatever tests of their ends say."""
+        kept = [own for own in self.colliders if own not in doubtful]
+        return Told(kept, [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})])
 
 
 Judge = Callable[
@@ -120,6 +126,7 @@ def told_of_triples(
     search: SeparatorSearch,
     sets: Mapping[Pair, frozenset[int]],
     rule: JudgingRule | None,
+    measured: Measured = EVERYWHERE,
 ) -> Generator[Question, FloatVector, Told]:
     """Which unshielded triples of a skeleton are colliders.
 
@@ -129,6 +136,8 @@ def told_of_triples(
         sets: A separating set of each.
         rule: Judges by all sets of neighbours of the ends; what none of those separates is told by
             the separating set. None for that set alone.
+        measured: Which variables the sites measured. That a separating set lacks y says nothing of
+            y where no site has all of it.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)
@@ -137,4 +146,6 @@ def told_of_triples(
     judged = yield from judge_triples(source, search, rule)
     more = [own for own in by_set if (own[0], own[2]) not in judged.separated]
     ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) in judged.separated]
-    return Told([*judged.colliders, *more], ambiguous)
+    told = Told([*judged.colliders, *more], ambiguous)
+    apart = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
+    return told.without(apart | triples_over(skeleton, measured.never(skeleton)))

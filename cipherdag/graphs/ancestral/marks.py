@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Marks = NDArray[np.int8]
 NONE, CIRCLE, ARROW, TAIL = range(4)
+DOUBTFUL = 4
+"""No mark of a graph: while rules are applied, that an edge may not be there; then what it was."""
 SIGNS = {CIRCLE: ("o", "o"), ARROW: ("<", ">"), TAIL: ("-", "-")}
 """How each mark is written at the left and at the right end of an edge."""
 

@@ -101,19 +101,18 @@ def test_the_textbooks_example_of_eight_centres():
     question = about((2, 2), [np.array([[0, 1]])])
     forms = stratified_forms(question, plain_sum(question, sites))
     assert forms.whole[0] == pytest.approx(6.38, abs=0.005)
-    assert (forms.whole_dof[0], forms.turning_dof[0]) == (1, 0)
+    assert (forms.whole_dof[0], forms.turning_sites[0]) == (1, 0)
     p_values, tally, _ = found(sites, [np.array([[0, 1]])])
     ours = StratifiedTable([np.array(own) for own in CENTRES]).test_null_odds()
     assert forms.whole[0] == pytest.approx(ours.statistic, rel=1e-6)
     # at three centres the successes vary by less than 1
     variances = [variance_of(np.array(own)) for own in CENTRES]
     by_centre = [StratifiedTable([np.array(own)]).test_null_odds().statistic for own in CENTRES]
-    dof = [scale_of([own]) for own in variances]
-    expected = sum(by_centre[k] * dof[k] for k in (0, 1, 2, 4))
-    assert forms.own[0] == pytest.approx(expected, rel=1e-6)
-    assert forms.own_dof[0] == sum(dof[k] for k in (0, 1, 2, 4))
+    scores = [score_of(by_centre[k], [variances[k]]) for k in (0, 1, 2, 4)]
+    assert forms.own[0] == pytest.approx(sum(scores), rel=1e-6)
+    assert forms.own_sites[0] == 4
     wider = 1 + 1 / (2 * sum(variances))
-    own = stats.chi2.sf(forms.own[0], forms.own_dof[0])
+    own = stats.norm.sf(sum(scores) / 2)
     parts = [[stats.chi2.sf(ours.statistic / wider, 1 / wider)], [own]]
     expected = cauchy_combination(np.array(parts), np.array([[1.0], [OWN_WEIGHT]]))[0]
     assert p_values[0] == pytest.approx(expected, rel=1e-6)
@@ -126,10 +125,11 @@ def variance_of(table):
     return r * (n - r) * c * (n - c) / (n * n * (n - 1.0))
 
 
-def scale_of(variances):
-    """A site's own degrees of freedom, of differences that vary so much, in sixteenths."""
+def score_of(form, variances):
+    """The normal score of a sum of squares over variances, scaled to that of Poisson counts."""
     count = len(variances)
-    return round(16 * count / (1 + np.sum(1 / np.array(variances)) / (2 * count))) / 16
+    scale = 1 / (1 + np.sum(1 / np.array(variances)) / (2 * count))
+    return stats.norm.isf(min(stats.chi2.sf(form * scale, count * scale), 1 - 1e-3))
 
 
 @pytest.mark.parametrize(
@@ -282,11 +282,11 @@ def test_what_tells_of_fewer_sites_than_the_floor_is_not_opened():
     counted = [own for own in asked if isinstance(own, Contributors)]
     (opened,) = [own for own in asked if isinstance(own, Covered)]
     assert len(counted) == 1
-    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 3, 2, 3, 2]
+    assert plain_sum(counted[0], sites).tolist() == [3, 2, 3, 2, 3, 2, 3, 2, 0, 0, 3, 2]
     # of the first test and the third, what all sites' configurations come to, and their own tests
     told = plain_sum(opened, sites)
     whole = plain_sum(counted[0].question, sites)
-    shown = counted[0].question.where(np.array([True, False] * 4))
+    shown = counted[0].question.where(np.array([True, False] * 6))
     assert (told[shown] == whole[shown]).all()
     assert not told[~shown].any()
     assert p_values[1] == 1.0
@@ -375,10 +375,10 @@ def test_the_sites_own_tests_are_those_of_each_sites_strata(seed):
         variance = r * (n - r) * c * (n - c) / np.maximum(n * n * (n - 1.0), 1.0)
         if variance.sum() > 1:
             form = difference.sum() ** 2 / variance.sum()
-            expected[:2] += np.array([form, 1]) * scale_of([variance.sum()])
+            expected[:2] += score_of(form, [variance.sum()]), 1
         if (enough := variance > 1).any():
             forms = difference[enough] ** 2 / variance[enough]
-            expected[2:] += np.array([forms.mean(), 1]) * scale_of(variance[enough])
+            expected[2:] += score_of(forms.sum(), variance[enough]), 1
     sites = [
         discrete_site(
             np.concatenate([np.c_[rows_of(t), np.full(t.sum(), s)] for s, t in enumerate(own)]),
@@ -388,7 +388,7 @@ def test_the_sites_own_tests_are_those_of_each_sites_strata(seed):
     ]
     question = about((2, 2, 3), [np.zeros((0, 2), dtype=int), np.array([[0, 1, 2]])])
     forms = stratified_forms(question, plain_sum(question, sites))
-    own = [forms.own[0], forms.own_dof[0], forms.turning[0], forms.turning_dof[0]]
+    own = [forms.own[0], forms.own_sites[0], forms.turning[0], forms.turning_sites[0]]
     assert own == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
@@ -420,7 +420,7 @@ def test_strata_below_a_sites_smallest_count_add_nothing():
     assert 0.9**2 <= strict[1] / larger[1] <= 1.1**2
     # what is left of the site's own tests is that of the larger one
     assert (strict[2:4] == strict[4:]).all()
-    assert strict[2] / strict[3] == pytest.approx(strict[0] ** 2 / strict[1])
+    assert strict[2:4] == pytest.approx([score_of(strict[0] ** 2 / strict[1], [strict[1]]), 1])
 
 
 def test_copies_are_not_independent_and_constants_are():
@@ -645,6 +645,49 @@ def test_sums_of_table_statistics_over_many_sparse_sites_keep_their_level(rows_p
         p_value = drive(asking(kind), sites)[0][1]
         assert not np.isnan(p_value).any()
         assert (p_value < 0.05).mean() < 0.075 + 2 * np.sqrt(0.05 * 0.95 / count)
+
+
+def test_moves_are_the_same_in_any_order_of_columns_and_categories_and_for_replicates():
+    """Else a mean over plans that look alike would tell what one does not."""
+    rng = np.random.default_rng(3)
+    codes = np.column_stack([rng.integers(0, k, 200) for k in (2, 3, 3)])
+    categories = (2, 3, 3)
+
+    def answer(codes, order, test, names):
+        renamed = np.column_stack([names[k][codes[:, k]] for k in range(3)])[:, order]
+        question = about(
+            tuple(categories[k] for k in order), [np.zeros((0, 2), int), np.array([test])]
+        )
+        site = discrete_site(renamed, question.categories, 11)
+        d, v = np.split(site.answer(question)[: 4 + 9], [4])
+        return d, kronecker_matrices(v[None], 2, 2)[0]
+
+    same = [np.arange(k) for k in categories]
+    d, v = answer(codes, [0, 1, 2], (1, 2, 0), same)
+    turned = answer(codes, [2, 0, 1], (0, 2, 1), same)  # y and x, given what is now second
+    across = np.arange(4).reshape(2, 2).T.ravel()
+    np.testing.assert_allclose(turned[0], d[across])
+    np.testing.assert_allclose(turned[1], v[np.ix_(across, across)])
+    other = [np.array(own) for own in ([1, 0], [1, 0, 2], [0, 1, 2])]
+    renamed = answer(codes, [0, 1, 2], (1, 2, 0), other)
+    rows = [2, 3, 0, 1]
+    np.testing.assert_allclose(renamed[0], d[rows])
+    np.testing.assert_allclose(renamed[1], v[np.ix_(rows, rows)])
+
+
+def test_replicates_are_moved_as_the_rows_that_they_were_drawn_from():
+    from cipherdag.sites.compute.pooled.poolable_data import PoolableData
+
+    rng = np.random.default_rng(4)
+    codes = rng.integers(0, 2, (150, 2))
+    question = about((2, 2), [np.array([[0, 1]])])
+    whole = PoolableData(codes, None, (2, 2), min_cell_size=11)
+    factor = whole.answer(question)[1] / PoolableData(codes, None, (2, 2)).answer(question)[1]
+    for _ in range(5):
+        drawn = codes[rng.integers(0, 150, 150)]
+        told = PoolableData(drawn, None, (2, 2), min_cell_size=11, within=whole).answer(question)
+        exact = PoolableData(drawn, None, (2, 2)).answer(question)
+        assert told[1] / exact[1] == pytest.approx(factor)
 
 
 def test_a_site_that_restricts_small_counts_moves_variances_alike_at_every_asking():

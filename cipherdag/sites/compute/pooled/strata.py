@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, cell_sides
+from cipherdag.questions.stratified import OWN_VALUES, cell_sides
 from cipherdag.sites.compute.pooled.blur import jolted
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
@@ -18,6 +18,7 @@ from cipherdag.statistics.quadratic_forms import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.stratified import StratifiedTables, TableCells
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 OWN_VARIANCE = 1.0
 """Below it, differences of one site are too far from normal for a chi-square."""
-OWN_STEPS = 16.0
-"""To parts of it degrees of freedom are told: finer ones would tell more of the margins."""
+LEAST_TAIL, MOST_TAIL = 1e-300, 1e-3
+"""Of p-values: beyond them scores would have no end."""
 
 
 def stratified_answer(
@@ -50,20 +51,19 @@ def stratified_answer(
     """
     widths = question.widths[: question.n_tests]
     starts = np.cumsum(widths) - widths
-    wholes, own = np.zeros(widths.sum()), np.zeros((question.n_tests, OWN_VALUES))
+    wholes, own = np.zeros(widths.sum()), np.zeros((2, question.n_tests, OWN_VALUES))
     moves = _Moves(question, blur)
-    for owner, counts in _tables(question, columns, least=least, within=within):
-        values = _summands(counts, moves.of(owner, counts))
+    for owner, counts, moved in _tables(question, columns, moves, least=least, within=within):
+        values = _summands(counts, moved)
         tests, first = np.unique(owner, return_index=True)
         summed = np.add.reduceat(values, first, axis=1)
         wholes[starts[tests] + np.arange(len(values))[:, None]] = summed
         sides = tuple(side - 1 for side in counts.shape[:2])
-        own[tests, :2] = _own_tests(_forms(summed, sides))
+        own[0, tests] = _own_tests(_forms(summed, sides))
         given = question.sides[tests, 0] > 1
         of_strata = np.add.reduceat(_forms(values, sides), first, axis=1)
-        own[tests[given], 2:] = _own_tests(of_strata[:, given])
-    told = np.minimum(OWN_SCALE * own.ravel(), question.encodings[0].bound)
-    return np.concatenate([wholes, told])
+        own[1, tests[given]] = _own_tests(of_strata[:, given])
+    return np.concatenate([wholes, own.ravel()])
 
 
 class _Moves:
@@ -71,8 +71,9 @@ class _Moves:
 
     A number for every variable would follow from a run's many tests, and the margins with it; one
     for every stratum would leave, of a test given a column and one given a coarser column, what
-    few rows differ in. Of the same strata in any order they are the same, so that of columns that
-    split the rows alike no two sums tell more than one.
+    few rows differ in. Of the same strata they are the same, whatever columns split the rows so,
+    in whichever order x, y, strata and categories come, and for rows drawn from these: no mean over
+    orders or replicates tells more than one answer does.
     """
 
     def __init__(self, question: StratifiedTables, blur: Blur | None) -> None:
@@ -80,26 +81,46 @@ class _Moves:
         pairs = [rows[:, :2] for rows in question.rows()]
         self._pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
 
-    def of(self, owner: IndexArray, counts: FloatVector) -> tuple[FloatVector, FloatVector]:
+    def of(self, owner: IndexArray, counts: IndexArray) -> tuple[FloatVector, FloatVector]:
         """What moves every cell, (rows, columns, U), and multiplies variances, (U,).
 
         Args:
             owner: Triplet of every stratum, ascending, shape (U,).
-            counts: Shape (rows, columns, U).
+            counts: Shape (rows, columns, U), of the rows that these were drawn from, if they were.
         """
         if self._blur is None:
             return np.zeros(counts.shape), np.ones(len(owner))
-        tables = counts.reshape(-1, len(owner)).T.astype(np.int64)
-        order = np.lexsort((*tables.T, owner))
         first = np.flatnonzero(np.diff(owner, prepend=-1))
+        sizes = np.diff([*first, len(owner)])
+        names, places = self._canonical(self._blur, owner[first], counts.shape[:2])
+        places = np.repeat(places, sizes, axis=0)
+        tables = np.empty((len(owner), places.shape[1]), dtype=np.int64)
+        np.put_along_axis(tables, places, counts.reshape(-1, len(owner)).T, axis=1)
+        order = np.lexsort((*tables.T, owner))
         strata = np.split(tables[order], first[1:])
-        pairs = self._pairs[owner[first]]
-        keys = [pair.tobytes() + own.tobytes() for pair, own in zip(pairs, strata, strict=True)]
+        keys = [name + own.tobytes() for name, own in zip(names, strata, strict=True)]
         spreads, numbers = self._blur.moves(keys, [own.size for own in strata])
         drawn = np.empty(tables.shape)
         drawn[order] = numbers.reshape(tables.shape)
-        sizes = [len(own) for own in strata]
+        drawn = np.take_along_axis(drawn, places, axis=1)
         return drawn.T.reshape(counts.shape), np.repeat(spreads, sizes)
+
+    def _canonical(
+        self, blur: Blur, tests: IndexArray, sides: tuple[int, ...]
+    ) -> tuple[list[bytes], IndexArray]:
+        """Of every test a name of x and y, and where each cell stands whatever these are called.
+
+        Returns:
+            Names, and places of shape (tests, cells).
+        """
+        names, places = [], np.empty((len(tests), sides[0] * sides[1]), dtype=np.int64)
+        for number, (x, y) in enumerate(self._pairs[tests].tolist()):
+            rows, columns = blur.ranks(x, sides[0])[:, None], blur.ranks(y, sides[1])
+            turned = blur.column(x) > blur.column(y)
+            place = columns * sides[0] + rows if turned else rows * sides[1] + columns
+            places[number] = place.ravel()
+            names.append(b"".join(sorted([blur.column(x), blur.column(y)])))
+        return names, places
 
 
 def cells_answer(
@@ -114,8 +135,10 @@ def cells_answer(
     n_cells, sizes = len(question.owner), question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
     moments, moves = np.zeros((2, n_cells)), _Moves(question.tables, blur)
-    for owner, counts in _tables(question.tables, columns, least=least, within=within):
-        values = _moments(counts, moves.of(owner, counts))
+    for owner, counts, moved in _tables(
+        question.tables, columns, moves, least=least, within=within
+    ):
+        values = _moments(counts, moved)
         tests, first = np.unique(owner, return_index=True)
         place = starts[tests] + np.arange(values.shape[1])[:, None]
         moments[:, place] = np.add.reduceat(values, first, axis=2)
@@ -127,14 +150,15 @@ def cells_answer(
 def _tables(
     question: StratifiedTables,
     columns: DiscreteColumns,
+    moves: _Moves,
     *,
     least: int,
     within: DiscreteColumns | None,
-) -> Iterator[tuple[IndexArray, FloatVector]]:
-    """Strata that tell anything, by shape of table: whose they are, (U,), and their counts.
+) -> Iterator[tuple[IndexArray, FloatVector, tuple[FloatVector, FloatVector]]]:
+    """Strata that tell anything, by shape of table: whose they are, (U,), their counts, and moves.
 
-    The former ascend, and no triplet's strata are in two pieces; the latter have the shape (rows,
-    columns, U).
+    The first ascend, and no triplet's strata are in two pieces; counts have the shape (rows,
+    columns, U); moves are as of `_Moves.of`.
     """
     for rows, first in zip(question.rows(), _firsts(question.counts), strict=True):
         # one stratum's cells one after the other
@@ -144,13 +168,20 @@ def _tables(
             tests = np.arange(first + piece.start, first + piece.stop)
             for owner, cells in _by_shape(question.sides[tests]):
                 tables = counts[cells]
-                kept = tables.sum(axis=(0, 1)) >= least
-                for side in (0, 1):  # of a constant nothing is told
-                    kept &= (tables.any(axis=side).sum(axis=0)) > 1
-                if origin is not None:
-                    kept &= origin[1][cells].sum(axis=(0, 1)) >= least
+                basis = tables if origin is None else origin[1][cells]
+                told = _tells(basis, least)
+                kept = told & _tells(tables, least)
                 if kept.any():
-                    yield tests[owner[kept]], tables[..., kept].astype(np.float64)
+                    jolts, spreads = moves.of(tests[owner[told]], basis[..., told])
+                    moved = jolts[..., kept[told]], spreads[kept[told]]
+                    yield tests[owner[kept]], tables[..., kept].astype(np.float64), moved
+
+
+def _tells(tables: IndexArray, least: int) -> BoolVector:
+    """Which tables, (rows, columns, U), have rows enough, and x and y that vary, shape (U,)."""
+    several = [tables.any(axis=side).sum(axis=0) > 1 for side in (0, 1)]
+    told: BoolVector = (tables.sum(axis=(0, 1)) >= least) & several[0] & several[1]
+    return told
 
 
 def _firsts(counts: tuple[int, ...]) -> list[int]:
@@ -191,10 +222,16 @@ def _forms(values: FloatMatrix, sides: tuple[int, ...]) -> FloatMatrix:
 
 
 def _own_tests(forms: FloatMatrix) -> FloatMatrix:
-    """Chi-squares and degrees of freedom, scaled where counts are rare, shape (U, 2)."""
+    """The normal score of every chi-square, and 1; 0 without degrees of freedom, shape (U, 2)."""
+    from scipy.special import ndtri
+
+    from cipherdag.statistics.contingency import chi_square_tail
+
     form, rank, rare = forms
-    dof = np.rint(OWN_STEPS * rank * chi_square_scale(rank, rare)) / OWN_STEPS
-    return np.stack([form * dof / np.maximum(rank, 1), dof], axis=1)
+    told, scale = rank > 0, chi_square_scale(rank, rare)
+    p_value = chi_square_tail(form * scale, np.maximum(rank * scale, 1.0 - told))
+    score = -ndtri(np.clip(p_value, LEAST_TAIL, 1.0 - MOST_TAIL))
+    return np.where(told[:, None], np.column_stack([score, told]), 0.0)
 
 
 def _summands(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatMatrix:
