@@ -301,11 +301,15 @@ def graph_edges(report):
 
 
 def edges_of(report):
-    """The edges between identifiers; an undirected one has no first end."""
+    """The marked edges between identifiers; one whose ends are alike has no first end."""
     return {
-        (frozenset if edge["mark"] == "---" else tuple)((edge["from_id"], edge["to_id"]))
+        (edge["mark"], (frozenset if edge["mark"] in ALIKE else tuple)(_ends(edge)))
         for edge in graph_edges(report)
     }
+
+
+def _ends(edge):
+    return edge["from_id"], edge["to_id"]
 
 
 def sorted_edges(report):
@@ -333,6 +337,7 @@ def numbers_in(told):
         yield told
 
 
+ALIKE = ("---", "<->", "o-o")
 BLURRED = "between"
 """Each site moves what its own rows tell alone by a random part of its error."""
 ESTIMATED = ("sets", "curves", "test", "together", "model")

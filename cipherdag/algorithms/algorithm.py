@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeVar
 
-from cipherdag.algorithms.parameters import check_parameters
+from cipherdag.algorithms.parameters import check_parameters, require
 from cipherdag.findings.conclusion import Finding, LearntGraph, Report
-from cipherdag.questions.presence import Presence
+from cipherdag.questions.presence import Measured, Presence
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -38,6 +38,7 @@ class Facts:
         seed: Seed of all that the algorithm draws.
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
+        measured: Which variables the sites measured.
     """
 
     n_variables: int
@@ -46,6 +47,7 @@ class Facts:
     labels: tuple[int, ...] = ()
     seed: int = 0
     fewest: int = 1
+    measured: Measured = field(default_factory=Measured)
     present: Presence = field(default_factory=lambda: Presence(0), compare=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +67,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
             reads labels learns their positions.
         retired: Parameters that are gone, with the value under which a saved run still reads.
         concludes: Type of its conclusions.
+        takes_overlap: Whether sites may lack variables with some of its parameters.
     """
 
     __slots__ = ()
@@ -74,6 +77,7 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     reads: ClassVar[frozenset[Reading]] = frozenset()
     retired: ClassVar[dict[str, object]] = {}
     concludes: ClassVar[type[Finding]] = LearntGraph
+    takes_overlap: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -85,6 +89,18 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
         Raises:
             ParameterError: Some do not.
         """
+
+    def check_measured(self, measured: Measured) -> None:
+        """Refuse sites that lack variables; an algorithm that takes them says otherwise.
+
+        Raises:
+            ParameterError: The algorithm needs every variable of every site.
+        """
+        require(
+            measured.everywhere,
+            f"{self.title} needs every variable of every site; Describe, FedPC and FedFCI take "
+            "sites that lack some",
+        )
 
     @abstractmethod
     def ask(self, facts: Facts) -> Generator[Question, FloatVector, Outcome]:

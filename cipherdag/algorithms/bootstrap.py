@@ -20,9 +20,10 @@ from cipherdag.questions.lockstep import answered, lockstep, parts_of
 from cipherdag.questions.question import Bundle, Question, Resampled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
     from dataclasses import Field
 
+    from cipherdag.findings.confidence import MarkCounts
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.questions.encodings import FloatVector
 
@@ -34,17 +35,21 @@ DRAWN_TWICE = (
 
 
 class Replicable(Protocol):
-    """An outcome whose edges are counted over replicates: a dataclass with both fields."""
+    """An outcome whose edges are counted over replicates: a dataclass with this field."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def arcs(self) -> BoolMatrix:
-        """The graph, shape (p, p)."""
+    def bootstrap(self) -> EdgeCounts | MarkCounts | None:
+        """In how many replicates each edge stands; None without any."""
+
+
+class Directed(Replicable, Protocol):
+    """Such an outcome whose edges are arcs: a field, too."""
 
     @property
-    def bootstrap(self) -> EdgeCounts | None:
-        """In how many replicates each edge stands; None without any."""
+    def arcs(self) -> BoolMatrix:
+        """The graph, shape (p, p)."""
 
 
 Outcome = TypeVar("Outcome", bound=Replicable)
@@ -56,6 +61,7 @@ def replicated(
     *,
     replicates: int,
     seed: int,
+    counted: Callable[[Sequence[Outcome]], EdgeCounts | MarkCounts],
 ) -> Generator[Question, FloatVector, Outcome]:
     """A run, and so many of its kind over rows that the sites draw, in shared rounds.
 
@@ -64,6 +70,7 @@ def replicated(
         anew: Starts another one.
         replicates: How many more; with 0 the run alone.
         seed: What rows are drawn by.
+        counted: Counts the edges of the replicates.
 
     Raises:
         ParameterError: The seed of replicates is no number of 64 bits.
@@ -74,7 +81,12 @@ def replicated(
     numbers = range(1, replicates + 1)
     drawn = [resampled(anew(), replicate=number, seed=seed) for number in numbers]
     outcome, *others = yield from lockstep([own, *drawn], most_values=ROUND_VALUES)
-    return replace(outcome, bootstrap=EdgeCounts.of([other.arcs for other in others]))
+    return replace(outcome, bootstrap=counted(others))
+
+
+def arcs_counted(outcomes: Sequence[Directed]) -> EdgeCounts:
+    """The counts of CPDAGs."""
+    return EdgeCounts.of([own.arcs for own in outcomes])
 
 
 def resampled(

@@ -26,7 +26,7 @@ from cipherdag.cli.parameters import AlgorithmGroup, parameter_options, taken
 from cipherdag.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from cipherdag.federation.connected import ConnectedFederation
@@ -55,7 +55,22 @@ def asking_options() -> list[click.Option]:
     return [
         click.Option(["--purpose"], required=True, help="What the result is for; sites read it."),
         click.Option(["--requester"], default="", help="Who asks for it; sites read it."),
+        click.Option(
+            ["--lacking"],
+            multiple=True,
+            callback=lambda _context, _option, given: dict(map(_lacking, given)),
+            help="SITE=1,2: numbers of variables that a site lacks, as `schema overlap` prints "
+            "them; for several sites several times.",
+        ),
     ]
+
+
+def _lacking(given: str) -> tuple[str, list[int]]:
+    site, _, numbers = given.rpartition("=")
+    try:
+        return site, [int(number) for number in numbers.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"'{given}' is not like kiel=1,2") from None
 
 
 def connected_command(name: str) -> click.Command:
@@ -111,6 +126,7 @@ def _plan(
     folder: Path,
     purpose: str,
     requester: str,
+    lacking: Mapping[str, Sequence[int]],
     protection: Protection,
     seed: int,
     out: Path | None,
@@ -122,7 +138,7 @@ def _plan(
     from cipherdag.sites.policy.plan_account import plan_lines
 
     federation = Federation.connect(
-        folder, purpose=purpose, requester=requester, protection=protection
+        folder, purpose=purpose, requester=requester, protection=protection, lacking=lacking
     )
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
     click.echo("\n".join(plan_lines(plan)))
@@ -138,6 +154,7 @@ def _run(
     folder: Path,
     purpose: str,
     requester: str,
+    lacking: Mapping[str, Sequence[int]],
     timeout: float,
     approval_s: float,
     protection: Protection,
@@ -157,6 +174,7 @@ def _run(
         protection=protection,
         timeout_s=timeout,
         approval_s=approval_s,
+        lacking=lacking,
     )
     plan = federation.plan(make_algorithm(name, taken(name, options)), seed=seed)
     _carry_out(federation, plan, out, as_json=as_json, force=force)

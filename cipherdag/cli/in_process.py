@@ -46,10 +46,13 @@ READINGS = {
 
 def run_command(name: str) -> click.Command:
     """``run NAME``."""
+    told = "Sites may have measured different columns: tests are of those that have all of theirs."
+    takes = algorithm_class(name).takes_overlap
+    overlapping = [click.Option(["--overlapping"], is_flag=True, help=told)] if takes else []
     return _command(
         name,
         "run",
-        [click.Argument(["files"], nargs=-1, required=True, type=FILE)],
+        [click.Argument(["files"], nargs=-1, required=True, type=FILE), *overlapping],
         f"{algorithm_class(name).title} over one source per site: {READABLE}.",
     )
 
@@ -135,6 +138,7 @@ def _described(name: str, command: str, options: Mapping[str, Any]) -> dict[str,
     """What ``run.toml`` says of a run."""
     files = options["files"] if command == "run" else [options["files"]]
     more = {key: options.get(key) for key in ("sites", "deal", "min_cell_size")}
+    more["overlapping"] = options.get("overlapping") or None
     truth = options.get("truth")
     return {
         "command": command,
@@ -245,7 +249,9 @@ def _federation(source: Mapping[str, Any], **reading: Any) -> Federation:
     shared = {"protection": protection, "device": source["device"], "policy": policy, **reading}
     files = [Path(file) for file in source["files"]]
     if source["command"] == "run":
-        return Federation.simulate(dict(zip(site_names(files), files, strict=True)), **shared)
+        sources = dict(zip(site_names(files), files, strict=True))
+        overlapping = bool(source.get("overlapping"))
+        return Federation.simulate(sources, overlapping=overlapping, **shared)
     deal = source.get("deal", "uneven")
     return Federation.split(files[0], source["sites"], seed=source["seed"], deal=deal, **shared)
 

@@ -141,9 +141,9 @@ def graph() -> None:
 def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
     """Print or draw the graph of a result folder."""
     from cipherdag.graphs.exports import export_graph
-    from cipherdag.results.result import Result
+    from cipherdag.results.kinds import load_graph
 
-    shown = Result.load(folder).graph
+    shown = load_graph(folder).graph
     for kind, path in (("svg", svg), ("png", png)):
         if path is not None:
             export_graph(shown, kind, path)
@@ -159,21 +159,19 @@ def graph_show(folder: Path, svg: Path | None, png: Path | None) -> None:
 @click.option("--html", type=click.Path(path_type=Path), help="Write a page on both runs.")
 def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None) -> None:
     """Compare a result's graph with another result folder or a CSV of edges."""
-    from cipherdag.graphs.metrics import compare
     from cipherdag.results.compared_page import compared_page
-    from cipherdag.results.result import Result
+    from cipherdag.results.kinds import load_graph
 
-    here = Result.load(folder)
-    if html is not None:
-        if not other.is_dir():
-            raise click.UsageError("--html compares two result folders")
-        page = compared_page(here, Result.load(other), (str(folder), str(other)))
+    here = load_graph(folder)
+    there = load_graph(other) if other.is_dir() else None
+    if html is not None and there is None:
+        raise click.UsageError("--html compares two result folders")
+    metrics = here.apart(here.read_graph(other) if there is None else there.graph)
+    if html is not None and there is not None:
+        page = compared_page(here, there, (str(folder), str(other)))
         with errors.writing(html):
             html.write_text(page, encoding="utf-8")
-    learned = here.graph
-    reference = Result.load(other).graph if other.is_dir() else edges(other, learned.nodes)
-    metrics = compare(learned, reference.to_cpdag() if reference.is_dag else reference)
-    click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  (CPDAGs)")
+    click.echo(json.dumps(asdict(metrics)) if as_json else f"{metrics}  ({here.compared_as})")
 
 
 @graph.command("export")
@@ -188,14 +186,9 @@ def graph_compare(folder: Path, other: Path, *, as_json: bool, html: Path | None
 def graph_export(folder: Path, kind: str, out: Path) -> None:
     """Write a result's graph in another format."""
     from cipherdag.graphs.exports import export_graph
-    from cipherdag.results.graph_run import GraphRun
-    from cipherdag.results.kinds import load_run
-    from cipherdag.results.result import Result
+    from cipherdag.results.kinds import load_graph
 
-    found = load_run(folder)
-    # of another kind Result.load says what to do
-    graph = found.graph if isinstance(found, GraphRun) else Result.load(folder).graph
-    export_graph(graph, kind, out)
+    export_graph(load_graph(folder).graph, kind, out)
     click.echo(f"Wrote {out}")
 
 

@@ -89,6 +89,42 @@ def schema_diff(first: Path, second: Path, *, as_json: bool) -> None:
         click.echo("Sites with these two can run together.")
 
 
+@schema.command("overlap")
+@click.argument("file", metavar="SCHEMA", type=FILE)
+@click.option("--sites", required=True, help="All sites of the study, separated by commas.")
+@click.option("--min-sites", type=click.IntRange(min=3), default=3, show_default=True)
+@OUT
+def schema_overlap(file: Path, sites: str, min_sites: int, out: Path | None) -> None:
+    """Say what sites that measured different columns can use, and what the coordinator needs.
+
+    Sites that lack the same columns, by `unmeasured_at`, are at least --min-sites. Where they are
+    fewer, those that are most alike lack the columns of both: the schema that says so is written.
+    """
+    from cipherdag.sites.drafts.overlap import made_alike, overlap_remarks, with_overlap
+    from cipherdag.sites.table.schema import Schema
+
+    known, names = Schema.load(file), [own.strip() for own in sites.split(",") if own.strip()]
+    strangers = sorted({*known.lacking} - {*names})
+    if strangers:
+        raise errors.ParameterError(
+            f"--sites lacks '{strangers[0]}', which {file} says did not measure some columns"
+        )
+    before = {own: frozenset(known.names[v] for v in known.unmeasured_at(own)) for own in names}
+    after = made_alike(before, min_sites)
+    made = with_overlap(known, after)
+    remarks = list(overlap_remarks(made, before, after))
+    told = [
+        f"--lacking {own}={','.join(str(v + 1) for v in made.unmeasured_at(own))}"
+        for own in names
+        if made.unmeasured_at(own)
+    ]
+    click.echo(
+        "\n".join([*remarks, f"The coordinator needs: {' '.join(told) or 'nothing'}"]),
+        err=out is None,
+    )
+    write(made, out)
+
+
 def write(made: Schema, out: Path | None) -> None:
     """Print a schema, or write it into a new file."""
     text = made.dumps()

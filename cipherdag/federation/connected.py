@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,7 @@ from cipherdag.federation.one_run import FinishedRun, Outcome, carry_out
 from cipherdag.federation.started_run import JOURNAL_FILE, StartedRun
 from cipherdag.protocol.journal import Journal
 from cipherdag.protocol.messages import WAITING
-from cipherdag.protocol.plan import Member, make_plan
+from cipherdag.protocol.plan import Member, make_plan, measured_by
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
 from cipherdag.protocol.transcript import TRANSCRIPT_FILE, TranscribingEngine
@@ -39,7 +39,7 @@ from cipherdag.sites.private_files import locked
 from cipherdag.sites.session.program import Program, computed_with
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from cipherdag.algorithms.algorithm import Algorithm
@@ -67,6 +67,8 @@ class ConnectedFederation:
         approval_s: Seconds to wait for the people at the sites who decide on a plan.
         purpose: What results are for, in words that these people read.
         requester: Who asks for them, likewise.
+        lacking: For sites that lack variables the identifiers of these, from 1; the sites' schema
+            says the same.
     """
 
     folder: CoordinatorFolder
@@ -76,6 +78,7 @@ class ConnectedFederation:
     timeout_s: float = 600.0
     start_s: float = 30.0
     approval_s: float = 0.0
+    lacking: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
     def study(self) -> Study:
@@ -90,16 +93,20 @@ class ConnectedFederation:
             seed: Seed of everything that draws at random in the algorithm.
 
         Raises:
-            ParameterError: There is no purpose, or the algorithm is not installed.
-            CohortError: The study has fewer sites than it asks for.
+            ParameterError: There is no purpose, the algorithm is not installed, or it needs every
+                variable of every site.
+            CohortError: The study has fewer sites than it asks for, or not the site that lacks
+                some, or too few sites lack the same.
             ProtectionError: The study does not allow the protection.
         """
         algorithm = chosen_algorithm(algorithm)
         require(bool(self.purpose.strip()), "a plan over real sites says what its result is for")
         study = self.study
         self._check(study, self.protection)
+        members = self._members(study)
+        algorithm.check_measured(measured_by(members))
         return make_plan(
-            [Member(name=site.name, identity=site.identity) for site in study.sites],
+            members,
             algorithm=algorithm.name,
             protection=self.protection,
             parameters=msgspec.to_builtins(algorithm),
@@ -111,6 +118,25 @@ class ConnectedFederation:
             purpose=self.purpose,
             requester=self.requester,
         )
+
+    def _members(self, study: Study) -> list[Member]:
+        """The study's sites, and what each lacks by position."""
+        strangers = sorted({*self.lacking} - {site.name for site in study.sites})
+        if strangers:
+            raise CohortError(f"the study has no site '{strangers[0]}' that could lack variables")
+        numbers = {name: sorted(set(own)) for name, own in self.lacking.items()}
+        require(
+            all(number >= 1 for own in numbers.values() for number in own),
+            "what a site lacks are identifiers of variables, from 1",
+        )
+        return [
+            Member(
+                name=site.name,
+                identity=site.identity,
+                lacking=tuple(number - 1 for number in numbers.get(site.name, ())),
+            )
+            for site in study.sites
+        ]
 
     def run(
         self,

@@ -173,7 +173,8 @@ class _Started(Generic[Outcome]):
         identities, ledgers = _recorded_by(federation, kept)
         pinned = {site: identity.public for site, identity in identities.items()}
         earlier = kept.summed if kept is not None else ()
-        program = SharedProgram(ask, federation.sites[0].table.schema.names, earlier)
+        schema = federation.sites[0].table.schema
+        program = SharedProgram(ask, schema.names, earlier)
         shared = SharedReading(coordinator.public)
         runtimes = {
             site.name: _runtime(
@@ -188,7 +189,10 @@ class _Started(Generic[Outcome]):
             )
             for site in federation.sites
         }
-        members = [Member(name=site, identity=key) for site, key in pinned.items()]
+        members = [
+            Member(name=site, identity=key, lacking=schema.unmeasured_at(site))
+            for site, key in pinned.items()
+        ]
         most = max(site.policy.tolerated_colluders for site in federation.sites)
         plan = make_plan(
             members,
@@ -240,6 +244,7 @@ def _runtime(
         schema=schema.canonical(),
         rows=site.table.rows,
         labels=schema.label_positions,
+        lacking=schema.lacking,
     )
     respondent = table_respondent(
         site.table, min_cell_size=site.policy.min_cell_size, device=device

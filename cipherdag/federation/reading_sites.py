@@ -13,6 +13,12 @@ import numpy as np
 
 from cipherdag.errors import ConstantColumnError, ParameterError, SchemaError
 from cipherdag.sites.drafts.inference import infer_columns
+from cipherdag.sites.drafts.overlap import (
+    lacking_columns,
+    made_alike,
+    overlap_remarks,
+    with_overlap,
+)
 from cipherdag.sites.drafts.suspicions import suspicious_sites
 from cipherdag.sites.drafts.table_suspicions import table_suspicions
 from cipherdag.sites.table.names import normalise_name
@@ -55,6 +61,7 @@ def read_sites(
     interventions: str | None,
     *,
     constants: bool = True,
+    fewest_alike: int = 0,
 ) -> dict[str, SiteTable]:
     """Every site's table by one schema, which is inferred if there is none.
 
@@ -67,13 +74,20 @@ def read_sites(
         labels: Labels in place of the schema's.
         interventions: Column that names what was intervened on, in place of the schema's.
         constants: Whether to look for constant columns; not where the tables are still divided.
+        fewest_alike: Where data may lack columns, how many sites have to lack the same; 0: they may
+            not.
 
     Raises:
         DataError: Data do not fit the schema.
         SchemaError: Without a schema, a column looks like an identifier or free text.
     """
     drafted = schema is None
-    known = _drafted(list(data.values()), interventions) if schema is None else _given(schema)
+    if schema is None:
+        known = _drafted(list(data.values()), interventions, overlapping=fewest_alike > 0)
+    else:
+        known = _given(schema)
+    if fewest_alike:
+        known = _overlapping(data, known, fewest_alike)
     known = known.with_interventions(interventions)
     known = known.with_labels(labels) if labels else known
     tables = _load(data, known)
@@ -97,9 +111,19 @@ def _load(data: Mapping[str, Data], schema: Schema) -> dict[str, SiteTable]:
     return {name: load_table(source, schema, site=name or None) for name, source in data.items()}
 
 
-def _drafted(data: Sequence[Data], interventions: str | None) -> Schema:
+def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schema:
+    """The schema that says which sites lack what; what they cannot use therefore is said."""
+    before = lacking_columns(data, schema)
+    after = made_alike(before, fewest)
+    known = with_overlap(schema, after)
+    for said in overlap_remarks(known, before, after):
+        log.warning("%s", said)
+    return known
+
+
+def _drafted(data: Sequence[Data], interventions: str | None, *, overlapping: bool) -> Schema:
     """A schema from all data together; any column may be constant at a site."""
-    draft = infer_columns(data)
+    draft = infer_columns(data, overlapping=overlapping)
     named, unclear = normalise_name(interventions or ""), []
     for column in draft.columns:
         if column.kind != "ignore" or column.name == named:
@@ -135,10 +159,18 @@ def without_constants(
     schema = next(iter(tables.values())).schema
     varies = np.array([table.varies() for table in tables.values()])
     idle = {
-        name: [site for site, own in zip(tables, varies[:, position], strict=True) if not own]
-        for position, name in enumerate(schema.names)
+        column.name: [
+            site
+            for site, own in zip(tables, varies[:, position], strict=True)
+            if not own and site not in column.unmeasured_at
+        ]
+        for position, column in enumerate(schema.variables)
     }
-    gone = {name for name, sites in idle.items() if len(sites) == len(tables)}
+    gone = {
+        own.name
+        for own, any_site in zip(schema.variables, varies.T, strict=True)
+        if not any_site.any()
+    }
     for name, sites in idle.items():
         if name in gone:
             log.warning("column '%s' is left out: at every site it holds one value only", name)
@@ -148,7 +180,7 @@ def without_constants(
     if gone == set(schema.names):
         raise ConstantColumnError("every column holds one value only at every site")
     columns = tuple(
-        replace(own, kind="ignore", label=False)
+        replace(own, kind="ignore", label=False, unmeasured_at=())
         if own.name in gone
         else replace(own, allow_constant=bool(idle.get(own.name)))
         for own in schema.columns

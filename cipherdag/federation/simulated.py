@@ -23,6 +23,8 @@ from cipherdag.federation.reading_sites import named_sources, read_sites, withou
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
+from cipherdag.protocol.plan import fewest_alike
+from cipherdag.questions.presence import Measured
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 
 if TYPE_CHECKING:
@@ -96,6 +98,7 @@ class Federation:
         protection: Protection = "masking",
         device: str = "auto",
         policy: Policy | None = None,
+        overlapping: bool = False,
     ) -> Federation:
         """Sites in this process from their data; privacy code and messages are the real ones.
 
@@ -111,14 +114,20 @@ class Federation:
             protection: ``masking``, ``bfv`` or ``none``.
             device: ``cpu``, ``cuda`` or ``auto``.
             policy: The sites' policy; by default the strictest that allows ``protection``.
+            overlapping: Whether sites may have measured different variables. FedPC and FedFCI then
+                test what enough sites have; the log ``cipherdag.data`` says what cannot be used or
+                tested. Without it a column that some data lack is an error.
 
         Raises:
             DataError: Data do not fit the schema.
             ProtectionError: There is no such protection.
             CohortError: Two sites have the same name, or there is none.
         """
-        tables = read_sites(named_sources(data), schema, labels, interventions)
-        own = policy or _default_policy(protection)
+        own, sources = policy or _default_policy(protection), named_sources(data)
+        n_sites = len(sources)
+        colluders = min(own.tolerated_colluders, max(n_sites - 1, 0))
+        fewest = fewest_alike(n_sites, colluders, own.min_sites) if overlapping else 0
+        tables = read_sites(sources, schema, labels, interventions, fewest_alike=fewest)
         sites = tuple(Site(name, table, own) for name, table in tables.items())
         return cls(sites=sites, protection=protection, device=device)
 
@@ -175,7 +184,10 @@ class Federation:
         width = len(str(n_sites))
         own = policy or _default_policy(protection)
         parts = dict(zip((f"site-{n:0{width}d}" for n in range(1, n_sites + 1)), rows, strict=True))
-        tables = {name: table.take(part) for name, part in parts.items()}
+        tables = {
+            name: table.take(part).without(table.schema.unmeasured_at(name))
+            for name, part in parts.items()
+        }
         if schema is None:
             tables = without_constants(tables)
         sites = tuple(Site(name, part, own) for name, part in tables.items())
@@ -191,6 +203,7 @@ class Federation:
         protection: Protection = "masking",
         timeout_s: float = 600.0,
         approval_s: float = 0.0,
+        lacking: Mapping[str, Sequence[int]] | None = None,
     ) -> ConnectedFederation:
         """The real sites of a coordinator's study; the result has the same ``run``.
 
@@ -202,6 +215,8 @@ class Federation:
             protection: ``masking``, ``bfv`` or ``none``.
             timeout_s: Seconds to wait for the slowest site in a step of a round.
             approval_s: Seconds to wait for the people at the sites who decide on a plan.
+            lacking: For sites that did not measure some variables the identifiers of these, from 1,
+                as ``cipherdag schema overlap`` prints them.
         """
         from cipherdag.deployment.coordinator_folder import CoordinatorFolder
         from cipherdag.federation.connected import ConnectedFederation
@@ -213,6 +228,7 @@ class Federation:
             requester=requester,
             timeout_s=timeout_s,
             approval_s=approval_s,
+            lacking=lacking or {},
         )
 
     @overload
@@ -303,6 +319,9 @@ class Federation:
         """
         algorithm = chosen_algorithm(algorithm)
         schema = self.sites[0].table.schema
+        algorithm.check_measured(
+            Measured(tuple(schema.unmeasured_at(own.name) for own in self.sites))
+        )
         if "labels" in algorithm.reads:
             _check_labels(self.sites)
         kept = None if keep is None else kept_run(self, algorithm, seed, Path(keep), source or {})

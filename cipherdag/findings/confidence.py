@@ -6,28 +6,35 @@ Leaks:
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import Note
+from cipherdag.graphs.ancestral.marks import written
 from cipherdag.graphs.edge_evidence import EdgeEvidence
-from cipherdag.graphs.graph import CausalGraph
+from cipherdag.graphs.edges import straight, turned_mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from cipherdag.graphs.ancestral.marks import Marks
     from cipherdag.graphs.edge_evidence import GraphEvidence
-    from cipherdag.graphs.edges import Edge
+    from cipherdag.graphs.edges import Edge, Graph
     from cipherdag.questions.encodings import BoolMatrix, IndexArray
 
 MEASURE = "share of replicates, over rows drawn anew, in which the edge stands as it was learnt"
 SHARES = ("confidence", "any_edge")
 COLUMNS = ("from", "to", "mark", *SHARES)
+END_SHARES = tuple(f"{end}_{own}" for end in ("from", "to") for own in ("arrow", "tail", "circle"))
+END_COLUMNS = ("from", "to", "mark", "no_edge", *END_SHARES)
 CONSENSUS = 0.5
 """Share of the replicates that a mark of the consensus has at least."""
+_DIRECTIONS = {"-->": "forward", "<--": "backward", "---": "undirected"}
+Learnt = TypeVar("Learnt", bound="Graph")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,67 +43,80 @@ class EdgeConfidence:
 
     Attributes:
         replicates: How many there were.
-        forward: Those with source --> target.
-        backward: Those with target --> source.
-        undirected: Those with source --- target.
+        marks: Those with each mark, seen from the source, such as "<--"; of which there are some.
+        undecided: The mark of an edge of which neither end is told: "---", or in a PAG "o-o".
     """
 
     replicates: int
-    forward: int
-    backward: int
-    undirected: int
+    marks: Mapping[str, int]
+    undecided: str = "---"
 
     @property
     def joined(self) -> int:
         """Replicates with an edge of any mark."""
-        return self.forward + self.backward + self.undirected
+        return sum(self.marks.values())
+
+    @property
+    def turned(self) -> EdgeConfidence:
+        """The same seen from the other end."""
+        marks = {turned_mark(mark): count for mark, count in self.marks.items()}
+        return replace(self, marks=marks)
+
+    @property
+    def ends(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Replicates with each sign, such as ">", at the source and at the target."""
+        found: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        for mark, count in self.marks.items():
+            for own, sign in zip(found, (mark[0], mark[2]), strict=True):
+                own[sign] = own.get(sign, 0) + count
+        return found
 
     def as_drawn(self, mark: str) -> int:
         """Replicates with the edge source-mark-target."""
-        return self.forward if mark == "-->" else self.undirected
+        return self.marks.get(mark, 0)
 
     def consensus(self, threshold: float) -> str:
-        """The mark that enough replicates have: "-->", "<--", "---", or "" where too few join them.
+        """The mark that enough replicates have, such as "-->", or "" where too few join them.
 
         Args:
             threshold: Share of all replicates, above 0, that joins the two, and that has a
-                direction; where neither direction has it, or both have, the edge has none.
+                direction; where neither direction has it, or both have, the edge has none. In a
+                PAG: that has an arrowhead at an end, or a tail; else it is a circle.
         """
         least = threshold * self.replicates
         if self.joined < least:
             return ""
-        there, back = self.forward >= least, self.backward >= least
-        return "---" if there == back else ("-->" if there else "<--")
+        signs = []
+        for counts, undecided in zip(self.ends, self.undecided[::2], strict=True):
+            told = [own for own, n in counts.items() if n >= least and own != undecided]
+            signs.append(told[0] if len(told) == 1 else undecided)
+        mark = f"{signs[0]}-{signs[1]}"
+        both_ways = mark == "<->" and self.undecided == "---"
+        return self.undecided if both_ways else mark
 
     def sentence(self, mark: str) -> str:
         """All counts in words."""
         absent = self.replicates - self.joined
-        if mark == "-->":
-            others = f"the other way in {self.backward}, without direction in {self.undirected}"
+        if self.undecided != "---":
+            kinds = (f"{count} have {own}" for own, count in self.marks.items() if own != mark)
+            others = ", ".join([*kinds, f"no edge in {absent}"])
         else:
-            others = f"from first to second in {self.forward}, the other way in {self.backward}"
+            back, none = self.as_drawn("<--"), self.as_drawn("---")
+            directed = f"the other way in {back}, without direction in {none}"
+            loose = f"from first to second in {self.as_drawn('-->')}, the other way in {back}"
+            others = f"{directed if mark == '-->' else loose}, absent in {absent}"
         return (
             f"Stands as learnt in {self.as_drawn(mark)} of {self.replicates} replicates over rows "
-            f"drawn anew; {others}, absent in {absent}."
+            f"drawn anew; {others}."
         )
 
 
-def bootstrap_details(counts: EdgeCounts, names: Sequence[str]) -> dict[str, Any]:
+def bootstrap_details(counts: EdgeCounts | MarkCounts, names: Sequence[str]) -> dict[str, Any]:
     """The counts of every pair that is joined in some replicate, by name."""
-    joined = counts.directed + counts.directed.T + counts.undirected
-    return {
-        "replicates": counts.replicates,
-        "pairs": [
-            {
-                "from": names[x],
-                "to": names[z],
-                "forward": int(counts.directed[x, z]),
-                "backward": int(counts.directed[z, x]),
-                "undirected": int(counts.undirected[x, z]),
-            }
-            for x, z in np.argwhere(np.triu(joined)).tolist()
-        ],
-    }
+    pairs = [
+        {"from": names[x], "to": names[z], **own} for (x, z), own in sorted(counts.pairs.items())
+    ]
+    return {"replicates": counts.replicates, "pairs": pairs}
 
 
 class Confidences:
@@ -108,26 +128,47 @@ class Confidences:
 
     def __init__(self, details: Mapping[str, Any]) -> None:
         self._replicates = int(details["replicates"])
-        self._pairs = {(own["from"], own["to"]): own for own in details["pairs"]}
+        self._pairs = {(own["from"], own["to"]): self._read(own) for own in details["pairs"]}
+
+    def _read(self, pair: Mapping[str, Any]) -> EdgeConfidence:
+        if "marks" in pair:
+            return EdgeConfidence(self._replicates, pair["marks"], "o-o")
+        counts = {mark: int(pair[name]) for mark, name in _DIRECTIONS.items()}
+        return EdgeConfidence(self._replicates, counts)
 
     def of(self, source: str, target: str) -> EdgeConfidence:
         """The counts of one pair, seen from ``source``."""
-        turned = self._pairs.get((target, source), {})
-        own = self._pairs.get((source, target)) or {
-            "forward": turned.get("backward", 0),
-            "backward": turned.get("forward", 0),
-            "undirected": turned.get("undirected", 0),
-        }
-        counts = (int(own[kind]) for kind in ("forward", "backward", "undirected"))
-        return EdgeConfidence(self._replicates, *counts)
+        if own := self._pairs.get((source, target)):
+            return own
+        if turned := self._pairs.get((target, source)):
+            return turned.turned
+        return EdgeConfidence(self._replicates, {})
 
-    def rows(self, graph: CausalGraph) -> list[tuple[Any, ...]]:
+    def rows(self, graph: Graph) -> list[tuple[Any, ...]]:
         """`COLUMNS` of every edge of a graph; shares between 0 and 1."""
         return [(e.source, e.target, e.mark, *self.shares(e)) for e in graph.edges]
 
-    def note(self, graph: CausalGraph) -> Note:
+    def end_rows(self, graph: Graph) -> list[tuple[Any, ...]]:
+        """`END_COLUMNS` of every pair that a PAG or some replicate joins; shares between 0 and 1.
+
+        The mark is "" where the PAG does not join the two.
+        """
+        drawn = {(e.source, e.target): e.mark for e in graph.edges}
+        others = [own for own in self._pairs if not {own, own[::-1]} & drawn.keys()]
+        rows = []
+        for a, b in (*drawn, *others):
+            apart = 1.0 - self.of(a, b).joined / self._replicates
+            rows.append((a, b, drawn.get((a, b), ""), apart, *self.end_shares(a, b)))
+        return rows
+
+    def end_shares(self, source: str, target: str) -> tuple[float, ...]:
+        """In which share of replicates each mark stands at each end; see `END_SHARES`."""
+        ends = zip(self.of(source, target).ends, ("<-o", ">-o"), strict=True)
+        return tuple(own.get(sign, 0) / self._replicates for own, signs in ends for sign in signs)
+
+    def note(self, graph: Graph) -> Note:
         """The edges of the consensus."""
-        edges = tuple(str(edge) for edge in self.consensus(graph.nodes).edges) or ("(no edge)",)
+        edges = tuple(str(edge) for edge in self.consensus(graph).edges) or ("(no edge)",)
         return Note(
             f"Consensus, the marks that at least {CONSENSUS:.0%} of {self._replicates} replicates "
             "have:",
@@ -139,11 +180,11 @@ class Confidences:
         own = self.of(edge.source, edge.target)
         return own.as_drawn(edge.mark) / self._replicates, own.joined / self._replicates
 
-    def consensus(self, nodes: Sequence[str], threshold: float = CONSENSUS) -> CausalGraph:
+    def consensus(self, graph: Learnt, threshold: float = CONSENSUS) -> Learnt:
         """The graph of the marks that enough replicates have; see `EdgeConfidence.consensus`.
 
         Args:
-            nodes: All names.
+            graph: A graph of the same kind over all names.
             threshold: Share of the replicates, above 0 and at most 1.
 
         Raises:
@@ -151,11 +192,10 @@ class Confidences:
         """
         if not 0.0 < threshold <= 1.0:
             raise ParameterError("the threshold of a consensus must be above 0 and at most 1")
-        marks = [(a, b, self.of(a, b).consensus(threshold)) for a, b in self._pairs]
-        turned = [(b, a, "-->") if mark == "<--" else (a, b, mark) for a, b, mark in marks]
-        return CausalGraph.from_marked(nodes, [own for own in turned if own[2]])
+        marks = ((*pair, own.consensus(threshold)) for pair, own in self._pairs.items())
+        return graph.from_marked(graph.nodes, [straight(*own) for own in marks if own[2]])
 
-    def evidence(self, known: GraphEvidence, graph: CausalGraph) -> GraphEvidence:
+    def evidence(self, known: GraphEvidence, graph: Graph) -> GraphEvidence:
         """The evidence of a graph with the confidence of every edge as its strength."""
         edges = []
         for edge in graph.edges:
@@ -195,3 +235,40 @@ class EdgeCounts:
         """The counts of graphs, at least one, as `FedPCOutcome.arcs`."""
         both = np.array([arcs & arcs.T for arcs in graphs])
         return cls(len(graphs), (np.array(graphs) & ~both).sum(axis=0), both.sum(axis=0))
+
+    @property
+    def pairs(self) -> dict[tuple[int, int], dict[str, Any]]:
+        """Of every pair x < z that some replicate joins, in how many it stands in which way."""
+        joined = self.directed + self.directed.T + self.undirected
+        return {
+            (x, z): {
+                "forward": int(self.directed[x, z]),
+                "backward": int(self.directed[z, x]),
+                "undirected": int(self.undirected[x, z]),
+            }
+            for x, z in np.argwhere(np.triu(joined)).tolist()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MarkCounts:
+    """In how many replicates of a PAG every edge occurs; p variables.
+
+    Attributes:
+        replicates: How many there were.
+        pairs: Of every pair x < z that some replicate joins those with each mark, seen from x, as
+            ``marks``.
+    """
+
+    replicates: int
+    pairs: Mapping[tuple[int, int], Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, graphs: Sequence[Marks]) -> MarkCounts:
+        """The counts of graphs, each of shape (p, p)."""
+        found: dict[tuple[int, int], Counter[str]] = {}
+        for marks in graphs:
+            for x, z in np.argwhere(np.triu(marks)).tolist():
+                found.setdefault((x, z), Counter())[written(marks, x, z)] += 1
+        pairs = {pair: {"marks": dict(sorted(own.items()))} for pair, own in found.items()}
+        return cls(len(graphs), pairs)

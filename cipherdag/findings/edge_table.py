@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cipherdag.findings.confidence import CONSENSUS, SHARES
+from cipherdag.findings.confidence import CONSENSUS, END_SHARES, SHARES
 from cipherdag.graphs.edge_evidence import Effect
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def edge_table(
     """Names of the columns, and a row for every edge; None where nothing is known of one.
 
     After `MARKED` stand, as far as the run has them: ``confidence`` and ``any_edge``, shares of the
-    replicates, and ``consensus``, the mark that at least half of them have, or "" for none; else
+    replicates, and ``consensus``, the mark that at least half of them have, or "" for none, and of
+    a PAG `END_SHARES`, the shares with each mark at each end; else
     ``strength``, the evidence's measure; ``p_value``, the largest over all sites of the edge's
     tests, and ``given``, the set under which it was found, its names joined by "; "; ``effect``,
     the sign and size of the dependence in that test, its interval at 95 % and what is measured, or
@@ -38,7 +39,7 @@ def edge_table(
     ``known``, what was known before: the "edge", its "direction", or nothing.
     """
     known = {(own.source, own.target): own for own in evidence.edges}
-    columns = _columns(evidence, confidences)
+    columns = _columns(graph, evidence, confidences)
     rows = []
     for edge in graph.edges:
         own = known.get((edge.source, edge.target))
@@ -47,6 +48,7 @@ def edge_table(
         if confidences is not None:
             values |= zip(SHARES, confidences.shares(edge), strict=True)
             values["consensus"] = confidences.of(edge.source, edge.target).consensus(CONSENSUS)
+            values |= zip(END_SHARES, confidences.end_shares(edge.source, edge.target), strict=True)
         rows.append(tuple(values.get(name, "" if name in WORDS else None) for name in columns))
     return columns, rows
 
@@ -55,9 +57,12 @@ WORDS = ("given", "effect_measure", "known", "consensus")
 """Columns that are empty, and not None, where there is nothing to say."""
 
 
-def _columns(evidence: GraphEvidence, confidences: Confidences | None) -> tuple[str, ...]:
+def _columns(
+    graph: Graph, evidence: GraphEvidence, confidences: Confidences | None
+) -> tuple[str, ...]:
     edges = evidence.edges
     columns = [*MARKED, *((*SHARES, "consensus") if confidences is not None else ())]
+    columns += END_SHARES if confidences is not None and graph.kind == "pag" else ()
     if confidences is None and evidence.measure:
         columns.append("strength")
     tested = any(own.p_value is not None for own in edges)

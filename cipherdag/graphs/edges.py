@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class Edge:
     @property
     def ends(self) -> tuple[End, End]:
         """What stands at the source and at the target."""
-        return ENDS[self.mark[0]], ENDS[self.mark[2]]
+        return ends_of(self.mark)
 
     @property
     def symmetric(self) -> bool:
@@ -109,3 +109,32 @@ def listed(names: list[str]) -> str:
     text = ", ".join(f"'{name}'" for name in names[:MOST_LISTED])
     left = len(names) - MOST_LISTED
     return text if left <= 0 else f"{text} and {left} more"
+
+
+def ends_of(mark: str) -> tuple[End, End]:
+    """What a mark has at the source and at the target."""
+    return ENDS[mark[0]], ENDS[mark[2]]
+
+
+def turned_mark(mark: str) -> str:
+    """A mark seen from the other end, such as "<-o" for "o->"."""
+    return mark[::-1].translate(str.maketrans("<>", "><"))
+
+
+def straight(first: str, second: str, mark: str) -> tuple[str, str, str]:
+    """Source, target and mark as graphs write them: an edge with "<--" is turned round."""
+    if mark in get_args(Mark):
+        return first, second, mark
+    return second, first, turned_mark(mark)
+
+
+def sure_mark(mark: str, told: str, undecided: str) -> str:
+    """A mark with nothing at the ends of which another one, such as a consensus, says otherwise.
+
+    Args:
+        mark: A mark.
+        told: The other one, seen from the same end; "" says otherwise of both ends.
+        undecided: The mark of an edge of which neither end is told: "---", or in a PAG "o-o".
+    """
+    ends = (own if told[k : k + 1] == own else undecided[k] for k, own in enumerate(mark))
+    return "".join(ends)

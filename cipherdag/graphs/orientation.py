@@ -50,6 +50,15 @@ def unshielded_pairs(skeleton: ArrayLike) -> IndexArray:
     return np.argwhere(pairs).astype(np.int64)
 
 
+def triples_over(skeleton: BoolMatrix, edges: BoolMatrix) -> set[Triple]:
+    """The unshielded triples (x, y, z), x < z, that have one of some edges; shapes (p, p)."""
+    found: set[Triple] = set()
+    for x, z in unshielded_pairs(skeleton).tolist() if edges.any() else ():
+        over = skeleton[x] & skeleton[z] & (edges[x] | edges[z])
+        found.update((x, y, z) for y in np.flatnonzero(over).tolist())
+    return found
+
+
 def colliders_by_sepset(
     skeleton: ArrayLike, sepsets: Mapping[tuple[int, int], frozenset[int] | None]
 ) -> list[Triple]:

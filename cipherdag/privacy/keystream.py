@@ -16,20 +16,24 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from cipherdag.privacy.keys.pairkeys import expand
-from cipherdag.privacy.residues import Moduli, add, subtract, uniform
+from cipherdag.privacy.keys.pairkeys import expand_each
+from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, uniform
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
 
     from cipherdag.privacy.aggregation import WordVector
 
-CHUNK_WORDS = 1 << 14
-"""Words masked at a time, so that they stay in the processor's cache."""
+    WordMatrix = NDArray[np.uint64]
+
+CHUNK_WORDS = 1 << 15
+"""Words of all streams together masked at a time, so that they stay in the processor's cache."""
 
 _KEY_BYTES = 32
-_FIRST_COUNTER_BLOCK = bytes(16)
+_FROM_ZERO = CTR(bytes(16))
 
 
 class Keystream(Secret):
@@ -38,7 +42,7 @@ class Keystream(Secret):
     __slots__ = ("_encryptor",)
 
     def __init__(self, key: bytes) -> None:
-        self._encryptor = Cipher(AES(key), CTR(_FIRST_COUNTER_BLOCK)).encryptor()
+        self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()
 
     @property
     def secret_size(self) -> int:
@@ -47,12 +51,24 @@ class Keystream(Secret):
 
     def words(self, count: int) -> WordVector:
         """The next words of the stream, shape (count,)."""
-        stream = self._encryptor.update(bytes(8 * count))
-        return np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
+        found: WordVector = next_words([self], count)[0]
+        return found
 
     def residues(self, count: int, modulus: int) -> WordVector:
         """The next uniform residues, shape (count,), however the calls are cut."""
         return uniform(self.words, count, modulus)
+
+    def encrypted(self, zeros: bytes) -> bytes:
+        """The next bytes of the stream, as many as there are zeros."""
+        return self._encryptor.update(zeros)
+
+
+def next_words(streams: Sequence[Keystream], count: int) -> WordMatrix:
+    """The next words of every stream, shape (streams, count)."""
+    zeros = bytes(8 * count)
+    drawn = b"".join([stream.encrypted(zeros) for stream in streams])
+    words = np.frombuffer(drawn, dtype="<u8").astype(np.uint64, copy=False)
+    return words.reshape(len(streams), count)
 
 
 def apply_masks(
@@ -60,8 +76,8 @@ def apply_masks(
     plane_lengths: Sequence[int],
     moduli: Moduli,
     *,
-    added: Iterable[bytes],
-    subtracted: Iterable[bytes],
+    added: Sequence[bytes],
+    subtracted: Sequence[bytes],
 ) -> None:
     """Add and subtract the streams of seeds in place.
 
@@ -75,15 +91,44 @@ def apply_masks(
     Leaks:
         Nothing: without one of the seeds every word is uniform, whatever it was before.
     """
-    signed = [(seed, add) for seed in added] + [(seed, subtract) for seed in subtracted]
     start = 0
     for plane, (length, modulus) in enumerate(zip(plane_lengths, moduli, strict=True)):
-        if not length:
-            continue
-        number = plane.to_bytes(4, "big")
-        streams = [(Keystream(expand(seed, b"plane", number)), apply) for seed, apply in signed]
-        for first in range(start, start + length, CHUNK_WORDS):
-            chunk = words[first : min(first + CHUNK_WORDS, start + length)]
-            for stream, apply in streams:
-                apply(chunk, stream.residues(chunk.size, modulus), modulus)
+        own = words[start : start + length]
         start += length
+        for seeds, apply in ((added, add), (subtracted, subtract)):
+            if length and seeds:
+                _apply(own, _streams(seeds, plane), apply, modulus)
+
+
+def _streams(seeds: Sequence[bytes], plane: int) -> list[Keystream]:
+    return [Keystream(key) for key in expand_each(seeds, b"plane", plane.to_bytes(4, "big"))]
+
+
+def _apply(
+    words: WordVector,
+    streams: Sequence[Keystream],
+    apply: Callable[[WordVector, WordVector, int], None],
+    modulus: int,
+) -> None:
+    """Add or subtract the sum of all streams."""
+    size = max(CHUNK_WORDS // len(streams), 1)
+    for first in range(0, words.size, size):
+        chunk = words[first : first + size]
+        total = _residues(streams, chunk.size, modulus)
+        while len(total) > 1:
+            half = len(total) // 2
+            add(total[:half], total[-half:], modulus)
+            total = total[:-half]
+        apply(chunk, total[0], modulus)
+
+
+def _residues(streams: Sequence[Keystream], count: int, modulus: int) -> WordMatrix:
+    """The next uniform residues of every stream, shape (streams, count)."""
+    drawn = next_words(streams, count) >> shift_to(modulus)
+    if drawn.max(initial=0) >= modulus:  # hardly ever: a stream that is refused words goes on
+        beyond = drawn > np.uint64(modulus - 1)
+        for row in np.flatnonzero(beyond.any(axis=1)).tolist():
+            kept = drawn[row, ~beyond[row]]
+            more = streams[row].residues(count - kept.size, modulus)
+            drawn[row] = np.concatenate([kept, more])
+    return drawn

@@ -58,8 +58,7 @@ def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> W
         modulus: What they are smaller than.
         nonzero: Whether zero is left out.
     """
-    bits = (modulus - 1).bit_length()
-    shift = np.uint64(_WORD_BITS - bits)
+    shift = shift_to(modulus)
     residues = np.empty(0, dtype=np.uint64)
     while residues.size < count:
         words = draw(count - residues.size) >> shift
@@ -70,6 +69,11 @@ def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> W
             words = words[accepted]
         residues = np.concatenate([residues, words]) if residues.size else words
     return residues
+
+
+def shift_to(modulus: int) -> np.uint64:
+    """How many bits of a word are dropped, so that what is left is hardly beyond the modulus."""
+    return np.uint64(_WORD_BITS - (modulus - 1).bit_length())
 
 
 def add(total: WordVector, residues: WordVector, modulus: int) -> None:

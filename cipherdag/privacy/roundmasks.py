@@ -28,8 +28,8 @@ import os
 from typing import TYPE_CHECKING
 
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, place
-from cipherdag.privacy.keys.sealing import seal, unseal
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, place
+from cipherdag.privacy.keys.sealing import seal_each, unseal
 from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
 from cipherdag.privacy.keystream import apply_masks
 from cipherdag.privacy.secrecy import Secret
@@ -121,13 +121,15 @@ class RoundMasks(Secret):
         self._self_seed = os.urandom(SECRET_BYTES)
         self._escrow, self._released = (), False
         peers = [peer for peer in declaration.sites if peer != self._index]
-        seeds = {peer: self._pair_seed(peer, declaration) for peer in peers}
+        keys = [self._pair_keys[peer] for peer in peers]
+        seeds = derive_each(keys, b"round", declaration.digest)
+        earlier = sum(peer < self._index for peer in peers)
         apply_masks(
             words,
             lengths,
             moduli,
-            added=[self._self_seed, *(seeds[peer] for peer in peers if peer > self._index)],
-            subtracted=[seeds[peer] for peer in peers if peer < self._index],
+            added=[self._self_seed, *seeds[earlier:]],
+            subtracted=seeds[:earlier],
         )
 
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
@@ -147,10 +149,9 @@ class RoundMasks(Secret):
             points = [peer + 1 for peer in peers]
             pieces = split(self._self_seed, points, declaration.threshold)
             bound_to = declaration.digest + place(self._index)
-            self._escrow = tuple(
-                seal(self._pair_keys[peer], _PURPOSE, piece, bound_to + place(peer))
-                for peer, piece in zip(peers, pieces, strict=True)
-            )
+            keys = [self._pair_keys[peer] for peer in peers]
+            bound = [bound_to + place(peer) for peer in peers]
+            self._escrow = seal_each(keys, _PURPOSE, zip(pieces, bound, strict=True))
         return self._escrow
 
     def unmask(self, declaration: Declaration) -> bytes:
@@ -206,9 +207,6 @@ class RoundMasks(Secret):
     def _require_current(self, declaration: Declaration) -> None:
         if self._declaration is None or declaration != self._declaration:
             raise OpeningRefusedError("this is not the question that the site answered last")
-
-    def _pair_seed(self, peer: int, declaration: Declaration) -> bytes:
-        return self._pair_keys[peer].derive(b"round", declaration.digest)
 
 
 def strip_masks(

@@ -14,14 +14,16 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime
+from functools import cached_property
 from operator import index
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import msgspec
 
-from cipherdag.errors import MalformedMessageError, ParameterError
+from cipherdag.errors import CohortError, MalformedMessageError, ParameterError
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.protocol.wire import Body, digest, encode
+from cipherdag.questions.presence import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,14 +45,18 @@ _DIGITS = re.compile(r"[0-9a-f]{8,32}")
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 
 
-class Member(Body, frozen=True):
-    """One site of a cohort and its pinned Ed25519 public key (32 bytes)."""
+class Member(Body, frozen=True, omit_defaults=True):
+    """One site of a cohort, its pinned Ed25519 public key (32 bytes), and what it did not measure.
+
+    ``lacking`` are positions of variables, ascending; the schema says the same to every site.
+    """
 
     name: str
     identity: bytes
+    lacking: tuple[int, ...] = ()
 
 
-class Plan(Body, frozen=True, kw_only=True):
+class Plan(Body, frozen=True, kw_only=True, dict=True):
     """What a run will do, and for whom.
 
     Attributes:
@@ -89,10 +95,15 @@ class Plan(Body, frozen=True, kw_only=True):
     nonce: bytes
     format: int = PLAN_FORMAT
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         """What a person approves, 32 bytes; it covers every field."""
         return digest(b"plan", encode(self))
+
+    @property
+    def measured(self) -> Measured:
+        """Which variables the sites measured."""
+        return measured_by(self.cohort)
 
     @property
     def session(self) -> bytes:
@@ -164,6 +175,7 @@ def make_plan(
     """A new plan over a cohort, of now.
 
     Raises:
+        CohortError: Too few sites lack the same variables.
         ParameterError: All sites but none, or fewer than none, would collude, the purpose or the
             requester is longer than 2,000 characters or more than a line, the seed has more than
             64 bits, or a parameter cannot be written as JSON.
@@ -180,6 +192,8 @@ def make_plan(
     if not -(2**63) <= seed < 2**64:
         raise ParameterError("the seed of a run has at most 64 bits")
     colluders = min(colluders, max(n_sites - 1, 0))
+    min_contributors = min(min_contributors, n_sites)
+    check_alike(cohort, fewest_alike(n_sites, colluders, min_contributors))
     return Plan(
         algorithm=algorithm,
         parameters=_as_json(parameters or {}),
@@ -188,14 +202,55 @@ def make_plan(
         versions=dict(versions or {}),
         cohort=tuple(cohort),
         protection=protection,
-        min_survivors=fewest_survivors(n_sites, colluders),
+        min_survivors=_fewest_left(cohort, colluders, min_contributors),
         colluders=colluders,
-        min_contributors=min(min_contributors, n_sites),
+        min_contributors=min_contributors,
         purpose=purpose,
         requester=requester,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         nonce=os.urandom(NONCE_BYTES),
     )
+
+
+def measured_by(cohort: Sequence[Member]) -> Measured:
+    """Which variables the sites of a cohort measured."""
+    return Measured(tuple(member.lacking for member in cohort))
+
+
+def check_alike(cohort: Sequence[Member], fewest: int) -> None:
+    """Refuse a cohort where fewer sites lack the same variables: sums would tell them apart.
+
+    Raises:
+        CohortError: It has such sites.
+    """
+    measured = measured_by(cohort)
+    for group in () if measured.everywhere else measured.alike(range(len(cohort))):
+        if len(group) < fewest:
+            names = " and ".join(f"'{cohort[site].name}'" for site in group)
+            raise CohortError(
+                f"of what {names} measured, differences of sums would tell: sites that lack the "
+                f"same variables are {fewest} at least",
+                remedy="Name under unmeasured_at what they measured and too few others did: "
+                "`cipherdag schema overlap` says which.",
+            )
+
+
+def fewest_alike(n_sites: int, colluders: int, contributors: int) -> int:
+    """How many of so many sites have to lack the same variables, where some sites lack any.
+
+    As many as contribute to a test, and two that do not collude: a sum over them can be told.
+    """
+    return min(n_sites, max(contributors, colluders + 2))
+
+
+def _fewest_left(cohort: Sequence[Member], colluders: int, contributors: int) -> int:
+    """Fewest sites that a sum may cover: whoever leaves may be alike, and enough have to stay."""
+    measured, n_sites = measured_by(cohort), len(cohort)
+    usual = fewest_survivors(n_sites, colluders)
+    if measured.everywhere:
+        return usual
+    spare = measured.fewest_alike(range(n_sites)) - fewest_alike(n_sites, colluders, contributors)
+    return max(usual, n_sites - spare)
 
 
 def _as_json(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,13 +2,11 @@
 
 Where one site alone can do a test, the sum over all sites is that site's answer. So the sites first
 say, test by test, whether they contribute; what is opened then covers enough of them, or is zero.
-A test without degrees of freedom at a site says nothing there. Of stratified tables and
-`SiteDifferences` every stratum counts as a test of its own, and so do the sites' own tests of
-tables, all strata of a test together and every column of a description, and of `Columns` where it
-is asked for one, every group of `SurvivalCounts`, and a Cox model; of an effect the arms, once for
-all its questions. Strata of tables that too
-few sites have are added to one that enough have. A site that left in between may have been one of
-those counted; sites leave out what may then be of too few (`Covered.without`).
+A test without degrees of freedom at a site says nothing there. Of `SiteDifferences` every stratum
+counts as a test of its own, and so do the sites' own tests of stratified tables, every column of a
+description, and of `Columns` where it is asked for one, every group of `SurvivalCounts`, and a Cox
+model; of an effect the arms, once for all its questions. A site that left in between may have been
+one of those counted; sites leave out what may then be of too few (`Covered.without`).
 
 Leaks:
     Of every test, or every edge that is voted on, how many sites say something; not which. Of
@@ -60,7 +58,14 @@ CountedQuestion = (
 )
 Following = SurvivalCounts | HazardSteps | HazardSums
 PartByPart = (
-    SiteDifferences | Columns | ColumnSums | ValueCounts | Following | EffectSums | WithinScores
+    SiteDifferences
+    | Columns
+    | ColumnSums
+    | ValueCounts
+    | Following
+    | EffectSums
+    | WithinScores
+    | StratifiedTables
 )
 
 
@@ -106,9 +111,7 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
 
     @property
     def encodings(self) -> tuple[Encoding, ...]:
-        """Those of the question; of stratified tables, of the parts that enough sites have."""
-        if isinstance(self.question, StratifiedTables):
-            return self.question.of_parts(self.enough_array())
+        """Those of the question."""
         return self.question.encodings
 
     def enough_array(self) -> BoolVector:
@@ -119,8 +122,6 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
     def keep(self, answer: FloatVector) -> FloatVector:
         """An answer to the question without the tests that are left out."""
         enough = self.enough_array()
-        if isinstance(self.question, StratifiedTables):
-            return self.question.merged(answer, enough)
         if isinstance(self.question, PartByPart):
             return np.where(self.question.where(enough), answer, 0.0)
         parts = segments(self.question.encodings, answer)
@@ -137,10 +138,6 @@ class Covered(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="cove
         enough = self.enough_array()
         if not (enough & lost).any():
             return answer
-        if isinstance(self.question, StratifiedTables):
-            return np.where(
-                self.question.where(enough & ~lost)[self.question.where(enough)], answer, 0.0
-            )
         fewer = np.packbits(enough & ~lost).tobytes()
         return msgspec.structs.replace(self, enough=fewer).keep(answer)
 
@@ -196,11 +193,6 @@ def opened_where(
 
     `Columns` is asked all the same, for rows and categories.
     """
-    whole = np.zeros(sum(encoding.length for encoding in question.encodings))
     if not enough.any() and not isinstance(question, Columns):
-        return whole
-    sums = yield Covered(question=question, enough=np.packbits(enough).tobytes())
-    if not isinstance(question, StratifiedTables):
-        return sums
-    whole[question.where(enough)] = sums
-    return whole
+        return np.zeros(sum(encoding.length for encoding in question.encodings))
+    return (yield Covered(question=question, enough=np.packbits(enough).tobytes()))

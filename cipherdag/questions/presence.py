@@ -1,12 +1,17 @@
-"""What changes during a run beside its questions: the sites that are there, and what it shows."""
+"""Who is there and what is measured: what a program knows of its sites beside their sums."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from cipherdag.questions.encodings import BoolMatrix
+    from collections.abc import Iterable, Sequence
+
+    from cipherdag.questions.encodings import BoolMatrix, BoolVector, IndexArray
 
 
 @dataclass(slots=True)
@@ -21,3 +26,56 @@ class Presence:
 
     n_sites: int
     skeleton: BoolMatrix | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Which variables the sites of a cohort measured, as their plan declares.
+
+    Sites that lack the same variables are alike. What is opened is a sum over all sites that
+    measured something, hence over whole groups of alike sites, and so is every difference of such
+    sums: where every group is large enough, none is of few sites (docs/adr/0027).
+
+    Attributes:
+        lacking: Positions of the variables that every site lacks, ascending; empty: no site any.
+    """
+
+    lacking: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every site measured every variable."""
+        return not any(self.lacking)
+
+    def alike(self, sites: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """Those of some sites, by position in the cohort, that lack the same, group by group."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for site in sites:
+            groups.setdefault(self.lacking[site], []).append(site)
+        return tuple(map(tuple, groups.values()))
+
+    def fewest_alike(self, sites: Iterable[int]) -> int:
+        """How many of some sites are in the smallest group; 0 for no site."""
+        return min(Counter(self.lacking[site] for site in sites).values(), default=0)
+
+    def together(self, rows: IndexArray) -> BoolVector:
+        """Whether some site measured all variables of a row, shape (B,); rows of shape (B, k)."""
+        found = np.full(len(rows), self.everywhere)
+        for lacking in set(self.lacking):
+            found |= ~np.isin(rows, lacking).any(axis=1)
+        return found
+
+    def has(self, variables: Sequence[int]) -> bool:
+        """Whether some site measured all of some variables."""
+        return self.everywhere or any({*variables}.isdisjoint(own) for own in self.lacking)
+
+    def never(self, pairs: BoolMatrix) -> BoolMatrix:
+        """Those of some pairs that no site measured together, shape (p, p) as given."""
+        x, y = np.nonzero(pairs)
+        found = np.zeros_like(pairs)
+        found[x, y] = ~self.together(np.column_stack([x, y]))
+        return found
+
+
+EVERYWHERE = Measured()
+"""Every site measured every variable."""

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.findings.edge_table import edge_sentences
+from cipherdag.graphs.edges import straight, turned_mark
 from cipherdag.graphs.exports import csv_text
-from cipherdag.graphs.graph import CausalGraph
 from cipherdag.pages.rendering import render
-from cipherdag.results.comparing import COLUMNS, edge_differences, turned_mark
-from cipherdag.results.graph_sections import pictures
+from cipherdag.results.comparing import COLUMNS, edge_differences
+from cipherdag.results.graph_sections import ARROWS, pictures
 
 if TYPE_CHECKING:
+    from cipherdag.graphs.ancestral.pag import PAG
     from cipherdag.graphs.edges import Edge
-    from cipherdag.results.result import Result
+    from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.results.graph_run import GraphRun
 
-SHOWN = {"-->": "→", "<--": "←", "---": "—", "": "none"}
+SHOWN = ARROWS | {"": "none"}
 SAME, OTHER, HERE, THERE = "same", "other-mark", "only-here", "only-there"
 
 
@@ -34,12 +36,12 @@ class ComparedRow:
     said: tuple[str, str]
 
 
-def compared_page(here: Result, there: Result, names: tuple[str, str]) -> str:
+def compared_page(here: GraphRun, there: GraphRun, names: tuple[str, str]) -> str:
     """The comparison as one HTML page that needs no other file and asks no other machine.
 
     Args:
         here: A result.
-        there: Another one; a variable that only one of them has is isolated in the other.
+        there: One of its kind; a variable that only one of them has is isolated in the other.
         names: What the page calls them, such as their folders.
     """
     differences = edge_differences(here.graph, there.graph)
@@ -64,18 +66,16 @@ def compared_page(here: Result, there: Result, names: tuple[str, str]) -> str:
 Differences = list[tuple[str, str, str, str, bool]]
 
 
-def _union(here: CausalGraph, there: CausalGraph, differences: Differences) -> CausalGraph:
+def _union(
+    here: CausalGraph | PAG, there: CausalGraph | PAG, differences: Differences
+) -> CausalGraph | PAG:
     """Every pair that either joins, with the first one's mark where it has one."""
-    edges = []
-    for first, second, one, two, _ in differences:
-        turned = (one or two) == "<--"
-        ends = (second, first) if turned else (first, second)
-        edges.append((*ends, "-->" if turned else one or two))
-    return CausalGraph.from_marked(dict.fromkeys([*here.nodes, *there.nodes]), edges)
+    edges = [straight(first, second, one or two) for first, second, one, two, _ in differences]
+    return type(here).from_marked(dict.fromkeys([*here.nodes, *there.nodes]), edges)
 
 
 def _rows(
-    graph: CausalGraph, differences: Differences, runs: tuple[Result, Result]
+    graph: CausalGraph | PAG, differences: Differences, runs: tuple[GraphRun, GraphRun]
 ) -> list[ComparedRow]:
     by_pair = {frozenset(own[:2]): own for own in differences}
     said = [_said(run) for run in runs]
@@ -91,13 +91,13 @@ def _rows(
     return rows
 
 
-def _said(run: Result) -> dict[frozenset[str], str]:
+def _said(run: GraphRun) -> dict[frozenset[str], str]:
     columns, rows = run.edge_table
     sentences = edge_sentences(columns, rows)
     return {frozenset(row[:2]): own for row, own in zip(rows, sentences, strict=True)}
 
 
-def _settings(here: Result, there: Result) -> list[tuple[str, Any, Any]]:
+def _settings(here: GraphRun, there: GraphRun) -> list[tuple[str, Any, Any]]:
     """What was set or present otherwise: name, and the values of both."""
     found = [_set(own) for own in (here, there)]
     names = dict.fromkeys([*found[0], *found[1]])
@@ -105,7 +105,7 @@ def _settings(here: Result, there: Result) -> list[tuple[str, Any, Any]]:
     return [own for own in pairs if own[1] != own[2]]
 
 
-def _set(run: Result) -> dict[str, str]:
+def _set(run: GraphRun) -> dict[str, str]:
     values = {
         "algorithm": run.algorithm,
         "protection": run.protection,

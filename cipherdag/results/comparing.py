@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cipherdag.graphs.edges import turned_mark
+
 if TYPE_CHECKING:
     from cipherdag.graphs.edges import Graph
 
@@ -37,8 +39,3 @@ def _marks(graph: Graph) -> dict[tuple[str, str], str]:
         pair = (edge.target, edge.source) if turned else (edge.source, edge.target)
         found[pair] = turned_mark(edge.mark) if turned else edge.mark
     return found
-
-
-def turned_mark(mark: str) -> str:
-    """A mark seen from the other end, such as "<-o" for "o->"."""
-    return mark[::-1].translate(str.maketrans("<>", "><"))

@@ -6,11 +6,11 @@ import logging
 from abc import abstractmethod
 from dataclasses import asdict
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.confidence import Confidences
 from cipherdag.findings.edge_table import SEPARATION, edge_lines, edge_table, separation_rows
 from cipherdag.findings.site_differences import COLUMNS as DIFFERENCE_COLUMNS
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from cipherdag.graphs.ancestral.metrics import PAGMetrics
     from cipherdag.graphs.ancestral.pag import PAG
     from cipherdag.graphs.edges import Edge
     from cipherdag.graphs.graph import CausalGraph
+    from cipherdag.graphs.metrics import GraphMetrics
 
 log = logging.getLogger("cipherdag.result")
 
@@ -39,10 +41,13 @@ class GraphRun(Run):
     """A run that learnt a graph; `Result` and `PAGResult` are the kinds.
 
     Attributes:
+        compared_as: What `apart` compares.
         graph: The graph.
         evidence: What speaks for its edges.
         details: What else the algorithm found.
     """
+
+    compared_as: ClassVar[str]
 
     graph: CausalGraph | PAG
     evidence: GraphEvidence
@@ -52,6 +57,22 @@ class GraphRun(Run):
     @abstractmethod
     def graph_kind(self) -> str:
         """What the graph is, in a word or two."""
+
+    @abstractmethod
+    def apart(self, other: CausalGraph | PAG) -> GraphMetrics | PAGMetrics:
+        """How far this graph is from another one over the same names.
+
+        Raises:
+            GraphError: The other one is of another kind, or has other names.
+        """
+
+    def read_graph(self, file: Path) -> CausalGraph | PAG:
+        """A CSV of edges as a graph of this kind over this one's variables.
+
+        Raises:
+            GraphError: The file holds none.
+        """
+        return type(self.graph).from_csv(file.read_text("utf-8"), nodes=self.graph.nodes)
 
     @property
     def _noted(self) -> tuple[str, ...]:
@@ -97,8 +118,7 @@ class GraphRun(Run):
         """This graph and another one, pair by pair.
 
         Columns ``from``, ``to``, ``here``, ``there`` (the marks, such as "-->", "<--" or "---", or
-        "" where the two are not joined) and ``same``. `metrics_cpdag` of a `Result` and `metrics`
-        of a `PAGResult` measure how far apart two graphs are.
+        "" where the two are not joined) and ``same``. `apart` measures how far apart they are.
 
         Args:
             other: Another result, or a graph.
@@ -125,6 +145,20 @@ class GraphRun(Run):
     def _confidences(self) -> Confidences | None:
         known = self.details.get("bootstrap")
         return None if known is None else Confidences(known)
+
+    @property
+    def _replicates(self) -> Confidences:
+        """What replicates say.
+
+        Raises:
+            ParameterError: There were none.
+        """
+        if (found := self._confidences) is None:
+            raise ParameterError(
+                "a consensus needs replicates",
+                remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
+            )
+        return found
 
     def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
         """Write the result folder, and the drawing of the graph; see `Run.save`."""

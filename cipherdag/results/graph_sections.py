@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cipherdag.errors import GraphError
 from cipherdag.graphs.drawing.communities import opened, overview
 from cipherdag.graphs.drawing.picture import graph_picture, overview_picture
+from cipherdag.graphs.edges import sure_mark
 from cipherdag.pages.numerals import probability
 
 if TYPE_CHECKING:
@@ -21,11 +22,22 @@ if TYPE_CHECKING:
     from cipherdag.graphs.edges import Edge, Graph
     from cipherdag.graphs.graph import CausalGraph
 
-ARROWS = {"-->": "→", "---": "—", "<->": "↔", "o->": "o→", "o-o": "o—o", "o--": "o—"}
+ARROWS = {
+    "-->": "→",
+    "<--": "←",
+    "---": "—",
+    "<->": "↔",
+    "o->": "o→",
+    "<-o": "←o",
+    "o-o": "o—o",
+    "o--": "o—",
+    "--o": "—o",
+}
 VERBS = dict.fromkeys(ARROWS, "is connected to") | {
     "-->": "causes",
     "<->": "shares an unmeasured cause with",
     "o->": "may cause and is not caused by",
+    "<-o": "may be caused by and does not cause",
 }
 MOST_DRAWN = 500  # variables beyond which a drawing of all takes long and shows little
 MOST_ASKED = 20  # variables
@@ -41,19 +53,21 @@ NO_DIRECTION = (
 
 @dataclass(frozen=True, slots=True)
 class EdgeRow:
-    """An edge of the report: its number, its evidence, and what the truth says of it."""
+    """An edge of the report: its number, its evidence, and what the truth says of it.
+
+    Attributes:
+        number: From 1 on.
+        edge: The edge.
+        evidence: What speaks for it.
+        verdict: What the truth says of it, if there is one.
+        mark: The mark that is drawn: without what too few replicates have.
+    """
 
     number: int
     edge: Edge
     evidence: EdgeEvidence | None
     verdict: str
-
-    @property
-    def mark(self) -> str:
-        """The mark that is drawn: without an arrow that too few replicates have."""
-        told = None if self.evidence is None else self.evidence.consensus
-        unsure = told is not None and self.edge.mark == "-->" != told
-        return "---" if unsure else self.edge.mark
+    mark: str
 
     @property
     def sureness(self) -> tuple[float, str] | None:
@@ -164,15 +178,14 @@ def _signs(own: EdgeEvidence) -> tuple[str, ...]:
 def _edge_rows(
     graph: Graph, known: dict[tuple[str, str], EdgeEvidence], true: CausalGraph | None
 ) -> list[EdgeRow]:
-    return [
-        EdgeRow(
-            number=number,
-            edge=edge,
-            evidence=known.get((edge.source, edge.target)),
-            verdict="" if true is None else _verdict(edge, true),
-        )
-        for number, edge in enumerate(graph.edges, start=1)
-    ]
+    rows = []
+    for number, edge in enumerate(graph.edges, start=1):
+        own = known.get((edge.source, edge.target))
+        told = None if own is None else own.consensus
+        mark = edge.mark if told is None else sure_mark(edge.mark, told, graph.between[1])
+        verdict = "" if true is None else _verdict(edge, true)
+        rows.append(EdgeRow(number, edge, own, verdict, mark))
+    return rows
 
 
 def _verdict(edge: Edge, true: CausalGraph) -> str:

@@ -14,6 +14,7 @@ from cipherdag.results.effect_result import EffectResult
 from cipherdag.results.feature_result import FeatureResult
 from cipherdag.results.folder import kind_of, read_report
 from cipherdag.results.graph_check_result import GraphCheckResult
+from cipherdag.results.graph_run import GraphRun
 from cipherdag.results.pag_result import PAGResult
 from cipherdag.results.result import Result
 from cipherdag.results.survival_result import SurvivalResult
@@ -48,3 +49,14 @@ def load_run(folder: Path) -> Run:
     kind = kind_of(read_report(folder))
     (own,) = (own for own in KINDS.values() if own.kind == kind)
     return own.load(folder)
+
+
+def load_graph(folder: Path) -> GraphRun:
+    """The result that a folder holds, if it is a learnt graph.
+
+    Raises:
+        OutputError: The folder holds no readable result, or another kind of it.
+    """
+    found = load_run(folder)
+    # of another kind Result.load says what to do
+    return found if isinstance(found, GraphRun) else Result.load(folder)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cipherdag.errors import ParameterError
+from cipherdag.errors import GraphError, ParameterError
 from cipherdag.findings.conclusion import LearntPAG
+from cipherdag.findings.confidence import CONSENSUS, END_COLUMNS
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.results.graph_run import GraphRun, marked
@@ -15,6 +16,8 @@ from cipherdag.results.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import pandas as pd
 
     from cipherdag.graphs.ancestral.metrics import PAGMetrics
     from cipherdag.graphs.graph import CausalGraph
@@ -30,12 +33,51 @@ class PAGResult(LearntPAG, GraphRun):
     kind: ClassVar[str] = "pag"
     template: ClassVar[str] = "graph_run.html.j2"
     graph_kind: ClassVar[str] = "PAG"
+    compared_as: ClassVar[str] = "PAGs"
 
     __repr__ = Run.__repr__
 
     def metrics(self, truth: PAG) -> PAGMetrics:
         """Compare the graph with a true PAG over the same names."""
         return compare_pags(self.graph, truth)
+
+    def consensus(self, threshold: float = CONSENSUS) -> PAG:
+        """The marks that enough replicates over drawn rows have.
+
+        Args:
+            threshold: Share of the replicates that joins two variables at least, and that has an
+                arrowhead at an end at least, or a tail; else it is a circle.
+
+        Returns:
+            Marks that no PAG may have together, as a rule.
+
+        Raises:
+            ParameterError: There were no replicates, or the threshold is no share.
+        """
+        return self._replicates.consensus(self.graph, threshold)
+
+    @property
+    def confidence(self) -> pd.DataFrame:
+        """Every pair with an edge, or with one in some replicate, and its marks in replicates.
+
+        Columns ``from``, ``to``, ``mark`` ("" where the graph does not join the two), ``no_edge``,
+        the share of replicates over drawn rows that do not, and ``from_arrow``, ``from_tail``,
+        ``from_circle``, ``to_arrow``, ``to_tail`` and ``to_circle``, the shares that have the mark
+        at that end. Empty without ``FedFCI(bootstrap=...)``.
+        """
+        import pandas as pd
+
+        rows = self._confidences.end_rows(self.graph) if self._confidences else []
+        return pd.DataFrame(rows, columns=list(END_COLUMNS))
+
+    def apart(self, other: CausalGraph | PAG) -> PAGMetrics:
+        """Compare the graph with another PAG; see `GraphRun.apart`."""
+        if not isinstance(other, PAG):
+            raise GraphError(
+                "the other graph is no PAG, and marks of the two say different things",
+                remedy="Compare it with another result of FedFCI, or with a CSV of a PAG's edges.",
+            )
+        return self.metrics(other)
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
         _no_truth(truth)

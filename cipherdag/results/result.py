@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cipherdag.errors import ParameterError
+from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.findings.confidence import COLUMNS, CONSENSUS
 from cipherdag.graphs.graph import CausalGraph
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from cipherdag.graphs.ancestral.pag import PAG
     from cipherdag.graphs.metrics import GraphMetrics
 
 
@@ -31,6 +32,7 @@ class Result(LearntGraph, GraphRun):
 
     kind: ClassVar[str] = "graph"
     template: ClassVar[str] = "graph_run.html.j2"
+    compared_as: ClassVar[str] = "CPDAGs"
 
     __repr__ = Run.__repr__
 
@@ -47,12 +49,7 @@ class Result(LearntGraph, GraphRun):
         Raises:
             ParameterError: There were no replicates, or the threshold is no share.
         """
-        if self._confidences is None:
-            raise ParameterError(
-                "a consensus needs replicates",
-                remedy="Run with bootstrap=20 or more; see docs/explanation/confidence.md.",
-            )
-        return self._confidences.consensus(self.graph.nodes, threshold)
+        return self._replicates.consensus(self.graph, threshold)
 
     @property
     def confidence(self) -> pd.DataFrame:
@@ -72,8 +69,16 @@ class Result(LearntGraph, GraphRun):
 
     def metrics_cpdag(self, truth: CausalGraph) -> GraphMetrics:
         """Compare the CPDAG with the CPDAG of a true DAG."""
-        learnt = self.graph.to_cpdag() if self.graph.is_dag else self.graph
-        return compare(learnt, truth.to_cpdag())
+        return compare(_as_cpdag(self.graph), truth.to_cpdag())
+
+    def apart(self, other: CausalGraph | PAG) -> GraphMetrics:
+        """Compare the CPDAGs of this and another graph; see `GraphRun.apart`."""
+        if not isinstance(other, CausalGraph):
+            raise GraphError(
+                "the other graph is a PAG, and marks of the two say different things",
+                remedy="Compare it with a graph of another algorithm than FedFCI.",
+            )
+        return compare(_as_cpdag(self.graph), _as_cpdag(other))
 
     def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
         found = self._saved() | {
@@ -123,3 +128,8 @@ class Result(LearntGraph, GraphRun):
             }
         edges = self._tables()["edges.csv"]
         return graph_sections(self, truth) | {"metrics": metrics, "edges_csv": edges}
+
+
+def _as_cpdag(graph: CausalGraph) -> CausalGraph:
+    """The CPDAG of a DAG, and another graph as it is."""
+    return graph.to_cpdag() if graph.is_dag else graph

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 from cipherdag.algorithms.algorithm import Facts
 from cipherdag.algorithms.registry import reads_labels
+from cipherdag.errors import KeyAgreementError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from cipherdag.protocol.plan import Plan
 
 
@@ -29,4 +32,23 @@ def plan_facts(
         labels=labels if reads_labels(plan.algorithm) else (),
         seed=plan.seed,
         fewest=plan.min_contributors,
+        measured=plan.measured,
     )
+
+
+def check_lacking(plan: Plan, lacking: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a plan by which a site measured other variables than by this site's schema.
+
+    Args:
+        plan: The plan.
+        lacking: Positions that sites lack by the schema, of sites that lack some.
+
+    Raises:
+        KeyAgreementError: It says otherwise of some site.
+    """
+    for member in plan.cohort:
+        if member.lacking != lacking.get(member.name, ()):
+            raise KeyAgreementError(
+                f"by the plan '{member.name}' measured other variables than by the schema",
+                remedy="Plan with --lacking as `cipherdag schema overlap` prints it.",
+            )

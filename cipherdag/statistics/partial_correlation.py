@@ -93,7 +93,8 @@ def correlation_matrices(
     """
     squares = moments.diagonal(dim1=1, dim2=2)
     varies = squares > rows[:, None] * least_deviation**2
-    deviation = torch.where(varies, squares, torch.nan).sqrt()
+    with threads_for(squares.numel()):
+        deviation = torch.where(varies, squares, torch.nan).sqrt()
     matrices = moments / (deviation[:, :, None] * deviation[:, None, :])
     matrices.clamp_(-1.0, 1.0)
     diagonal = matrices.diagonal(dim1=1, dim2=2)

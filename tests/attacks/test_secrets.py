@@ -116,7 +116,7 @@ def made(monkeypatch):
     watch(BfvContext, "secret_bytes", of_context)
     watch(roundmasks.RoundMasks, "mask", lambda _, own, *__: keep("self mask", own._self_seed))
     watch(tags, "expand", lambda key, *_: keep("tag stream", key))
-    watch(roundmasks.RoundMasks, "_pair_seed", lambda seed, *_: keep("pair mask", seed))
+    watch(roundmasks, "derive_each", lambda seeds, *_: [keep("pair mask", own) for own in seeds])
     return secrets
 
 

@@ -17,6 +17,7 @@ WRITERS = {
     "calibration": "calibration_tables",
     "colliders": "colliders",
     "cost_curves": "cost_curves",
+    "counting": "counting",
     "effect_coverage": "effect_coverage",
     "effect_equality": "effect_equality",
     "fci": "fci",

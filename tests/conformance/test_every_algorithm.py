@@ -134,7 +134,7 @@ def trial(name):
         ),
         "graphcheck": Trial(algorithm=GraphCheck(DRAWN), data=patients()),
         "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
-        "fedfci": Trial(algorithm=FedFCI(), data=clinics(8)),
+        "fedfci": Trial(algorithm=FedFCI(bootstrap=2), data=clinics(8)),
         "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
         "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),
         "fedboss": Trial(algorithm=FedBOSS(restarts=2), data=clinics(8)),

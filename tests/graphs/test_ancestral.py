@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from itertools import combinations
 
+import networkx as nx
 import numpy as np
 import pytest
 from ancestral import (
@@ -23,13 +24,12 @@ from causallearn.search.ConstraintBased.FCI import fci
 from causallearn.utils.cit import d_separation
 from hypothesis import given
 from hypothesis import strategies as st
-from networkx import DiGraph
 from oracle import OracleTest, random_dag
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
-from cipherdag.graphs.ancestral.paths import possible_d_sep
+from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
 from cipherdag.graphs.ancestral.projection import pag_of, projected
 from cipherdag.graphs.orientation import colliders_by_sepset
 
@@ -141,7 +141,7 @@ def causal_learns(dag, observed):
 
     It counts 2 for an arrowhead and -1 for a tail, at [j, i] for the end at j of i and j.
     """
-    truth = DiGraph(np.argwhere(dag).tolist())
+    truth = nx.DiGraph(np.argwhere(dag).tolist())
     truth.add_nodes_from(range(len(dag)))
     with redirect_stdout(StringIO()):
         graph, _ = fci(
@@ -244,3 +244,34 @@ def test_possible_d_sep_has_all_that_separates(seed):
                 oracle.separated(observed[x], observed[y], [observed[v] for v in own])
                 for own in sides
             )
+
+
+@given(st.integers(1, 9), st.floats(0.0, 0.6), st.integers(0, 10**6))
+def test_blocks_are_those_of_networkx(n, share, seed):
+    drawn = np.triu(np.random.default_rng(seed).random((n, n)) < share, k=1)
+    skeleton = drawn | drawn.T
+    found = blocks_of(skeleton)
+    assert ((found >= 0) == skeleton).all()
+    assert (found == found.T).all()
+    edges = [set(map(frozenset, np.argwhere(found == k).tolist())) for k in range(found.max() + 1)]
+    true = nx.biconnected_component_edges(nx.from_numpy_array(skeleton))
+    assert {frozenset(own) for own in edges} == {frozenset(map(frozenset, own)) for own in true}
+
+
+@given(st.integers(0, 10**6))
+def test_what_separates_two_needs_no_variable_of_another_block(seed):
+    """With an edge between the two, as while it is tested whether there is one."""
+    dag, hidden, selected = random_case(2 * (seed // 2))
+    observed = [v for v in range(len(dag)) if v not in hidden]
+    mag = mag_of(dag, hidden, selected)
+    n, oracle = len(observed), OracleTest(dag)
+    skeleton = np.zeros((n, n), dtype=bool)
+    for end in mag:
+        skeleton[end] = True
+    for (x, y), sepset in sepsets_of(n, mag).items():
+        tested = skeleton.copy()
+        tested[x, y] = tested[y, x] = True
+        blocks = blocks_of(tested)
+        inside = np.flatnonzero((blocks == blocks[x, y]).any(axis=0)).tolist()
+        own = [observed[v] for v in sepset if v in inside]
+        assert oracle.separated(observed[x], observed[y], own)

@@ -323,7 +323,8 @@ def test_the_demo_has_a_folder_of_its_own_and_goes_on(call, tmp_path, stop_at, m
 
 
 def test_a_signal_ends_the_command_with_130(table, tmp_path):
-    command = [sys.executable, "-m", "cipherdag", "simulate", "fedpc", table, "--out", tmp_path]
+    told = ["simulate", "fedpc", table, "--out", tmp_path, "--bootstrap", "200"]  # long enough
+    command = [sys.executable, "-m", "cipherdag", *told]
     process = subprocess.Popen(
         [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

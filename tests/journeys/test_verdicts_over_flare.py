@@ -1,4 +1,4 @@
-"""Verdicts between four hospitals that are processes of their own: the graph of a simulation."""
+"""Verdicts, and a PAG, between hospitals that are processes of their own: those of a simulation."""
 
 from __future__ import annotations
 
@@ -40,17 +40,28 @@ def hospitals(tables, tmp_path_factory):
         yield made
 
 
-@pytest.mark.parametrize("evidence", ["vote", "stratified", "fisher"])
-def test_hospitals_come_to_the_graph_of_a_simulation(hospitals, tables, evidence, tmp_path):
-    chosen = {"evidence": evidence, "reveal": "verdicts"}
-    study = Study(tables, Schema.infer(list(tables.values())), "fedpc", chosen)
+@pytest.mark.parametrize(
+    ("algorithm", "evidence", "reveal"),
+    [
+        ("fedpc", "vote", "verdicts"),
+        ("fedpc", "stratified", "verdicts"),
+        ("fedpc", "fisher", "verdicts"),
+        ("fedfci", "stratified", "sums"),
+    ],
+)
+def test_hospitals_come_to_the_graph_of_a_simulation(
+    hospitals, tables, algorithm, evidence, reveal, tmp_path
+):
+    chosen = {"evidence": evidence, "reveal": reveal}
+    study = Study(tables, Schema.infer(list(tables.values())), algorithm, chosen)
     out = tmp_path / "learnt"
     hospitals.command("coordinator", *study.run_words, "--out", out, "--dir", hospitals.coordinator)
     expected = study.in_process()
     assert sorted_edges(expected)
     hospitals.check_own_results(expected)
     learnt = json.loads((out / "result.json").read_text("utf-8"))
-    assert learnt["parameters"]["reveal"] == "verdicts"
+    assert learnt["parameters"]["reveal"] == reveal
+    assert learnt["kind"] == expected["kind"]
 
 
 def test_every_byte_of_it_stands_in_the_ledgers(hospitals):

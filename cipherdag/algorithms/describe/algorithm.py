@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.findings.conclusion import Report
     from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.presence import Measured
     from cipherdag.questions.question import FloatVector, Question
 
 
@@ -71,8 +72,13 @@ class Describe(Algorithm[DescribeOutcome, Description]):
     name: ClassVar[str] = "describe"
     title: ClassVar[str] = "Describe"
     concludes: ClassVar[type[Description]] = Description
+    takes_overlap: ClassVar[bool] = True
 
     max_rows: int = row_bound()
+
+    def check_measured(self, measured: Measured) -> None:
+        """Take any sites: every column is described by those that have it."""
+        del measured
 
     def ask(self, facts: Facts) -> Describing:
         """The run as a generator: yields questions, receives sums, returns a `DescribeOutcome`.

@@ -4,8 +4,8 @@ Of a test, D is by how many rows a cell differs from independence within sites a
 S, added up over both, and V its variance given the margins. x and y are independent iff no cell has
 abs(D) above t sqrt(V). Over m cells t is such that independent ones would pass with probability 1 -
 alpha; dependent ones pass at least as often (Šidák), so the test keeps its level. It sees what
-the ``stratified`` form of the sums over configurations sees, not associations of another direction
-in another configuration or at another site. The variances are opened before, the differences never.
+the form of the sums sees, not associations of another direction in another configuration or at
+another site. The variances are opened before, the differences never.
 
 Where counts are rare D scatters more widely than a normal variate, and t is of a square scaled to
 the mean and variance of a chi-square (`chi_square_scale`); where no cell of a test varies by more
@@ -70,7 +70,7 @@ class ClosedTables(StratifiedTests):
         independent = yield from independent_within(
             question, able, partial(self._limits, question), self._settings, quarters=1
         )
-        return self._settled(tests, independent, varying, varying)
+        return self._settled(tests, independent, varying)
 
     def _limits(self, question: TableCells, variances: FloatVector) -> FloatVector:
         return cell_limits(question, variances, self._settings.spec.alpha)

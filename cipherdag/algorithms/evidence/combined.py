@@ -112,6 +112,7 @@ def _combined(
     discloses: str,
     *,
     any_test: bool = True,
+    overlapping: bool = True,
     close: Opening | None = None,
     closed: str = "",
 ) -> EvidenceKind:
@@ -130,6 +131,7 @@ def _combined(
         close=close,
         closed=closed,
         any_test=any_test,
+        overlapping=overlapping,
         triplets=True,
     )
 
@@ -154,6 +156,7 @@ WEIGHTED_P = _combined(
     "weighted_p",
     "For every test, the mean p-value over the sites, weighted by rows, and the rows of all sites "
     "together; for every pair that is selected from, also the weighted mean strength.",
+    overlapping=False,
     close=closed("weighted_p"),
     closed="For every test, whether the mean p-value, weighted by rows, is above alpha; no sum, no "
     "p-value, and not how many sites did it.",

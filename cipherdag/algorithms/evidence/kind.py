@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cipherdag.questions.presence import Presence
+from cipherdag.algorithms.evidence.source import MeasuredTogether
+from cipherdag.questions.presence import Measured, Presence
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
@@ -26,6 +27,7 @@ class EvidenceSettings:
         interactions: Whether the variables that regressions condition on interact.
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
+        measured: Which variables the sites measured.
     """
 
     spec: CITestSpec
@@ -36,6 +38,7 @@ class EvidenceSettings:
     interactions: bool = False
     present: Presence = field(default_factory=lambda: Presence(0))
     fewest: int = 1
+    measured: Measured = field(default_factory=Measured)
 
 
 Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]
@@ -54,6 +57,7 @@ class EvidenceKind:
         any_test: Whether it takes p-values alone, hence tests whose statistics do not add up.
         triplets: Whether FedCMFS can use it, test by test.
         asks_columns: Whether it asks for the kinds of columns, and so can compare the sites.
+        overlapping: Whether sites may lack variables: its sums cover whoever can do a test.
         mixes_sites: Whether differences between sites may look like dependence; of ``glm``, where
             regressions have no constants of every site's own.
         tests: Names of tests that it takes, where it has tests of its own; empty for any.
@@ -70,6 +74,7 @@ class EvidenceKind:
     any_test: bool = False
     triplets: bool = False
     asks_columns: bool = False
+    overlapping: bool = False
     mixes_sites: bool = False
     tests: tuple[str, ...] = ()
 
@@ -81,8 +86,15 @@ class EvidenceKind:
     def source(
         self, settings: EvidenceSettings, *, closed: bool
     ) -> Generator[Question, FloatVector, EvidenceSource]:
-        """The source of p-values, or of verdicts where sums stay ``closed``."""
-        return (self.close if closed and self.close is not None else self.open)(settings)
+        """The source of p-values, or of verdicts where sums stay ``closed``.
+
+        A test whose variables no site measured together is never asked.
+        """
+        opening = self.close if closed and self.close is not None else self.open
+        source = yield from opening(settings)
+        if settings.measured.everywhere:
+            return source
+        return MeasuredTogether(source, settings.measured)
 
     def told(self, *, closed: bool) -> str:
         """What is learnt of it, in one sentence."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.fedcmfs.algorithm import FedCMFS
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
     from cipherdag.algorithms.fedpc.algorithm import FedPC
+    from cipherdag.questions.presence import Measured
 
 
 def test_of(own: FedPC | FedFCI) -> CITestSpec:
@@ -36,6 +37,7 @@ def settings_of(own: FedPC | FedFCI, facts: Facts) -> EvidenceSettings:
         interactions=own.interactions,
         present=facts.present,
         fewest=facts.fewest,
+        measured=facts.measured,
     )
 
 
@@ -53,6 +55,27 @@ def check_closed(own: FedPC | FedFCI, *, beside: tuple[str, ...] = ()) -> None:
     require(
         own.decided_by in beside or EVIDENCE[own.decided_by].close is not None,
         f"reveal verdicts needs evidence {takes}; of {own.decided_by} sums are opened",
+    )
+
+
+def check_measured(own: FedPC | FedFCI, measured: Measured) -> None:
+    """Raise ParameterError where sites lack variables, and the evidence needs all of every site."""
+    if measured.everywhere:
+        return
+    kind = EVIDENCE.get(own.decided_by)
+    takes = _alternatives((), (name for name, other in EVIDENCE.items() if other.overlapping))
+    require(
+        kind is not None and kind.overlapping,
+        f"sites lack variables, which evidence {takes} can do without; {own.decided_by} cannot",
+    )
+    require(
+        own.colliders in ("auto", "joining") and getattr(own, "sepset", "max") == "max",
+        "sites lack variables; then colliders joining alone tells of a middle that it was measured "
+        "beside the ends",
+    )
+    require(
+        not own.closed,
+        "sites lack variables, of which no verdicts can be found yet; choose reveal sums",
     )
 
 

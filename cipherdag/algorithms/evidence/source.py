@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.presence import Measured
 
 Tests = Sequence[IndexArray]
 """Tests by size l of S from 0: rows (x, y, s1, ..., sl), shape (B_l, 2 + l)."""
@@ -26,6 +27,7 @@ PValues = Generator[Question, FloatVector, list[FloatVector]]
 
 AskPiece = Callable[[list[IndexArray]], Generator[Question, FloatVector, FloatVector]]
 
+NEVER_TOGETHER = "never measured together: none"
 ROUND_VALUES = 2_000_000
 """Values that a site answers in a round, unless one table has more."""
 
@@ -191,3 +193,56 @@ def by_slices(tests: Tests, values: Sequence[FloatVector], ask: AskPiece) -> PVa
 def _ordered(rows: IndexArray) -> IndexArray:
     """The same tests with x < y and S ascending."""
     return np.column_stack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
+
+
+class MeasuredTogether:
+    """A source that is asked only what some site measured all variables of.
+
+    The other tests are not done, and count as dependent.
+
+    Args:
+        source: Answers the others.
+        measured: Which variables the sites measured.
+
+    Attributes:
+        kinds: The columns, where the source asked for them.
+    """
+
+    def __init__(self, source: EvidenceSource, measured: Measured) -> None:
+        self.kinds = source.kinds
+        self._source = source
+        self._measured = measured
+        self._never: set[bytes] = set()
+
+    def p_values(self, tests: Tests) -> PValues:
+        """See `EvidenceSource.p_values`."""
+        possible = [self._measured.together(rows) for rows in tests]
+        for rows, own in zip(tests, possible, strict=True):
+            self._never.update(triplet_keys(rows[~own]).tolist())
+        found = yield from self._source.p_values(
+            [rows[own] for rows, own in zip(tests, possible, strict=True)]
+        )
+        p_values = []
+        for own, p_value in zip(possible, found, strict=True):
+            all_tests = np.full(len(own), np.nan)
+            all_tests[own] = p_value
+            p_values.append(all_tests)
+        return p_values
+
+    def strengths(self, pairs: IndexArray) -> FloatVector:
+        """See `RememberedTests.strengths`."""
+        return self._source.strengths(pairs)
+
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.left_undone`; what was never measured together was left so, too."""
+        return self._source.left_undone(triplets) | ~self._measured.together(triplets)
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """See `RememberedTests.effect`."""
+        return self._source.effect(test)
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """How many distinct tests were done in which way."""
+        never = {NEVER_TOGETHER: len(self._never)} if self._never else {}
+        return {**self._source.tally, **never}

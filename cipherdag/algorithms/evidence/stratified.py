@@ -145,8 +145,8 @@ def within_sites(
 STRATIFIED = EvidenceKind(
     name="stratified",
     discloses="For every test, how far the sites' tables together lie from independence and the "
-    "variance of that, by configuration of the conditioning set, how many sites have rows there, "
-    "and the sum of the sites' own chi-squares; of numbers, the sums of the sites' weighted z and "
+    "variance of that, how many sites have rows that tell, and the sums of the scores of the "
+    "sites' own tests; of numbers, the sums of the sites' weighted z and "
     "of the squared weights; of categories and numbers together, how many sites do a test, and the "
     "sums of the scores of their own regressions, of the covariances of these, and of the rows "
     "they have for it; the kinds of columns, and about where and how widely continuous ones lie.",
@@ -160,6 +160,7 @@ STRATIFIED = EvidenceKind(
     "from independence, and no p-value. Before, the kinds of columns, about where and how widely "
     "continuous ones lie, and the rows of all sites together.",
     asks_columns=True,
+    overlapping=True,
     triplets=True,
     tests=("auto", "fisherz"),
 )

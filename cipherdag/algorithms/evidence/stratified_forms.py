@@ -1,13 +1,13 @@
 """The generalised Cochran-Mantel-Haenszel test by site and configuration of S: its arithmetic.
 
 Within a stratum, given its margins, the counts are hypergeometric if x and y are independent there;
-their differences from independence and the exact covariances add up over the sites. Two chi-square
-statistics come of the sums: one form per configuration of S, added up, sees associations of
-another direction in another configuration; one form of the sums over all configurations puts all
-its power on an association that runs through all of them. A third is the sum of the sites' own,
-which sees associations of another direction at another site. Their p-values are combined by a mean
-of Cauchy variates, which asks no independence of them; the third has a small part in it, enough
-for mechanisms that are every site's own, and little is lost where they are not.
+their differences from independence and the exact covariances add up over the sites and the
+configurations of S. A chi-square statistic of these sums puts all its power on an association that
+runs through all of them. Of the sites' own chi-squares the normal scores add up (Stouffer): that of
+all configurations sees associations of another direction at another site, that of every
+configuration those of another direction in another configuration. The three p-values are combined
+by a mean of Cauchy variates, which asks no independence of them; the latter two have a small part
+in it, enough for mechanisms that are every site's own, and little is lost where they are not.
 
 Where categories are rare the statistics scatter more widely than chi-square. They and their degrees
 of freedom are scaled to its mean and variance for their p-values, the sites' own at the sites.
@@ -28,7 +28,7 @@ import numpy as np
 
 from cipherdag.questions.combined_evidence import SMALLEST_P
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.stratified import COARSE_BITS, OWN_SCALE, OWN_VALUES, SPREAD
+from cipherdag.questions.stratified import COARSE_BITS, OWN_VALUES, SPREAD
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
@@ -51,36 +51,33 @@ ROUNDING = 2.0**-12
 BATCH_ENTRIES = 2**20
 NEAR_POLE = 1e-15
 OWN_WEIGHT = 0.2
-"""Part of the sites' own tests, where each of the others has 1."""
+"""Part of each of the sites' own tests, where the sums have 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class StratifiedForms:
-    """Three chi-square statistics of every test, shape (B,) each.
+    """A chi-square statistic and two sums of scores of every test, shape (B,) each.
 
     Attributes:
-        general: Sum over the configurations.
-        general_dof: Its degrees of freedom.
-        general_rare: What rare counts add to its variance.
-        consistent: Of the sums over the configurations.
-        consistent_dof: Its degrees of freedom.
-        consistent_rare: What rare counts add to its variance.
-        own: Sum of the sites' own, each over all configurations, scaled.
-        own_dof: Its degrees of freedom.
-        largest: The largest difference in a cell, of the sums over the configurations; 0 where
-            nothing was opened.
+        whole: Of the sums over sites and configurations.
+        whole_dof: Its degrees of freedom.
+        whole_rare: What rare counts add to its variance.
+        own: Sum of the sites' own scores, each of all configurations together.
+        own_sites: How many they are.
+        turning: Sum of the sites' own scores, each of every configuration.
+        turning_sites: How many they are.
+        largest: The largest difference in a cell, of the sums; 0 where nothing was opened.
         log_odds: Of two categories each, the one-step logarithm of the odds ratio, and its standard
             deviation, shape (B, 2); NaN else.
     """
 
-    general: FloatVector
-    general_dof: FloatVector
-    general_rare: FloatVector
-    consistent: FloatVector
-    consistent_dof: FloatVector
-    consistent_rare: FloatVector
+    whole: FloatVector
+    whole_dof: FloatVector
+    whole_rare: FloatVector
     own: FloatVector
-    own_dof: FloatVector
+    own_sites: FloatVector
+    turning: FloatVector
+    turning_sites: FloatVector
     largest: FloatVector
     log_odds: FloatMatrix
 
@@ -95,106 +92,76 @@ def stratified_forms(question: StratifiedTables, sums: FloatVector) -> Stratifie
     Raises:
         AggregateRangeError: A variance is negative.
     """
-    general, consistent = np.zeros((2, 3, len(question.strata.sides)))
-    log_odds = np.full((len(question.strata.sides), 2), np.nan)
-    largest = np.zeros(len(log_odds))
-    for owner, differences, covariances in _batches(question, sums):
+    whole = np.zeros((3, question.n_tests))
+    log_odds, largest = np.full((question.n_tests, 2), np.nan), np.zeros(question.n_tests)
+    for tests, differences, covariances in _batches(question, sums):
         least = np.diagonal(covariances, axis1=1, axis2=2).min(initial=0.0)
         require_possible(question.label, "a negative variance", holds=least >= -ROUNDING)
-        _add(general, owner, differences, covariances)
-        tests, first = np.unique(owner, return_index=True)
-        whole = np.add.reduceat(differences, first), np.add.reduceat(covariances, first)
-        _add(consistent, tests, *whole)
-        largest[tests] = np.abs(whole[0]).max(axis=1)
+        whole[:, tests] = quadratic_forms(differences, covariances, tolerance=LEAST_VARIANCE)
+        largest[tests] = np.abs(differences).max(axis=1)
         if differences.shape[1] == 1:
-            variance = whole[1][:, 0, 0]
+            variance = covariances[:, 0, 0]
             precision = np.where(variance > LEAST_VARIANCE, variance, np.nan)
-            log_odds[tests, 0] = whole[0][:, 0] / precision
+            log_odds[tests, 0] = differences[:, 0] / precision
             log_odds[tests, 1] = 1.0 / np.sqrt(precision)
-    own = sums[question.strata.n_values :][: OWN_VALUES * len(general[0])]
-    own = own.reshape(-1, OWN_VALUES) / OWN_SCALE
+    own, turning = sums[int(question.widths[: question.n_tests].sum()) :].reshape(
+        2, question.n_tests, OWN_VALUES
+    )
     return StratifiedForms(
-        general=general[0],
-        general_dof=general[1],
-        general_rare=general[2],
-        consistent=consistent[0],
-        consistent_dof=consistent[1],
-        consistent_rare=consistent[2],
+        whole=whole[0],
+        whole_dof=whole[1],
+        whole_rare=whole[2],
         own=own[:, 0],
-        own_dof=own[:, 1],
+        own_sites=np.rint(own[:, 1]),
+        turning=turning[:, 0],
+        turning_sites=np.rint(turning[:, 1]),
         largest=largest,
         log_odds=log_odds,
     )
 
 
-def _add(
-    found: FloatMatrix, owner: IndexArray, differences: FloatMatrix, covariances: FloatMatrix
-) -> None:
-    parts = quadratic_forms(differences, covariances, tolerance=LEAST_VARIANCE)
-    for total, part in zip(found, parts, strict=True):
-        np.add.at(total, owner, part)
-
-
 def _batches(
     question: StratifiedTables, sums: FloatVector
 ) -> Iterator[tuple[IndexArray, FloatMatrix, FloatMatrix]]:
-    """Strata of one shape of table: whose they are, ascending, (U,), differences and covariances.
-
-    All strata of a test are in one batch. A whole stands for them where none was opened.
-    """
-    strata, n_tests = question.strata, len(question.strata.first)
-    told = question.enough(question.informative(sums))
-    told[len(strata.owner) : -n_tests] = False
-    owner = np.concatenate([strata.owner, np.arange(n_tests), np.arange(n_tests)])
-    shape_of = strata.shape_of[strata.first][owner]
-    starts = np.cumsum(question.widths) - question.widths
-    for number, (rows, columns) in enumerate(strata.shapes.tolist()):
+    """Tests of one shape of table that were opened, (U,), their differences and covariances."""
+    widths = question.widths[: question.n_tests]
+    starts = np.cumsum(widths) - widths
+    told = question.informative(sums)[: question.n_tests]
+    shapes, shape_of = np.unique(question.sides[:, 1:], axis=0, return_inverse=True)
+    for number, (rows, columns) in enumerate(shapes.tolist()):
         a, b = rows - 1, columns - 1
-        own = np.flatnonzero(told & (shape_of == number))
-        own = own[np.argsort(owner[own], kind="stable")]
+        tests = np.flatnonzero(told & (shape_of.ravel() == number))
         most = max(BATCH_ENTRIES // (a * b) ** 2, 1)
-        for part in _whole_tests(own, owner, most):
-            values = sums[starts[part][:, None] + np.arange(question.widths[part[0]])]
+        for first in range(0, len(tests), most):
+            part = tests[first : first + most]
+            values = sums[starts[part][:, None] + np.arange(widths[part[0]])]
             covariances = kronecker_matrices(values[:, a * b :], a, b)
-            yield owner[part], values[:, : a * b], covariances
-
-
-def _whole_tests(strata: IndexArray, owner: IndexArray, most: int) -> Iterator[IndexArray]:
-    """The strata in pieces of about so many, none of which cuts a test."""
-    if not len(strata):
-        return
-    first = np.flatnonzero(np.diff(owner[strata], prepend=-1))
-    batch = first // most
-    cuts = first[np.flatnonzero(np.diff(batch, prepend=-1))[1:]]
-    yield from np.split(strata, cuts)
+            yield part, values[:, : a * b], covariances
 
 
 def omnibus_p(forms: StratifiedForms) -> FloatVector:
-    """The p-value of every test, shape (B,); NaN without degrees of freedom.
-
-    Where two statistics are one, as both of the sums for an empty S, they count once.
-    """
+    """The p-value of every test, shape (B,); NaN without degrees of freedom."""
     from cipherdag.statistics.contingency import chi_square_tail
 
-    general = chi_square_scale(forms.general_dof, forms.general_rare)
-    consistent = chi_square_scale(forms.consistent_dof, forms.consistent_rare)
+    scale = chi_square_scale(forms.whole_dof, forms.whole_rare)
     p_values = np.stack(
         [
-            chi_square_tail(forms.general * general, forms.general_dof * general),
-            chi_square_tail(forms.consistent * consistent, forms.consistent_dof * consistent),
-            chi_square_tail(forms.own, forms.own_dof),
+            chi_square_tail(forms.whole * scale, forms.whole_dof * scale),
+            _tail(forms.own, forms.own_sites),
+            _tail(forms.turning, forms.turning_sites),
         ]
     )
-    of_sums = (forms.general_dof > 0) | (forms.consistent_dof > 0)
-    distinct = forms.general_dof != forms.consistent_dof
-    weights = np.stack(
-        [
-            forms.general_dof > 0,
-            (forms.consistent_dof > 0) & (distinct | (forms.general_dof == 0)),
-            (forms.own_dof > 0) * np.where(of_sums, OWN_WEIGHT, 1.0),
-        ]
-    )
-    return cauchy_combination(p_values, weights)
+    told = np.stack([forms.whole_dof, forms.own_sites, forms.turning_sites]) > 0
+    parts = np.where(told[0], [[1.0], [OWN_WEIGHT], [OWN_WEIGHT]], 1.0)
+    return cauchy_combination(p_values, np.where(told, parts, 0.0))
+
+
+def _tail(scores: FloatVector, sites: FloatVector) -> FloatVector:
+    """The p-values of sums of so many scores."""
+    from scipy.special import ndtr
+
+    found: FloatVector = ndtr(-scores / np.sqrt(np.maximum(sites, 1.0)))
+    return found
 
 
 def faint_p(largest: FloatVector, cells: IndexArray, told: FloatVector | IndexArray) -> FloatVector:

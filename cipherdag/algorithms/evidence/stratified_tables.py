@@ -12,7 +12,7 @@ from cipherdag.algorithms.evidence.stratified_forms import faint_p, omnibus_p, s
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import by_block, pack_blocks
 from cipherdag.questions.lockstep import lockstep
-from cipherdag.questions.stratified import StratifiedTables, stratum_values
+from cipherdag.questions.stratified import StratifiedTables, whole_values
 from cipherdag.statistics.effects import one_step
 from cipherdag.statistics.normal_scores import normal_scores
 
@@ -48,8 +48,8 @@ class StratifiedTests(RememberedTests):
     vary at fewer than ``fewest`` sites, they count as independent. All are tallied.
 
     Leaks:
-        Of every stratum how many sites have rows in several categories of x and of y there; of
-        those that at least ``fewest`` sites have, what `StratifiedTables` says.
+        Of every test at how many sites x and y both vary within a configuration of S; where these
+        are at least ``fewest``, what `StratifiedTables` says.
 
     Args:
         kinds: The columns.
@@ -102,9 +102,8 @@ class StratifiedTests(RememberedTests):
     def _values(self, rows: IndexArray) -> FloatVector:
         """How many values each test asks for, shape (B,); 0 where x or y has one category."""
         sides = self._kinds.categories[rows]
-        each = stratum_values(np.column_stack([sides[:, :1], sides[:, :2]]))
-        values: FloatVector = each * sides[:, 2:].astype(np.float64).prod(axis=1)
-        return values
+        values = whole_values(np.column_stack([sides[:, :1], sides[:, :2]]))
+        return values.astype(np.float64)
 
     def _turned(self, rows: IndexArray) -> IndexArray:
         """The tests with the one of more categories first, so that fewer shapes of table occur."""
@@ -136,43 +135,35 @@ class StratifiedTests(RememberedTests):
         if fewest <= 1:
             sums = yield question
             able = question.informative(sums).astype(np.float64)
-            opened = question.enough(able > 0)
         else:
             able = np.rint((yield Contributors(question=question)))
-            opened = question.enough(able >= fewest)
-            sums = yield from opened_where(question, opened)
+            sums = yield from opened_where(question, able >= fewest)
         forms = stratified_forms(question, sums)
-        p_value = _p_values(question, forms, np.where(opened, able, 0.0))
+        told = able[: question.n_tests]
+        p_value = _p_values(question, forms, np.where(told >= fewest, told, 0.0))
         pairs = len(tests[0])
-        scores = normal_scores(forms.general, forms.general_dof)
+        scores = normal_scores(forms.whole, forms.whole_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
         log_odds = np.where(np.isnan(p_value)[:, None], np.nan, forms.log_odds)
         for rows, estimates in zip(tests, by_block(tests, log_odds), strict=True):
             self.keep_estimates(rows, estimates)
-        strata = question.strata
-        told = np.bincount(strata.owner, weights=able[: len(strata.owner)])
-        return self._settled(tests, p_value, able[strata.first], told)
+        return self._settled(tests, p_value, told)
 
     def _settled(
-        self,
-        tests: list[IndexArray],
-        p_value: FloatVector,
-        able: FloatVector,
-        told: FloatVector | IndexArray,
+        self, tests: list[IndexArray], p_value: FloatVector, told: FloatVector
     ) -> FloatVector:
         """p-values, those of pairs that do not vary too, after tests are tallied.
 
         Args:
             tests: By size of S.
             p_value: NaN where a test was not done, shape (B,).
-            able: Sites at which x and y of a test given nothing both vary, shape (B,).
-            told: Above 0 where rows at some site say something of the test, shape (B,).
+            told: Sites at which rows say something of a test, shape (B,).
         """
         undone = np.isnan(p_value) & (told > 0)
         for rows, own in zip(tests, by_block(tests, undone), strict=True):
             self.leave_undone(rows[own])
         marginal = np.arange(len(p_value)) < len(tests[0])
-        constant = marginal & (able < max(self._settings.fewest, 1))
+        constant = marginal & (told < max(self._settings.fewest, 1))
         p_value = np.where(constant, self._constant, p_value)
         done = ~np.isnan(p_value) & ~constant
         self.tally[DONE] += int(done.sum())
@@ -190,12 +181,9 @@ def _p_values(
     Args:
         question: The tests.
         forms: Their statistics.
-        heard: How many sites every part is a sum over, 0 where it was not opened.
+        heard: How many sites every sum is over, 0 where it was not opened.
     """
-    strata, n_tests = question.strata, len(forms.largest)
-    strata_told = np.bincount(strata.owner, weights=heard[: len(strata.owner)], minlength=n_tests)
-    told = strata_told + heard[len(heard) - n_tests :]
-    cells = (strata.sides[:, 1:] - 1).prod(axis=1)
+    cells = (question.sides[:, 1:] - 1).prod(axis=1)
     p_value = omnibus_p(forms)
-    faint = np.isnan(p_value) & (told > 0)
-    return np.where(faint, faint_p(forms.largest, cells, told), p_value)
+    faint = np.isnan(p_value) & (heard > 0)
+    return np.where(faint, faint_p(forms.largest, cells, heard), p_value)

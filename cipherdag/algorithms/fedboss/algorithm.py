@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.algorithms.bootstrap import replicated
+from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.departures import over_one_cohort
 from cipherdag.algorithms.fedboss.budget import Budget
 from cipherdag.algorithms.fedboss.equivalence_search import greedy
@@ -152,6 +152,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
             lambda: self._run(facts),
             replicates=self.bootstrap,
             seed=facts.seed,
+            counted=arcs_counted,
         )
         return over_one_cohort(asking, facts.present)
 

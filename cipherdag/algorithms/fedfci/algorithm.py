@@ -12,9 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
+from cipherdag.algorithms.bootstrap import once_more, replicated
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.settings import (
     check_closed,
+    check_measured,
     check_sites,
     check_test,
     settings_of,
@@ -42,13 +44,16 @@ from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, stable_skeleton
 from cipherdag.algorithms.fedpc.report import evidence_disclosed, reported
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
+from cipherdag.findings.confidence import MarkCounts
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.presence import EVERYWHERE
 from cipherdag.questions.question import (
+    MAX_REPLICATES,
     FloatVector,
     Question,
     SeparatorSearch,
@@ -62,6 +67,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
     from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.questions.presence import Measured, Presence
 
 Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
@@ -77,9 +83,9 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             categories, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
-            neighbours or not (Possible-D-SEP). ``rfci``: given neighbours alone, and only what is
-            read off a triple or a path is tested further: far fewer tests and smaller sets; edges
-            may stay that ``fci`` takes out.
+            neighbours or not (Possible-D-SEP, on paths between the two). ``rfci``: given neighbours
+            alone, and only what is read off a triple or a path is tested further: far fewer tests
+            and smaller sets; edges may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
             x and z lacks y; ``conservative``, ``majority``, ``joining``: as in FedPC, by all sets
             of neighbours (`fedpc.colliders`). ``auto``: ``joining``.
@@ -98,16 +104,20 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         knowledge: What is known before: required edges are direct causes; a forbidden edge (a, b)
             and tiers say that a is no cause of b, not even through others, for what is between them
             may be unmeasured. Such a pair may still have an edge: an unmeasured cause of both.
+        bootstrap: Replicates over rows that every site draws from its own: the run is repeated in
+            the same rounds, and in how many of them each mark stands is counted.
 
     Leaks:
         What the evidence says of every test asked, by sums or by verdicts, and with `compare_sites`
         what `evidence.site_differences` does of every variable. Which tests are asked tells sites
-        the skeleton after every layer, and which sets lie beyond the neighbours.
+        the skeleton after every layer, and which sets lie beyond the neighbours. With `bootstrap`
+        all of it once more for every replicate.
     """
 
     name: ClassVar[str] = "fedfci"
     title: ClassVar[str] = "FedFCI"
     concludes: ClassVar[type[LearntPAG]] = LearntPAG
+    takes_overlap: ClassVar[bool] = True
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     reveal: Literal["sums", "verdicts"] = "sums"
@@ -125,6 +135,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     interactions: bool = False
     compare_sites: bool = True
     knowledge: Knowledge | None = None
+    bootstrap: int = within(0, 0, MAX_REPLICATES)
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
@@ -135,6 +146,15 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             self.knowledge is None or not self.selection,
             "knowledge says what causes what, and with selection no mark says that alone; give up "
             "one of them",
+        )
+
+    def check_measured(self, measured: Measured) -> None:
+        """Take sites that lack variables where the evidence and the search do."""
+        check_measured(self, measured)
+        require(
+            measured.everywhere or self.search == "fci",
+            "sites lack variables, of which search rfci would take edges for granted that no site "
+            "can test; choose search fci",
         )
 
     @property
@@ -151,15 +171,16 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         """The run as a generator: yields questions, receives sums, returns a `FedFCIOutcome`.
 
         Args:
-            facts: The names are for `knowledge`.
+            facts: The names are for `knowledge`, the seed for `bootstrap`.
 
         Raises:
-            ParameterError: The knowledge contradicts itself or names other variables, or verdicts
-                are to be found by fewer than three sites.
+            ParameterError: The knowledge contradicts itself or names other variables, verdicts
+                are to be found by fewer than three sites, or the seed is no number of 64 bits.
 
         Returns:
             The outcome. Rounds: those of the evidence, of `fci_skeleton` and of `judge_triples`; or
-            with ``rfci`` those of `stable_skeleton` and of `RFCI.orient`.
+            with ``rfci`` those of `stable_skeleton` and of `RFCI.orient`. With `bootstrap` those of
+            the replicate that needs most, or more where a round would have too many values.
 
         Leaks:
             See the class.
@@ -168,14 +189,27 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         known = Constraints.none(facts.n_variables)
         if self.knowledge is not None:
             known = self.knowledge.over(facts.names)
+        return (
+            yield from replicated(
+                self._learn(known, facts),
+                lambda: self._learn(known, facts, drawn=True),
+                replicates=self.bootstrap,
+                seed=facts.seed,
+                counted=lambda own: MarkCounts.of([other.marks for other in own]),
+            )
+        )
+
+    def _learn(self, known: Constraints, facts: Facts, *, drawn: bool = False) -> Learning:
+        """The run on the sites' rows, as they are or drawn from them."""
         settings = settings_of(self, facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
-        kinds = source.kinds if self.compare_sites else None
+        kinds = source.kinds if self.compare_sites and not drawn else None
+        shown = None if drawn else facts.present
         found, marginal = yield from beside(
-            self._skeleton(source, known, facts), marginal_differences(kinds, settings)
+            self._skeleton(source, known, shown), marginal_differences(kinds, settings)
         )
         outcome, given = yield from beside(
-            self._orient(source, known, found),
+            self._orient(source, known, found, facts.measured),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
         return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
@@ -185,8 +219,9 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         return concluded(self, outcome, facts)
 
     def disclosures(self) -> tuple[str, ...]:
-        """What the evidence opens."""
-        return evidence_disclosed(self)
+        """What the evidence opens, and how often."""
+        said = evidence_disclosed(self)
+        return (*said, once_more(self.bootstrap)) if self.bootstrap else said
 
     def report(self, found: LearntPAG) -> Report:
         """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
@@ -194,31 +229,46 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         return replace(own, notes=(*hidden_causes(found.graph), *own.notes))
 
     def _skeleton(
-        self, source: EvidenceSource, known: Constraints, facts: Facts
+        self, source: EvidenceSource, known: Constraints, shown: Presence | None
     ) -> Generator[Question, FloatVector, StableSkeleton]:
-        search = fci_skeleton if self.search == "fci" else stable_skeleton
+        if self.search == "rfci":
+            return (
+                yield from stable_skeleton(
+                    source,
+                    tested_pairs(known),
+                    alpha=self.alpha,
+                    max_cond_size=self.max_cond_size,
+                    shown=shown,
+                )
+            )
         return (
-            yield from search(
+            yield from fci_skeleton(
                 source,
-                known if self.search == "fci" else tested_pairs(known),
+                known,
                 alpha=self.alpha,
                 max_cond_size=self.max_cond_size,
-                shown=facts.present,
+                judge=partial(self._judge, source),
+                shown=shown,
             )
         )
 
     def _orient(
-        self, source: EvidenceSource, known: Constraints, found: StableSkeleton
+        self,
+        source: EvidenceSource,
+        known: Constraints,
+        found: StableSkeleton,
+        measured: Measured,
     ) -> Learning:
-        sets = found.separations
+        sets, untested = found.separations, measured.never(found.skeleton)
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
         judge = partial(self._judge, source)
         if self.search == "rfci":
             rules = RFCI(source, known, self.alpha, self.selection, judge)
             marks = yield from rules.orient(refined)
         else:
-            refined.told = yield from judge(found.skeleton, sets.sets)
-            grounds = Grounds(sets.sets, refined.told.ambiguous)
+            refined.told = yield from judge(found.skeleton, sets.sets, measured)
+            doubtful = None if measured.everywhere else untested
+            grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=doubtful)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
         weakest = found.tested(source)
@@ -231,10 +281,15 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             ambiguous=tuple(refined.told.ambiguous),
             weakest={pair: own for pair, own in weakest.items() if marks[pair]},
             known=known,
+            untested=untested,
         )
 
     def _judge(
-        self, source: EvidenceSource, skeleton: BoolMatrix, sets: Mapping[Pair, frozenset[int]]
+        self,
+        source: EvidenceSource,
+        skeleton: BoolMatrix,
+        sets: Mapping[Pair, frozenset[int]],
+        measured: Measured = EVERYWHERE,
     ) -> Generator[Question, FloatVector, Told]:
         search = SeparatorSearch(
             skeleton=Skeleton.from_matrix(skeleton),
@@ -242,7 +297,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             test=test_of(self),
             max_cond_size=self.max_cond_size,
         )
-        return (yield from told_of_triples(source, search, sets, self._rule))
+        return (yield from told_of_triples(source, search, sets, self._rule, measured))
 
     @property
     def _rule(self) -> JudgingRule | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.algorithms.fedpc.outcome import WeakestTest
+    from cipherdag.findings.confidence import MarkCounts
     from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.graphs.knowledge import Constraints
 
 
@@ -27,6 +29,9 @@ class FedFCIOutcome:
         weakest: Of every edge x < z that was tested, the test of largest p-value.
         differences: As in `FedPCOutcome`.
         known: What was known before; None for nothing.
+        bootstrap: In how many replicates every mark occurs, if there were any.
+        untested: Edges that stand since no site measured both variables, shape (p, p); None where
+            all sites measured all.
     """
 
     marks: Marks
@@ -39,3 +44,5 @@ class FedFCIOutcome:
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
     differences: tuple[SiteDifference, ...] = ()
     known: Constraints | None = field(repr=False, default=None)
+    bootstrap: MarkCounts | None = None
+    untested: BoolMatrix | None = field(repr=False, default=None)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
+from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, untested_edges
 from cipherdag.findings.conclusion import LearntPAG, Note
+from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence, Separation
@@ -42,9 +44,14 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details["reveal"] = algorithm.reveal
     if outcome.ambiguous:
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
+    details |= untested_edges(outcome.untested, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
-    return LearntPAG(graph=graph, evidence=_evidence(algorithm, outcome, graph), details=details)
+    evidence = _evidence(algorithm, outcome, graph)
+    if outcome.bootstrap is not None:
+        details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
+        evidence = Confidences(details["bootstrap"]).evidence(evidence, graph)
+    return LearntPAG(graph=graph, evidence=evidence, details=details)
 
 
 def hidden_causes(graph: PAG) -> tuple[Note, ...]:
@@ -77,6 +84,7 @@ def _edge(edge: Edge, outcome: FedFCIOutcome, graph: PAG, *, closed: bool) -> Ed
     weakest = outcome.weakest.get((min(a, b), max(a, b)))
     told = None if closed else weakest
     tested = [] if known == "edge" else tested_facts(weakest, graph.nodes, closed=closed)
+    tested = [NEVER_TOGETHER] if outcome.untested is not None and outcome.untested[a, b] else tested
     words = graph.says(edge)
     return EdgeEvidence(
         source=edge.source,

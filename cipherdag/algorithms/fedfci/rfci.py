@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.fedfci.search import Told, start_marks
+from cipherdag.algorithms.fedfci.search import Judge, Told, start_marks
 from cipherdag.graphs.ancestral.marks import CIRCLE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.ancestral.paths import discriminating
 from cipherdag.graphs.orientation import unshielded_pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
@@ -73,9 +73,7 @@ class RFCI:
     known: Constraints
     alpha: float
     selection: bool
-    judge: Callable[
-        [BoolMatrix, Mapping[Pair, frozenset[int]]], Generator[Question, FloatVector, Told]
-    ]
+    judge: Judge
 
     def orient(self, found: Refined) -> Generator[Question, FloatVector, Marks]:
         """The PAG, and in `found` the edges and triples that it rests on.

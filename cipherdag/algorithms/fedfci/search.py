@@ -2,8 +2,10 @@
 
 Sources: Spirtes, Glymour and Scheines, "Causation, Prediction, and Search", MIT Press 2000, section
 6.7 (Possible-D-SEP); Colombo, Maathuis, Kalisch and Richardson, "Learning high-dimensional directed
-acyclic graphs with latent and selection variables", Annals of Statistics 40 (2012), whose stable
-form is that of Colombo and Maathuis, JMLR 15 (2014), section 4.4.
+acyclic graphs with latent and selection variables", Annals of Statistics 40 (2012), section 3 and
+its supplement (FCI_path: only variables on a path between the two; conservative FCI: the triples
+are judged before Possible-D-SEP is made of them), whose stable form is that of Colombo and
+Maathuis, JMLR 15 (2014), section 4.4.
 
 Leaks:
     What the source of the evidence says of every test asked, and to the sites which are.
@@ -11,6 +13,7 @@ Leaks:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,12 +21,13 @@ from cipherdag.algorithms.fedpc.colliders import judge_triples
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, wider_skeleton
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
-from cipherdag.graphs.ancestral.paths import possible_d_sep
+from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
 from cipherdag.graphs.knowledge import Constraints
-from cipherdag.graphs.orientation import colliders_by_sepset
+from cipherdag.graphs.orientation import colliders_by_sepset, triples_over
+from cipherdag.questions.presence import EVERYWHERE, Measured
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Collection, Mapping
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.colliders import JudgingRule
@@ -49,6 +53,18 @@ class Told:
     colliders: Collection[Triple]
     ambiguous: Collection[Triple] = ()
 
+    def without(self, doubtful: Collection[Triple]) -> Told:
+        """The same where some triples are open, whatever tests of their ends say."""
+        kept = [own for own in self.colliders if own not in doubtful]
+        return Told(kept, [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})])
+
+
+Judge = Callable[
+    ["BoolMatrix", "Mapping[Pair, frozenset[int]]"],
+    Generator["Question", "FloatVector", Told],
+]
+"""Says of a skeleton and separating sets what its unshielded triples are."""
+
 
 def tested_pairs(known: Constraints) -> Constraints:
     """What the skeleton search may rest on: an edge that no direction is left of stays possible.
@@ -72,6 +88,7 @@ def fci_skeleton(
     *,
     alpha: float,
     max_cond_size: int | None,
+    judge: Judge,
     shown: Presence | None,
 ) -> Generator[Question, FloatVector, StableSkeleton]:
     """The skeleton of FCI: that of PC-stable, then given subsets of Possible-D-SEP too.
@@ -81,19 +98,21 @@ def fci_skeleton(
         known: What is known of p variables.
         alpha: Independent iff p > alpha.
         max_cond_size: Largest conditioning set; None for no limit.
+        judge: Says what the triples of the first skeleton are, hence what Possible-D-SEP is.
         shown: Where the skeleton is shown after every layer, if it is.
 
     Returns:
-        The skeleton. Rounds: those of `stable_skeleton` and `wider_skeleton`.
+        The skeleton. Rounds: those of `stable_skeleton`, `judge` and `wider_skeleton`.
     """
     found = yield from stable_skeleton(
         source, tested_pairs(known), alpha=alpha, max_cond_size=max_cond_size, shown=shown
     )
-    colliders = colliders_by_sepset(found.skeleton, found.separations.sets)
-    wider = possible_d_sep(with_colliders(start_marks(found.skeleton, known), colliders))
+    told = yield from judge(found.skeleton, found.separations.sets)
+    wider = possible_d_sep(with_colliders(start_marks(found.skeleton, known), told.colliders))
+    blocks = blocks_of(found.skeleton)
     return (
         yield from wider_skeleton(
-            source, found, wider, known.joined, alpha=alpha, max_cond_size=max_cond_size
+            source, found, wider, blocks, known.joined, alpha=alpha, max_cond_size=max_cond_size
         )
     )
 
@@ -103,6 +122,7 @@ def told_of_triples(
     search: SeparatorSearch,
     sets: Mapping[Pair, frozenset[int]],
     rule: JudgingRule | None,
+    measured: Measured = EVERYWHERE,
 ) -> Generator[Question, FloatVector, Told]:
     """Which unshielded triples of a skeleton are colliders.
 
@@ -112,6 +132,8 @@ def told_of_triples(
         sets: A separating set of each.
         rule: Judges by all sets of neighbours of the ends; what none of those separates is told by
             the separating set. None for that set alone.
+        measured: Which variables the sites measured. That a separating set lacks y says nothing of
+            y where no site has all of it.
     """
     skeleton = search.skeleton.matrix()
     by_set = colliders_by_sepset(skeleton, sets)
@@ -123,7 +145,9 @@ def told_of_triples(
     kept = [own for own in judged.colliders if (own[0], own[2]) not in beyond]
     more = [own for own in by_set if (own[0], own[2]) in beyond]
     ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) not in beyond]
-    return Told([*kept, *more], ambiguous)
+    told = Told([*kept, *more], ambiguous)
+    apart = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
+    return told.without(apart | triples_over(skeleton, measured.never(skeleton)))
 
 
 def _beyond(pair: Pair, given: frozenset[int], skeleton: BoolMatrix) -> bool:

@@ -8,7 +8,7 @@ is ``layer_votes`` and ``separator_scores`` of `cipherdag.sites.compute.ci_tests
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,9 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.algorithms.algorithm import Algorithm, Facts
-from cipherdag.algorithms.bootstrap import replicated
+from cipherdag.algorithms.bootstrap import arcs_counted, replicated
 from cipherdag.algorithms.evidence.registry import EVIDENCE
-from cipherdag.algorithms.evidence.settings import check_sites, settings_of, test_of
+from cipherdag.algorithms.evidence.settings import (
+    check_measured,
+    check_sites,
+    settings_of,
+    test_of,
+)
 from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
@@ -40,11 +45,13 @@ from cipherdag.graphs.orientation import (
     meek,
     meek_in_code_order,
     orient_colliders,
+    triples_over,
     unshielded_pairs,
 )
 from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS, offered_tests
 from cipherdag.questions.lockstep import beside
 from cipherdag.questions.pooled_data import MAX_CELLS
+from cipherdag.questions.presence import Measured  # noqa: TC001
 from cipherdag.questions.question import (
     MAX_REPLICATES,
     FloatVector,
@@ -145,6 +152,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     name: ClassVar[str] = "fedpc"
     title: ClassVar[str] = "FedPC"
+    takes_overlap: ClassVar[bool] = True
 
     alpha: float = within(0.01, 0.0, 1.0, above=True, below=True)
     reveal: Literal["sums", "verdicts"] = "sums"
@@ -170,6 +178,10 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     def check(self) -> None:
         """Refuse choices that do not go together."""
         check_choices(self)
+
+    def check_measured(self, measured: Measured) -> None:
+        """Take sites that lack variables where the evidence does."""
+        check_measured(self, measured)
 
     @property
     def decided_by(self) -> str:
@@ -215,6 +227,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
                 lambda: self._learn(known, facts, drawn=True),
                 replicates=self.bootstrap,
                 seed=facts.seed,
+                counted=arcs_counted,
             )
         )
 
@@ -287,23 +300,28 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             ),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
+        untested = facts.measured.never(found.skeleton & ~known.joined)
+        doubtful = triples_over(found.skeleton, untested)
+        judged = None if judged is None else judged.without(doubtful)
         pairs = [(int(x), int(z)) for x, z in search.pair_array()]
         separators = {pair: chosen.sets.get(pair) for pair in pairs}
         support = {pair: chosen.p_values.get(pair, 0.0) for pair in pairs}
+        arcs = self._orient(found.skeleton, separators, support, known, judged, doubtful)
         return FedPCOutcome(
             skeleton=found.skeleton,
-            arcs=self._orient(found.skeleton, separators, support, known, judged),
+            arcs=arcs | untested,
             separators=separators,
             support=support,
             layers=found.layers,
             tests=dict(source.tally),
-            ambiguous=() if judged is None else tuple(judged.ambiguous),
+            ambiguous=tuple(sorted(doubtful)) if judged is None else tuple(judged.ambiguous),
             colliders=None if judged is None else judged.colliders,
             standing=found.standing,
             differences=(*marginal, *given),
             weakest=found.tested(source),
             apart={} if drawn else found.apart,
             known=known,
+            untested=untested,
         )
 
     def _skeleton(
@@ -345,7 +363,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         support: dict[tuple[int, int], float],
         constraints: Constraints,
         judged: JudgedTriples | None = None,
-        ambiguous: Sequence[Triple] = (),
+        ambiguous: Collection[Triple] = (),
     ) -> BoolMatrix:
         """Colliders (phase 4), then Meek's rules (phase 5); what is known comes first."""
         code = self.reference == "code"
@@ -357,6 +375,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             for pair, chosen in separators.items()
         }
         triples = colliders_by_sepset(skeleton, known) if judged is None else judged.colliders
+        if not code:
+            triples = [own for own in triples if own not in ambiguous]
         strength: Strengths = support
         if judged is not None and (self.closed or self._rule == "joining"):
             strength = judged.colliders

@@ -37,7 +37,7 @@ import numpy as np
 from cipherdag.algorithms.fedpc.pcstable import candidate_tests, strongest_separators
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Collection, Generator
 
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair, Separations
@@ -69,6 +69,11 @@ class JudgedTriples:
 
     colliders: dict[Triple, float] = field(default_factory=dict)
     ambiguous: list[Triple] = field(default_factory=list)
+
+    def without(self, doubtful: Collection[Triple]) -> JudgedTriples:
+        """The same where some triples may be colliders, whatever tests of their ends say."""
+        kept = {own: clear for own, clear in self.colliders.items() if own not in doubtful}
+        return JudgedTriples(kept, [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})])
 
 
 def separated(

@@ -67,6 +67,8 @@ class FedPCOutcome:
         apart: Of every pair x < z that tests over all sites separated, the set that did, and its
             p-value; empty with ``vote``.
         known: What was known before; None for nothing.
+        untested: Edges that stand since no site measured both variables, shape (p, p); None where
+            all sites measured all.
     """
 
     skeleton: BoolMatrix
@@ -84,3 +86,4 @@ class FedPCOutcome:
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
     apart: dict[tuple[int, int], tuple[frozenset[int], float]] = field(default_factory=dict)
     known: Constraints | None = field(repr=False, default=None)
+    untested: BoolMatrix | None = field(repr=False, default=None)

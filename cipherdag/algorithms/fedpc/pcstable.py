@@ -187,6 +187,7 @@ def wider_skeleton(
     source: EvidenceSource,
     found: StableSkeleton,
     wider: BoolMatrix,
+    blocks: IndexArray,
     joined: BoolMatrix,
     *,
     alpha: float,
@@ -198,6 +199,7 @@ def wider_skeleton(
         source: Tests.
         found: The skeleton; its weakest tests go on.
         wider: [x, m] is True where sets of x and another variable may have m, shape (p, p).
+        blocks: As `blocks_of`: sets of x and y have variables of the block of their edge only.
         joined: Pairs that are not tested, shape (p, p).
         alpha: As in `stable_skeleton`.
         max_cond_size: Largest conditioning set; None for no limit.
@@ -207,7 +209,7 @@ def wider_skeleton(
     """
     kept, layers, layer = found.skeleton.copy(), list(found.layers), 1
     while layer_possible((wider & kept.any(axis=1, keepdims=True)).T, layer, max_cond_size):
-        pools = _Pools(kept, wider, joined, layer)
+        pools = _Pools(kept, wider, joined, layer, blocks)
         heard = yield from _layer(source, kept, pools, alpha)
         for rows, p_values in heard:
             found.weakest.hear(rows, p_values)
@@ -271,6 +273,7 @@ class _Pools:
         possible: [x, m] is True where m is in the pool of x, shape (p, p).
         joined: Pairs that are not tested, shape (p, p).
         layer: Size of the sets.
+        blocks: What else pools are bound by, if anything; see `wider_skeleton`.
 
     Attributes:
         layer: Size of the sets.
@@ -279,13 +282,24 @@ class _Pools:
     """
 
     def __init__(
-        self, start: BoolMatrix, possible: BoolMatrix, joined: BoolMatrix, layer: int
+        self,
+        start: BoolMatrix,
+        possible: BoolMatrix,
+        joined: BoolMatrix,
+        layer: int,
+        blocks: IndexArray | None = None,
     ) -> None:
         self.layer = layer
-        self._pools = [np.flatnonzero(row) for row in possible]
+        self._blocks = np.zeros(start.shape, dtype=np.int64) if blocks is None else blocks
         self._chosen: dict[int, IndexArray] = {}
         x, y = np.nonzero(start & ~joined)
-        sizes = possible.sum(axis=1)[x] - possible[x, y]
+        owners, which = np.unique(
+            np.column_stack([x, self._blocks[x, y]]), axis=0, return_inverse=True
+        )
+        of = {k: (self._blocks == k).any(axis=0) for k in set(owners[:, 1].tolist())}
+        self._pools = {(v, k): np.flatnonzero(possible[v] & of[k]) for v, k in owners.tolist()}
+        lengths = np.array([len(pool) for pool in self._pools.values()], dtype=np.int64)
+        sizes = lengths[which.ravel()] - possible[x, y]
         wanted = (sizes >= layer) if layer else (x < y)
         self.directions = np.column_stack([x, y])[wanted]
         ways = [min(math.comb(size, layer), MOST_SETS) for size in range(len(start) + 1)]
@@ -298,7 +312,7 @@ class _Pools:
             return pairs
         families = []
         for x, y in pairs.tolist():
-            own = self._pools[x]
+            own = self._pools[x, int(self._blocks[x, y])]
             pool = own[own != y]
             if len(pool) not in self._chosen:
                 self._chosen[len(pool)] = subsets(len(pool), self.layer)

@@ -14,6 +14,12 @@ import numpy as np
 from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
+from cipherdag.algorithms.fedpc.untested import (
+    NEVER_TOGETHER,
+    UNTESTED_DETAIL,
+    untested_edges,
+    untested_warning,
+)
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.rows import Rows
@@ -103,6 +109,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             "spaced among its own."
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
+    details |= untested_edges(outcome.untested, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
@@ -151,9 +158,11 @@ def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Repor
     if own := found.details.get(OWN_DETAIL):
         notes.append(own_note(own))
         panels.append(own_panel(own))
-    if "bootstrap" in found.details and isinstance(found, LearntGraph):
+    if "bootstrap" in found.details:
         notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
+    if pairs := found.details.get(UNTESTED_DETAIL):
+        warnings = (*warnings, untested_warning(pairs))
     if triples := found.details.get("ambiguous_triples"):
         lines = tuple(" - ".join(triple) for triple in triples)
         notes.append(Note("Open whether a collider, so not directed by it:", lines))
@@ -266,7 +275,9 @@ class _Reader:
             known = known_of(self._outcome.known, a, b)
             direction = self._direction(a, b) if edge.mark == "-->" else [UNDIRECTED]
             direction = [KNOWN[known]] if known else direction
+            untested = self._outcome.untested is not None and self._outcome.untested[a, b]
             tested = tested_facts(weakest, self._names, closed=self._closed)
+            tested = [NEVER_TOGETHER] if untested else tested
             tested = tested if known != "edge" and self._outcome.tests else []
             found.append(
                 EdgeEvidence(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Marks = NDArray[np.int8]
 NONE, CIRCLE, ARROW, TAIL = range(4)
+DOUBTFUL = 4
+"""No mark of a graph: while rules are applied, that an edge may not be there; then what it was."""
 SIGNS = {CIRCLE: ("o", "o"), ARROW: ("<", ">"), TAIL: ("-", "-")}
 """How each mark is written at the left and at the right end of an edge."""
 
@@ -46,6 +48,11 @@ def checked_marks(marks: ArrayLike) -> Marks:
 def circles(skeleton: BoolMatrix) -> Marks:
     """A skeleton with a circle at every end, shape (p, p)."""
     return np.where(skeleton, CIRCLE, NONE).astype(np.int8)
+
+
+def written(marks: Marks, a: int, b: int) -> str:
+    """The mark of an edge seen from a, such as "<-o"."""
+    return f"{SIGNS[int(marks[b, a])][0]}-{SIGNS[int(marks[a, b])][1]}"
 
 
 def directed(marks: Marks) -> BoolMatrix:

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.errors import GraphError
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, apart, bits, directed
+from cipherdag.graphs.ancestral.marks import (
+    ARROW,
+    CIRCLE,
+    DOUBTFUL,
+    NONE,
+    TAIL,
+    apart,
+    bits,
+    directed,
+)
 from cipherdag.graphs.ancestral.paths import Uncovered, discriminating, possibly_directed
 from cipherdag.graphs.dags import members
 from cipherdag.graphs.orientation import compose
@@ -72,11 +81,17 @@ class Grounds:
         sepsets: Separating sets of the pairs that are not adjacent, for rule 4.
         ambiguous: Unshielded triples (x, y, z), x < z, that rules do not rest on.
         paths: Discriminating paths that rule 4 may rest on; None for all.
+        doubtful: Where not all variables were measured together, the edges of which it is not known
+            whether they are there, shape (p, p), symmetric: their marks stay, and no rule rests on
+            them, nor on two variables being apart that such an edge joins. An edge that was tested
+            may be one among fewer variables than another, so that only rules are applied that rest
+            on what is an ancestor of what, 1, 2, 3 and 8. None where all were.
     """
 
     sepsets: Sepsets = field(default_factory=dict)
     ambiguous: Collection[Triple] = ()
     paths: Collection[tuple[int, ...]] | None = None
+    doubtful: BoolMatrix | None = None
 
     def told(self, x: int, y: int, z: int) -> bool:
         """Whether it is known of the triple what its middle is."""
@@ -112,12 +127,15 @@ def completed(marks: Marks, grounds: Grounds, *, selection: bool = True) -> Mark
     rules += [_rule_5, _rule_6, _rule_7] if selection else []
     rules += [_rule_8, _rule_9, _rule_10]
     found = marks.copy()
+    if grounds.doubtful is not None:
+        rules = [_rule_1, _rule_2, _rule_3, _rule_8]
+        found[grounds.doubtful] = DOUBTFUL
     while True:
         before = found.copy()
         for rule in rules:
             rule(found, grounds).put(found)
         if (found == before).all():
-            return found
+            return np.where(found == DOUBTFUL, marks, found)
 
 
 def _rule_1(marks: Marks, grounds: Grounds) -> Asked:

@@ -9,10 +9,10 @@ import numpy as np
 
 from cipherdag.errors import GraphError
 from cipherdag.graphs import exports
-from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, checked_marks
+from cipherdag.graphs.ancestral.marks import ARROW, SIGNS, checked_marks, written
 from cipherdag.graphs.ancestral.projection import pag_of
 from cipherdag.graphs.drawing import figure, notebook
-from cipherdag.graphs.edges import BoolMatrix, Edge, writable
+from cipherdag.graphs.edges import BoolMatrix, Edge, straight, writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -137,9 +137,9 @@ class PAG:
         """
         found = []
         for i, j in np.argwhere(np.triu(self.marks)).tolist():
-            ends = sorted((i, j), key=self.nodes.__getitem__)
-            a, b = ends if self._mark(*ends) in _KNOWN else reversed(ends)
-            found.append(Edge(self.nodes[a], self.nodes[b], _KNOWN[self._mark(a, b)]))
+            a, b = sorted((i, j), key=self.nodes.__getitem__)
+            first, second, mark = straight(self.nodes[a], self.nodes[b], written(self.marks, a, b))
+            found.append(Edge(first, second, _KNOWN[mark]))
         return tuple(sorted(found))
 
     @property
@@ -185,7 +185,3 @@ class PAG:
 
     def _content(self) -> tuple[frozenset[str], frozenset[Edge]]:
         return frozenset(self.nodes), frozenset(self.edges)
-
-    def _mark(self, a: int, b: int) -> str:
-        left, right = int(self.marks[b, a]), int(self.marks[a, b])
-        return f"{SIGNS[left][0]}-{SIGNS[right][1]}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cipherdag.graphs.ancestral.marks import Marks
-    from cipherdag.graphs.edges import BoolMatrix
+    from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
 
 def discriminating(marks: Marks, b: int, c: int) -> Iterator[tuple[int, ...]]:
@@ -134,3 +134,51 @@ def possible_d_sep(marks: Marks) -> BoolMatrix:
                     waiting.append((b, c))
     np.fill_diagonal(found, val=False)
     return found
+
+
+def blocks_of(skeleton: BoolMatrix) -> IndexArray:
+    """The number of the block that each edge lies in, shape (p, p); -1 where there is no edge.
+
+    Two edges are in one block if a cycle has both. So all paths between two adjacent variables have
+    only variables of the block of their edge, and a set that separates the two without the edge
+    still does without its variables of other blocks: those stand on no such path, and make nothing
+    but more colliders active.
+
+    Source: Hopcroft and Tarjan, "Algorithm 447", Communications of the ACM 16 (1973).
+    """
+    found = np.full(skeleton.shape, -1, dtype=np.int64)
+    near = [np.flatnonzero(row).tolist() for row in skeleton]
+    depth: dict[int, int] = {}
+    for root in range(len(skeleton)):
+        if root not in depth:
+            depth[root] = 0
+            _number_blocks(root, near, depth, found)
+    return found
+
+
+def _number_blocks(
+    root: int, near: list[list[int]], depth: dict[int, int], found: IndexArray
+) -> None:
+    """Number the blocks of one component, walking in depth; `depth` has what was seen."""
+    low, edges = {root: 0}, list[tuple[int, int]]()
+    walk = [(root, -1, iter(near[root]))]
+    while walk:
+        v, parent, onward = walk[-1]
+        w = next(onward, None)
+        if w is None:
+            walk.pop()
+            if parent < 0:
+                continue
+            low[parent] = min(low[parent], low[v])
+            if low[v] >= depth[parent]:  # parent parts v and what is below it from the rest
+                start = edges.index((parent, v))
+                a, b = np.array(edges[start:]).T
+                found[a, b] = found[b, a] = found.max() + 1
+                del edges[start:]
+        elif w not in depth:
+            edges.append((v, w))
+            depth[w] = low[w] = depth[v] + 1
+            walk.append((w, v, iter(near[w])))
+        elif w != parent and depth[w] < depth[v]:
+            edges.append((v, w))
+            low[v] = min(low[v], depth[w])

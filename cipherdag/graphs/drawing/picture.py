@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.graphs.drawing.layout import BOX_HEIGHT, edge_shape, layered
+from cipherdag.graphs.edges import ends_of, sure_mark
 from cipherdag.pages.lettering import box_width, cut
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def _looks(
     return {
         edge: _look(
             edge,
-            graph.says(edge),
+            graph,
             known.get((edge.source, edge.target)),
             row,
             marked.get(edge, ""),
@@ -170,18 +171,18 @@ def _looks(
 
 
 def _look(
-    edge: Edge, words: str, own: EdgeEvidence | None, row: int, mark: str, most: float
+    edge: Edge, graph: Graph, own: EdgeEvidence | None, row: int, mark: str, most: float
 ) -> Look:
-    """An edge of the graph itself; the consensus of replicates takes off an arrow or dashes it."""
-    ends = edge.ends
+    """An edge of the graph itself; the consensus of replicates takes off marks or dashes it."""
+    words, ends = graph.says(edge), edge.ends
     marks = [mark] if mark else []
     if own is None:
         return Look(words, ends, row=row, marks=tuple(marks))
     if own.consensus is not None:
-        unsure = edge.mark == "-->" and own.consensus != "-->"
-        ends = ("plain", "plain") if unsure else ends
+        sure = sure_mark(edge.mark, own.consensus, graph.between[1])
+        ends = ends_of(sure)
         marks += [] if own.consensus else ["doubtful"]
-        words += "; few replicates have this direction" if unsure else ""
+        words += "; few replicates have this direction" if sure != edge.mark else ""
         words += "" if own.consensus else "; few replicates join the two"
     if own.known:
         marks.append("known")

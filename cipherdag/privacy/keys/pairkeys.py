@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mlkem import (
@@ -28,6 +29,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cipherdag.errors import KeyAgreementError, ProtectionError
 from cipherdag.privacy.keys.keyed import same_digest, transcript
 from cipherdag.privacy.secrecy import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 KEY_BYTES = 32
 X25519_BYTES = 32
@@ -54,6 +58,11 @@ class PairKey(Secret):
     def derive(self, purpose: bytes, *context: bytes) -> bytes:
         """`expand` of this key under a purpose and its context, 32 bytes."""
         return expand(self._key, purpose, *context)
+
+
+def derive_each(keys: Iterable[PairKey], purpose: bytes, *context: bytes) -> list[bytes]:
+    """What `PairKey.derive` gives of every key."""
+    return expand_each([own._key for own in keys], purpose, *context)  # noqa: SLF001
 
 
 class EphemeralKeys(Secret):
@@ -184,7 +193,13 @@ def hkdf(secret: bytes, purpose: bytes, *context: bytes) -> bytes:
 
 def expand(key: bytes, purpose: bytes, *context: bytes) -> bytes:
     """HKDF-Expand-SHA256 (RFC 5869, section 2.3) of a uniform key, one block; info as in `hkdf`."""
-    return hmac.digest(key, transcript(purpose, *context) + b"\x01", hashlib.sha256)
+    return expand_each([key], purpose, *context)[0]
+
+
+def expand_each(keys: Iterable[bytes], purpose: bytes, *context: bytes) -> list[bytes]:
+    """`expand` of every key under one purpose and context."""
+    info = transcript(purpose, *context) + b"\x01"
+    return [hmac.digest(key, info, hashlib.sha256) for key in keys]
 
 
 def _pair_key(

@@ -13,8 +13,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cipherdag.errors import KeyAgreementError
+from cipherdag.privacy.keys.pairkeys import derive_each
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cipherdag.privacy.keys.pairkeys import PairKey
 
 _NONCE_BYTES = 12
@@ -39,9 +42,18 @@ def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes)
     Leaks:
         The length of the plaintext.
     """
-    nonce = os.urandom(_NONCE_BYTES)
-    cipher = AESGCM(pair_key.derive(b"seal", purpose))
-    return nonce + cipher.encrypt(nonce, plaintext, associated)
+    return seal_each([pair_key], purpose, [(plaintext, associated)])[0]
+
+
+def seal_each(
+    pair_keys: Iterable[PairKey], purpose: bytes, messages: Iterable[tuple[bytes, bytes]]
+) -> tuple[bytes, ...]:
+    """`seal` for every site of some: plaintexts, and what each is bound to."""
+    keys, sealed = derive_each(pair_keys, b"seal", purpose), []
+    for key, (plaintext, associated) in zip(keys, messages, strict=True):
+        nonce = os.urandom(_NONCE_BYTES)
+        sealed.append(nonce + AESGCM(key).encrypt(nonce, plaintext, associated))
+    return tuple(sealed)
 
 
 def unseal(pair_key: PairKey, purpose: bytes, sealed: bytes, associated: bytes) -> bytes:

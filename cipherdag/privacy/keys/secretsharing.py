@@ -59,8 +59,8 @@ def split(
     for point in points:
         value = 0
         for coefficient in coefficients:
-            value = (value * point + coefficient) % PRIME
-        shares.append(value.to_bytes(SHARE_BYTES, "big"))
+            value = value * point + coefficient  # a site's place has few bits: reduced once below
+        shares.append((value % PRIME).to_bytes(SHARE_BYTES, "big"))
     return tuple(shares)
 
 

@@ -30,6 +30,7 @@ from cipherdag.sites.table.names import (
     normalise_value,
 )
 from cipherdag.sites.table.reading import check_row_count, open_table
+from cipherdag.sites.table.site_table import UNMEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -55,7 +56,7 @@ class Draft:
     constant: frozenset[str]
 
 
-def infer_columns(sources: Sequence[TableSource]) -> Draft:
+def infer_columns(sources: Sequence[TableSource], *, overlapping: bool = False) -> Draft:
     """Guess the columns of one or several tables that have the same, and say why in comments.
 
     The rules, for the values of all tables together:
@@ -82,6 +83,7 @@ def infer_columns(sources: Sequence[TableSource]) -> Draft:
 
     Args:
         sources: At least one path or DataFrame.
+        overlapping: Whether tables may have different columns.
 
     Raises:
         DataError: The leaf that names what is wrong with a table.
@@ -94,7 +96,11 @@ def infer_columns(sources: Sequence[TableSource]) -> Draft:
     rows = 0
     for source in sources:
         with open_table(source) as table:
-            rows += _count_table(table, counts, hidden)
+            known = () if overlapping else tuple(counts)
+            read = _count_table(table, counts, hidden)
+            if known:
+                _check_same_columns(table, known, read)
+            rows += read
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
@@ -185,8 +191,6 @@ def _count_table(
             _note_hidden(table, name, cells.as_text(), rows, hidden)
         rows += len(chunk[0])
     check_row_count(rows, file=table.file, site=None)
-    if counts:
-        _check_same_columns(table, tuple(counts), rows)
     for name, counter in zip(table.names, counters, strict=True):
         counts.setdefault(name, Counter()).update(counter)
     return rows
@@ -222,12 +226,20 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
     for name in names:
         if name not in table.names:
             raise MissingColumnError(
-                "another of the files has this column", file=table.file, column=name, rows=rows
+                "another of the files has this column",
+                file=table.file,
+                column=name,
+                rows=rows,
+                remedy=UNMEASURED,
             )
     for name in table.names:
         if name not in names:
             raise ExtraColumnError(
-                "another of the files lacks this column", file=table.file, column=name, rows=rows
+                "another of the files lacks this column",
+                file=table.file,
+                column=name,
+                rows=rows,
+                remedy=UNMEASURED,
             )
 
 

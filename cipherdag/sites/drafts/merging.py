@@ -63,7 +63,7 @@ def merge_schemas(drafts: Mapping[str, Schema]) -> tuple[Schema, tuple[Differenc
         held = {site: own[name] for site, own in sorted(by_site.items()) if name in own}
         lacking = sorted(by_site.keys() - held.keys())
         column, differences = _merge(name, held)
-        if column.kind != "ignore" and lacking:
+        if column.kind != "ignore" and len(lacking) > len(column.unmeasured_at):
             differences = [*differences, _lacking(name, lacking, by_site)]
         found += differences
         undecided = [own for own in differences if own.open]
@@ -83,7 +83,10 @@ def _lacking(name: str, lacking: list[str], by_site: Mapping[str, Drafts]) -> Di
     said = f"not in {quoted(lacking)}" + (f", which has '{near}'." if near else ".")
     remedy = f'Write rename = {{ "{near}" = "{name}" }} under [source] there, and draft again.'
     if near is None:
-        remedy = "Add it there, or leave it out at every site."
+        remedy = (
+            "Add it there, leave it out at every site, or name the sites that did not measure it "
+            "under unmeasured_at in another draft."
+        )
     return Difference(name, said, remedy, open=True)
 
 
@@ -96,6 +99,7 @@ def _merge(name: str, held: Drafts) -> tuple[Column, list[Difference]]:
     if any(own.open for own in found):
         return Column(name, "ignore"), found
     fields: dict[str, object] = {"kind": kind, "allow_constant": _any(held, "allow_constant")}
+    fields["unmeasured_at"] = tuple(site for own in held.values() for site in own.unmeasured_at)
     parts: list[Callable[[str, Drafts], tuple[dict[str, object], list[Difference]]]]
     parts = [_texts, _plausible, _concepts, _labels]
     parts += {"discrete": [_categories], "binned": [_edges]}.get(kind, [])

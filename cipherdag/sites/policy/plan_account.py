@@ -60,9 +60,11 @@ def plan_lines(
         f"{plan.requester or 'The coordinator'} asks for {plan.algorithm} at {names}.",
         f"Purpose: {_sentence(plan.purpose or 'none is given')}",
         *_protection_lines(plan),
+        *_lacking_lines(plan),
     ]
     try:
         algorithm = make_algorithm(plan.algorithm, plan.parameters)
+        algorithm.check_measured(plan.measured)
         result = _RESULTS.get(algorithm.concludes, "what the sums below say.")
         lines.insert(2, f"The result: {result} Rows of data stay at the sites.")
         lines += _parameter_lines(plan)
@@ -105,6 +107,20 @@ def _protection_lines(plan: Plan) -> list[str]:
         f"Answers leave {kind.left}: only their sum over sites can be read.",
         f"A sum covers {covered}. {colluding} sums only.",
     ]
+
+
+def _lacking_lines(plan: Plan) -> list[str]:
+    """Which sites lack which variables, by number, and what sums tell of these."""
+    measured = plan.measured
+    if measured.everywhere:
+        return []
+    lines = ["Sites measured different variables; sums cover those that have what a test needs:"]
+    for group in measured.alike(range(len(plan.cohort))):
+        names = ", ".join(plan.cohort[site].name for site in group)
+        numbers = ", ".join(str(own + 1) for own in measured.lacking[group[0]])
+        lines.append(f"Lacking {f'numbers {numbers}' if numbers else 'nothing'}: {names}.")
+    lines.append("Differences of such sums cover all sites of one of these lines at least.")
+    return lines
 
 
 def _sentence(text: str) -> str:

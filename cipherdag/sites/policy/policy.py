@@ -21,7 +21,7 @@ from cipherdag.errors import (
     SiteNotReadyError,
 )
 from cipherdag.privacy.protections import PROTECTING, PROTECTIONS, protection_kind
-from cipherdag.protocol.plan import COLLUDERS, fewest_survivors
+from cipherdag.protocol.plan import COLLUDERS, fewest_alike, fewest_survivors
 from cipherdag.questions.question import (
     SingleQuestion,
     opens_dependence,
@@ -235,6 +235,12 @@ class Policy:
             return n_sites
         fewest = fewest_survivors(n_sites, self.tolerated_colluders)
         return min(n_sites, max(fewest, self.min_sites))
+
+    def fewest_alike(self, plan: Plan) -> int:
+        """How many sites have to lack the same variables, where sites lack some."""
+        colluders = max(self.tolerated_colluders, plan.colluders)
+        contributors = max(self.min_sites, plan.min_contributors)
+        return fewest_alike(len(plan.cohort), colluders, contributors)
 
     def check_colluders(self, colluders: int, *, n_sites: int) -> None:
         """Refuse a session that is safe against fewer colluding sites than this site asks for.

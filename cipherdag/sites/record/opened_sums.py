@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
     from cipherdag.sites.record.ledger import Release
 
+    Groups = Iterable[tuple[str, ...]]
+
 REOPENED = "sums over nearly these sites were opened before"
 
 
 class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The sums of a session over the same sites: in hexadecimal, with the day of the first.
 
-    ``content`` is of lines that an earlier revision wrote, one for every question.
+    ``content`` is of lines that an earlier revision wrote, one for every question. ``alike`` are
+    the sites by what they measured, group by group, where that differed: every sum is over some.
     """
 
     session: str
@@ -44,6 +47,12 @@ class OpenedSum(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     schema: str
     sites: tuple[str, ...]
     content: str = ""
+    alike: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def groups(self) -> set[frozenset[str]]:
+        """The sites that every one of its sums covers together."""
+        return set(map(frozenset, self.alike or (self.sites,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,22 @@ class CohortChange:
         alone = "the answers" if len(self.differing) == 1 else "sums and differences"
         run = f"run {self.nearest.session[:8]} of {self.nearest.day}"
         return f"with {run} it would show {alone} of {names} by subtraction"
+
+
+def told_apart(one: OpenedSum, other: OpenedSum) -> frozenset[str]:
+    """The fewest sites that differences of two runs' sums show; none where they show nothing new.
+
+    Of two runs over sites that measured the same, those of one cohort alone. Where groups of sites
+    measured different variables, every sum is over some groups, and a difference shows no fewer
+    than the smallest part into which the groups of one run cut those of the other.
+    """
+    ours, theirs = one.groups, other.groups
+    if not one.alike and not other.alike:
+        return frozenset(one.sites) ^ frozenset(other.sites)
+    parts = [first & second for first in ours - theirs for second in theirs - ours]
+    for groups, sites in ((ours, {*other.sites}), (theirs, {*one.sites})):
+        parts += [group - sites for group in groups if group & sites]
+    return min(filter(None, parts), key=len, default=frozenset())
 
 
 class OpenedSums:
@@ -97,23 +122,27 @@ class OpenedSums:
         """A person of the site approved this run although it differs from earlier ones."""
         self._accepted.add(session.hex())
 
-    def change(self, session: bytes, cohort: Iterable[str]) -> CohortChange | None:
+    def change(
+        self, session: bytes, cohort: Iterable[str], alike: Groups = ()
+    ) -> CohortChange | None:
         """How a cohort differs from what other runs' sums covered; None if it never does."""
-        sites = set(cohort)
+        now = OpenedSum("", "", self._schema, tuple(sorted(cohort)), alike=tuple(alike))
         others = [done for done in self._sums if done.session != session.hex()]
-        differing = [done for done in others if set(done.sites) != sites]
+        differing = [(done, told) for done in others if (told := told_apart(done, now))]
         if not differing:
             return None
-        nearest = min(differing, key=lambda done: len(set(done.sites) ^ sites))
-        between = tuple(sorted(set(nearest.sites) ^ sites))
-        return CohortChange(len(differing) < len(others), nearest, between)
+        nearest, between = min(differing, key=lambda own: len(own[1]))
+        return CohortChange(len(differing) < len(others), nearest, tuple(sorted(between)))
 
-    def check(self, session: bytes, sites: Iterable[str], *, fewest: int) -> None:
+    def check(
+        self, session: bytes, sites: Iterable[str], alike: Groups = (), *, fewest: int
+    ) -> None:
         """Refuse a sum where another run opened one over nearly these sites.
 
         Args:
             session: The session that would open it now.
             sites: The sites that the sum would cover.
+            alike: These by what they measured, group by group, where that differs.
             fewest: How many sites two sums must differ in, unless they cover the same.
 
         Raises:
@@ -121,12 +150,12 @@ class OpenedSums:
         """
         if session.hex() in self._accepted:
             return
-        covered = set(sites)
+        now = OpenedSum("", "", self._schema, tuple(sorted(sites)), alike=tuple(alike))
         others = (done for done in self._sums if done.session != session.hex())
-        if any(0 < len(set(done.sites) ^ covered) < fewest for done in others):
+        if any(0 < len(told_apart(done, now)) < fewest for done in others):
             raise DifferencingError(REOPENED)
 
-    def write(self, session: bytes, sites: Iterable[str]) -> None:
+    def write(self, session: bytes, sites: Iterable[str], alike: Groups = ()) -> None:
         """Record a sum that is about to be opened; it is on disk before anything leaves.
 
         Raises:
@@ -136,7 +165,7 @@ class OpenedSums:
         if any((done.session, done.sites) == (session.hex(), own) for done in self._sums):
             return
         day = datetime.now(UTC).date().isoformat()
-        done = OpenedSum(session.hex(), day, self._schema, own)
+        done = OpenedSum(session.hex(), day, self._schema, own, alike=tuple(alike))
         if self._path is not None:
             append(self._path, msgspec.json.encode(done) + b"\n")
         self._sums.append(done)

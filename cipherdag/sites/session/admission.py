@@ -8,6 +8,7 @@
                   a person has to approve the plan, and did not                    folder
                   the session was opened before
                   the site's policy forbids the run
+                  too few sites lack the same variables
     not invite    the keys of the session are lost
                   it is not the turn of this operation
                   the message has no form, is of another session, or is otherwise at fault
@@ -33,7 +34,7 @@ from cipherdag.errors import (
     SignatureError,
 )
 from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS
-from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.plan import Plan, check_alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,10 +153,14 @@ class Admission:
             raise ReplayError(OPENED_BEFORE)
         self._check_run(plan)
         self.policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
+        check_alike(plan.cohort, self.policy.fewest_alike(plan))
 
     def _check_approval(self, plan: Plan, approvals: Approvals) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""
-        change = self.sums.change(plan.session, (member.name for member in plan.cohort))
+        names = [member.name for member in plan.cohort]
+        groups = () if plan.measured.everywhere else plan.measured.alike(range(len(names)))
+        alike = [tuple(names[site] for site in group) for group in groups]
+        change = self.sums.change(plan.session, names, alike)
         near = change is not None and len(change.differing) < self.policy.min_cohort_difference
         new = change is not None and not change.known and self.policy.approve_cohorts == "manual"
         if not near and not new and self.policy.approve_runs != "manual":

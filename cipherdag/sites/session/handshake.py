@@ -42,6 +42,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.verdict_rounds import beacon_of, commitment, new_chance
 from cipherdag.protocol.wire import decode, encode
+from cipherdag.sites.plan_facts import check_lacking
 from cipherdag.sites.session.reading import read_relayed
 
 if TYPE_CHECKING:
@@ -83,11 +84,13 @@ class Handshake:
     Raises:
         CohortError: The cohort has a duplicate, an unknown site or not this one.
         SignatureError: An identity in the cohort is not the pinned one.
+        KeyAgreementError: The plan says of a site that it lacks other variables than the schema.
     """
 
     def __init__(self, profile: SiteProfile, plan: Plan, read: Relayed = read_relayed) -> None:
         self._names = [member.name for member in plan.cohort]
         _check_cohort(plan, profile.name, profile.pinned)
+        check_lacking(plan, profile.lacking)
         self.index = self._names.index(profile.name)
         self._schema = profile.schema
         self.plan = plan

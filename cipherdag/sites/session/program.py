@@ -74,7 +74,8 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
         facts: What the session knows.
 
     Raises:
-        ParameterError: It is not installed, or a parameter is not one of it or out of its range.
+        ParameterError: It is not installed, a parameter is not one of it or out of its range, or
+            sites lack variables that it needs.
         ProgramMismatchError: It is installed in another version.
     """
     if plan.program != program_digest(plan.algorithm):
@@ -83,6 +84,7 @@ def installed_program(plan: Plan, facts: Facts) -> Program:
         if plan.versions.get(name, own) != own:
             log.warning("the plan was made with %s %s, here is %s", name, plan.versions[name], own)
     algorithm = make_algorithm(plan.algorithm, plan.parameters)
+    algorithm.check_measured(facts.measured)
     return Program(Replay(asking(algorithm.ask, facts), facts.present), facts, algorithm)
 
 

@@ -160,7 +160,8 @@ class Rounds:
         if self.daily is not None:
             self.daily.check(question, self.policy)
         fewest = self.policy.min_cohort_difference
-        self.sums.check(self.plan.session, self._names(ask.participants), fewest=fewest)
+        names, alike = self._names(ask.participants), self._alike(ask.participants)
+        self.sums.check(self.plan.session, names, alike, fewest=fewest)
         bound_to = question_digest(self.plan, self.transcript, ask)
         declared = declaration(question, ask.participants, bound_to, self.plan)
         if self._answered is None or self._answered[0] != content:
@@ -251,7 +252,8 @@ class Rounds:
         self._check_tags(current.declared, request.tags)
         seed = self.aggregation.unmask(current.declared)
         if not current.unmasked:
-            self.sums.write(self.plan.session, self._names(current.declared.sites))
+            sites = current.declared.sites
+            self.sums.write(self.plan.session, self._names(sites), self._alike(sites))
         current.unmasked = True
         self._opened.add(current.content)
         self._present = current.declared.sites
@@ -305,6 +307,12 @@ class Rounds:
     def _names(self, positions: tuple[int, ...]) -> list[str]:
         return [self.plan.cohort[position].name for position in positions]
 
+    def _alike(self, positions: tuple[int, ...]) -> list[tuple[str, ...]]:
+        """The sites by what they measured; empty where all measured the same."""
+        measured = self.plan.measured
+        groups = () if measured.everywhere else measured.alike(positions)
+        return [tuple(self._names(group)) for group in groups]
+
     def _check_sites(self, positions: tuple[int, ...], among: tuple[int, ...]) -> None:
         if list(positions) != sorted(set(positions)) or not set(positions) <= set(among):
             raise CohortError("the sites named are not in order, or were not there before")
@@ -320,6 +328,12 @@ class Rounds:
         if len(positions) < fewest:
             raise CohortError(
                 f"a sum over {len(positions)} sites is refused; at least {fewest} are needed"
+            )
+        measured, alike = self.plan.measured, self.policy.fewest_alike(self.plan)
+        if not measured.everywhere and measured.fewest_alike(positions) < alike:
+            raise CohortError(
+                f"fewer than {alike} of the sites left lack the same variables: differences of "
+                "sums would tell of them alone"
             )
 
     def _round(self, digest: bytes) -> Round:

@@ -11,7 +11,7 @@ repeats the last one gets the same bytes; it does not go on at a site that was r
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,7 +74,8 @@ log = logging.getLogger("cipherdag.site")
 class SiteProfile:
     """Who a site is and whom it knows: pinned public identity keys of 32 bytes each.
 
-    ``labels`` are the positions of the variables that the schema marks as labels.
+    ``labels`` are the positions of the variables that the schema marks as labels, and ``lacking``
+    those that every site lacks by the schema, of sites that lack some.
     """
 
     name: str
@@ -84,6 +85,7 @@ class SiteProfile:
     schema: bytes
     rows: int
     labels: tuple[int, ...] = ()
+    lacking: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 class SiteRuntime:

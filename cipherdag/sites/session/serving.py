@@ -92,6 +92,7 @@ def open_site(
         schema=schema.canonical(),
         rows=table.rows,
         labels=schema.label_positions,
+        lacking=schema.lacking,
     )
     folder = FolderLimits(
         frozenset(study.revoked),

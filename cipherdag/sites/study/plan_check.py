@@ -13,9 +13,10 @@ from cipherdag.errors import CipherdagError, DataError, SiteNotReadyError
 from cipherdag.privacy.fixedpoint import DIGEST_BYTES, encode
 from cipherdag.privacy.residues import WORD_MODULI
 from cipherdag.protocol.messages import declaration
+from cipherdag.protocol.plan import check_alike
 from cipherdag.questions.question import question_kinds
 from cipherdag.sites.answers.table_respondent import table_respondent
-from cipherdag.sites.plan_facts import plan_facts
+from cipherdag.sites.plan_facts import check_lacking, plan_facts
 from cipherdag.sites.session.program import installed_program
 from cipherdag.sites.study.doctor import without_values
 from cipherdag.sites.study.finding import Finding
@@ -83,6 +84,8 @@ def _policy(site: SiteFolder, plan: Plan, table: Callable[[], SiteTable]) -> str
     )
     policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
     policy.check_plan(plan, runs=0)
+    check_lacking(plan, table().schema.lacking)
+    check_alike(plan.cohort, policy.fewest_alike(plan))
     return "the policy allows it"
 
 

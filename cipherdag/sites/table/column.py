@@ -49,6 +49,7 @@ class Column:
         plausible: The least and the greatest number that can be right; empty: any.
         date: How its dates count as numbers, such as "days since 2000-01-01"; empty: numbers.
         concepts: Codes of what is measured, by vocabulary, such as OMOP, LOINC, ICD or SNOMED.
+        unmeasured_at: Names of the sites that did not measure it, and do not read it.
         comment: Written above the column by ``Schema.dumps``; not compared.
 
     Raises:
@@ -68,6 +69,7 @@ class Column:
     plausible: tuple[float, ...] = ()
     date: str = ""
     concepts: Listed = ()
+    unmeasured_at: tuple[str, ...] = ()
     comment: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -84,6 +86,7 @@ class Column:
             # one character of two code points: the micro sign and the letter mu
             "unit": unicodedata.normalize("NFKC", self.unit).strip(),
             "plausible": tuple(float(limit) + 0.0 for limit in self.plausible),
+            "unmeasured_at": tuple(sorted(set(self.unmeasured_at))),
         }
         for key, value in normal.items():
             object.__setattr__(self, key, value)
@@ -113,15 +116,17 @@ class Column:
     def canonical(self) -> bytes:
         """What sites must agree on for this column, as deterministic ASCII without line breaks.
 
-        Holds name, kind, categories, edges and label mark, and "ordered", unit and date rule where
-        they are: these say what a number means. How a site writes a category or a missing value,
-        whether it may be constant there, and what it takes for a mistake is its own affair. Concept
-        codes stand for a meaning that several of them may have, and change with their vocabularies:
-        `schema diff` compares them, and a site that adds one does not end a study.
+        Holds name, kind, categories, edges and label mark, and "ordered", unit, date rule and the
+        sites that lack it where they are: these say what a number means, and whose. How a site
+        writes a category or a missing value, whether it may be constant there, and what it takes
+        for a mistake is its own affair. Concept codes stand for a meaning that several of them may
+        have, and change with their vocabularies: `schema diff` compares them, and a site that adds
+        one does not end a study.
         """
         content = [self.name, self.kind, self.categories, self.edges, self.label]
         content += ["ordered"] * self.ordered
-        content += [[key, own] for key in ("unit", "date") if (own := getattr(self, key))]
+        told = ("unit", "date", "unmeasured_at")
+        content += [[key, own] for key in told if (own := getattr(self, key))]
         return json.dumps(content, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
     def _text_fault(self) -> str:
@@ -130,6 +135,7 @@ class Column:
         pairs = (*self.synonyms, *self.concepts)
         listed = itertools.chain.from_iterable((own, *texts) for own, texts in pairs)
         texts = (self.name, self.unit, *self.categories, *self.missing, *listed, self.comment)
+        texts += self.unmeasured_at
         for text in texts:
             hidden = hidden_character(text)
             if hidden is not None:
@@ -187,6 +193,7 @@ class Column:
             (self.categories and kind not in {"discrete", "ignore"}, f"{kind} has no categories"),
             (self.label and kind == "intervention", "a column of interventions is no label"),
             (edges and kind not in {"binned", "ignore"}, f"{kind} has no edges"),
+            (self.unmeasured_at and kind == "intervention", "interventions are not measured"),
             (
                 kind == "discrete" and len(self.categories) < fewest,
                 f"a discrete column needs at least {fewest} categories",

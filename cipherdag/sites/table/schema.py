@@ -52,6 +52,7 @@ _PREAMBLE = """\
 #   plausible       [least, greatest]: a number outside is refused, with its row
 #   date            "days since 2020-01-01" (or weeks, years): dates count as numbers
 #   concepts        codes of what is measured: { OMOP = 3004249, LOINC = "8480-6" }; not compared
+#   unmeasured_at   names of the sites that did not measure the column, such as ["kiel", "graz"]
 #   allow_constant  true: a site may hold a single value, or none, in this column
 #   label           true: the column is a label of a multi-label study
 #
@@ -108,6 +109,16 @@ class Schema:
     def label_positions(self) -> tuple[int, ...]:
         """Positions in ``variables`` of those marked as labels, ascending."""
         return tuple(v for v, column in enumerate(self.variables) if column.label)
+
+    def unmeasured_at(self, site: str | None) -> tuple[int, ...]:
+        """Positions in ``variables`` of those that a site did not measure, ascending."""
+        return tuple(v for v, own in enumerate(self.variables) if site in own.unmeasured_at)
+
+    @property
+    def lacking(self) -> dict[str, tuple[int, ...]]:
+        """The sites that did not measure some variable, and `unmeasured_at` of each."""
+        sites = {site for own in self.variables for site in own.unmeasured_at}
+        return {site: self.unmeasured_at(site) for site in sorted(sites)}
 
     def canonical(self) -> bytes:
         """What sites must agree on, as bytes that differ wherever two schemas differ.
@@ -220,6 +231,7 @@ class _ColumnTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     plausible: tuple[float, ...] = ()
     date: str = ""
     concepts: dict[str, str | int | _Texts] = {}
+    unmeasured_at: tuple[str, ...] = ()
 
 
 def _columns(content: dict[str, Any]) -> tuple[Column, ...]:
@@ -261,6 +273,7 @@ def _column_toml(column: Column) -> str:
         ("edges", map(repr, column.edges)),
         ("missing", map(_quoted, column.missing)),
         ("plausible", map(repr, column.plausible)),
+        ("unmeasured_at", map(_quoted, column.unmeasured_at)),
     ):
         items = ", ".join(values)
         if items:

@@ -29,11 +29,18 @@ from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import check_row_count, open_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cipherdag.sites.table.cells import Cells, RawTable
     from cipherdag.sites.table.reading import TableSource
     from cipherdag.sites.table.schema import Schema
 
 RowIndex = NDArray[np.int64]
+UNMEASURED = (
+    "Add the column, or, where the site did not measure it, name the site under unmeasured_at in "
+    "schema.toml at every site (in one process: overlapping=True, or --overlapping)."
+)
+"""What to do about a column that a file lacks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +125,17 @@ class SiteTable:
             interventions=None if self.interventions is None else self.interventions[:, kept],
         )
 
+    def without(self, unmeasured: Sequence[int]) -> SiteTable:
+        """The table without the values of some variables, by position."""
+        gone = list(unmeasured)
+        codes = None if self.codes is None else self.codes.copy()
+        values = None if self.values is None else self.values.copy()
+        if codes is not None:
+            codes[:, gone] = MISSING_CODE
+        if values is not None:
+            values[:, gone] = np.nan
+        return replace(self, codes=codes, values=values)
+
     def observational(self) -> SiteTable:
         """The rows without an intervention; what conditional-independence tests look at."""
         if self.interventions is None:
@@ -139,7 +157,8 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         source: Path of a file that `sources.SOURCES` lists, with its description if need be, or a
             pandas DataFrame.
         schema: The schema of the study.
-        site: Name of the site, for errors.
+        site: Name of the site, for errors, and for columns that the schema says it did not measure:
+            they may be absent, are not read, and have no value.
 
     Raises:
         UnreadableDataError: If the file is no table.
@@ -158,7 +177,7 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         marks = _marks_reader(table, schema)
         blocks = []
         for chunk in table.chunks:
-            blocks.append(_read_chunk(readers, chunk))
+            blocks.append(_read_chunk(readers, chunk, schema))
             if marks is not None:
                 marks.read(chunk[marks.position])
     rows = sum(own for own, _, _ in blocks)
@@ -174,22 +193,23 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         interventions=None if marks is None else np.concatenate(marks.blocks),
     )
     try:
-        for reader in readers:
+        for reader in readers.values():
             reader.raise_fault(table.place)
         if marks is not None:
             marks.raise_fault(table.place)
-        _check_varies(loaded)
+        _check_varies(loaded, list(readers))
     except DataError as error:
         error.file, error.rows, error.site = table.file, rows, site
         raise
     return loaded
 
 
-def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[ColumnReader]:
-    """A reader for every variable in the order of the schema's names."""
+def _match_columns(table: RawTable, schema: Schema, site: str | None) -> dict[int, ColumnReader]:
+    """A reader for every variable that the site measured, by its position."""
     positions = {name: position for position, name in enumerate(table.names)}
     marks = [] if schema.intervention is None else [schema.intervention.name]
-    missing = [name for name in (*schema.names, *marks) if name not in positions]
+    own = [column.name for column in schema.variables if site not in column.unmeasured_at]
+    missing = [name for name in (*own, *marks) if name not in positions]
     extra = [name for name in table.names if name not in {column.name for column in schema.columns}]
     for error, columns, what in (
         (MissingColumnError, missing, "the file lacks"),
@@ -200,15 +220,20 @@ def _match_columns(table: RawTable, schema: Schema, site: str | None) -> list[Co
         others = sorted(set(extra if columns is missing else missing))
         alike = nearest(columns[0], others)
         more = f" and {len(columns) - 1} more" if len(columns) > 1 else ""
+        unread = UNMEASURED if columns is missing else ""
         raise error(
             f"{what} this column{more}" + (f"; it has '{alike}'" if alike else ""),
             file=table.file,
             column=columns[0],
             rows=table.count_rows(),
             site=site,
-            remedy=_rename(columns, alike, extra) if alike else "",
+            remedy=_rename(columns, alike, extra) if alike else unread,
         )
-    return [ColumnReader(column, positions[column.name]) for column in schema.variables]
+    return {
+        variable: ColumnReader(column, positions[column.name])
+        for variable, column in enumerate(schema.variables)
+        if site not in column.unmeasured_at
+    }
 
 
 def _rename(columns: list[str], alike: str, extra: list[str]) -> str:
@@ -224,23 +249,24 @@ def _marks_reader(table: RawTable, schema: Schema) -> MarksReader | None:
 
 
 def _read_chunk(
-    readers: list[ColumnReader], chunk: list[Cells]
+    readers: dict[int, ColumnReader], chunk: list[Cells], schema: Schema
 ) -> tuple[int, CodeArray, ValueArray]:
     """Rows, codes and values of one block, the arrays of shape (rows, p)."""
-    rows = len(chunk[0])
-    discrete = any(reader.column.cardinality for reader in readers)
-    continuous = not all(reader.column.cardinality for reader in readers)
-    codes = np.full((rows if discrete else 0, len(readers)), MISSING_CODE, dtype=np.int32)
-    values = np.full((rows if continuous else 0, len(readers)), np.nan)
-    for variable, reader in enumerate(readers):
+    rows, variables = len(chunk[0]), schema.variables
+    discrete = any(column.cardinality for column in variables)
+    continuous = not all(column.cardinality for column in variables)
+    codes = np.full((rows if discrete else 0, len(variables)), MISSING_CODE, dtype=np.int32)
+    values = np.full((rows if continuous else 0, len(variables)), np.nan)
+    for variable, reader in readers.items():
         target = codes if reader.column.cardinality else values
         target[:, variable] = reader.read(chunk[reader.position])
     return rows, codes, values
 
 
-def _check_varies(table: SiteTable) -> None:
+def _check_varies(table: SiteTable, measured: list[int]) -> None:
     varies = table.varies()
-    for variable, column in enumerate(table.schema.variables):
+    for variable in measured:
+        column = table.schema.variables[variable]
         if column.allow_constant or varies[variable]:
             continue
         held = "one bin only" if column.kind == "binned" else "one value only"

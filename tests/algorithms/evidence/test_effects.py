@@ -209,7 +209,7 @@ def test_the_consensus_has_the_marks_that_enough_replicates_have(drawn, threshol
         ]
         graphs.append(CausalGraph.from_marked("abc", edges))
     counts = EdgeCounts.of([own.arcs for own in graphs])
-    found = Confidences(bootstrap_details(counts, "abc")).consensus("abc", threshold)
+    found = Confidences(bootstrap_details(counts, "abc")).consensus(graphs[0], threshold)
     least, expected = threshold * len(drawn), []
     for k, (a, b) in enumerate(pairs):
         column = [marks[k] for marks in drawn]
@@ -224,7 +224,7 @@ def test_the_consensus_has_the_marks_that_enough_replicates_have(drawn, threshol
 
 
 def test_an_arrow_of_one_replicate_in_twenty_is_none_of_the_consensus():
-    assert EdgeConfidence(20, forward=1, backward=0, undirected=0).consensus(0.5) == ""
-    assert EdgeConfidence(20, forward=1, backward=0, undirected=19).consensus(0.5) == "---"
-    assert EdgeConfidence(20, forward=1, backward=15, undirected=0).consensus(0.5) == "<--"
-    assert EdgeConfidence(20, forward=10, backward=10, undirected=0).consensus(0.5) == "---"
+    assert EdgeConfidence(20, {"-->": 1}).consensus(0.5) == ""
+    assert EdgeConfidence(20, {"-->": 1, "---": 19}).consensus(0.5) == "---"
+    assert EdgeConfidence(20, {"-->": 1, "<--": 15}).consensus(0.5) == "<--"
+    assert EdgeConfidence(20, {"-->": 10, "<--": 10}).consensus(0.5) == "---"

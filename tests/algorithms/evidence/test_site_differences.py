@@ -28,7 +28,7 @@ from cipherdag.algorithms.evidence.site_differences import (
     p_values_of,
 )
 from cipherdag.errors import AggregateRangeError
-from cipherdag.questions.coverage import Contributors, Covered
+from cipherdag.questions.coverage import Contributors, Covered, contributes
 from cipherdag.questions.encodings import pack_blocks, pack_integers
 from cipherdag.questions.pooled_data import Columns
 from cipherdag.questions.question import CITestSpec
@@ -368,6 +368,17 @@ def test_shares_of_strata_given_others_are_those_of_their_rows():
             scaled = math.sqrt(weight[stratum]) * angle
             assert np.isclose(answer[3 * stratum + share], math.sqrt(weight[stratum]) * scaled)
     assert told.all()
+
+
+def test_a_site_that_restricts_small_counts_tells_nothing_of_configurations():
+    """The weights of strata are counts of rows, exactly: a pooled table of the neighbours."""
+    codes = np.random.default_rng(1).integers(0, 2, (200, 3))
+    question = about((2, 2, 2), [[0]], [[0, 1]], [[0, 1, 2]])
+    free, strict = (discrete_site(codes, (2, 2, 2), least).answer(question) for least in (0, 11))
+    told = contributes(question, strict)
+    assert told.tolist() == [1.0] + [0.0] * 6
+    assert contributes(question, free).all()
+    assert not strict[~question.where(told > 0)].any()
 
 
 def test_what_a_neighbour_explains_no_longer_differs_given_it():

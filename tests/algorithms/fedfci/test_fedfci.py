@@ -206,13 +206,15 @@ def test_the_order_of_the_variables_decides_nothing(search, seed):
 
 
 def test_rfci_asks_fewer_tests():
-    values = linear_rows(3, rows=3000)
-    asked = {}
-    for search in ("fci", "rfci"):
-        sites = [respondent(FisherZTest(part)) for part in np.array_split(values, 3)]
-        outcome, _ = drive(FedFCI(evidence="fisher", search=search).ask(Facts(8, 3)), sites)
-        asked[search] = sum(outcome.tests.values())
-    assert asked["rfci"] < asked["fci"]
+    """Over many graphs; of a single one both may ask the same."""
+    asked = {"fci": 0, "rfci": 0}
+    for seed in range(40):
+        dag, observed, hidden = case(seed)
+        for search in asked:
+            algorithm = FedFCI(evidence="fisher", search=search, max_cond_size=None)
+            outcome, _ = oracle_outcome(algorithm, dag, observed, hidden)
+            asked[search] += sum(outcome.tests.values())
+    assert asked["rfci"] < 0.9 * asked["fci"]
 
 
 @pytest.mark.parametrize(

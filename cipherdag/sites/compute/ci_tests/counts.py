@@ -1,7 +1,8 @@
 """Contingency counts of many small sets of discrete variables at once.
 
-All counts are integers and come out the same whichever way they are taken: by one-hot matrix
-products, by packed mixed-radix codes, or by sorting where a table has far more cells than rows.
+All counts are integers and come out the same whichever way they are taken: by bitmaps where a
+table has few cells, by one-hot matrix products, by packed mixed-radix codes, or by sorting where it
+has far more cells than rows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from cipherdag.sites.compute.ci_tests import bitmaps
 from cipherdag.statistics.contingency import SparseTable
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ class DiscreteColumns:
             self._words = _pack_rows(~missing).to(device)
             columns[missing] = MISSING
         self._columns = torch.from_numpy(columns).to(device)
+        by_bits = device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows
+        self._bitmaps = bitmaps.Bitmaps(columns, self.levels) if by_bits else None
 
     def complete_rows(self, positions: IndexArray) -> IndexArray:
         """Number of rows without a missing value among some variables, shape (B,).
@@ -139,6 +143,21 @@ class DiscreteColumns:
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """Counts of B tables, one after the other, of variables and bases per digit (k, B)."""
+        if self._bitmaps is None or not (few := self._bitmaps.faster(digits, bases)).any():
+            return self._by_codes(digits, bases, cells)
+        counted = self._bitmaps.counts(digits[:, few], bases[:, few])
+        used = bases.prod(axis=0)
+        if few.all() and (used == cells).all():
+            return torch.from_numpy(counted)
+        counts = np.zeros(cells.sum(), dtype=np.int64)
+        within = np.arange(len(counts)) - np.repeat(np.cumsum(cells) - cells, cells)
+        counts[np.repeat(few, cells) & (within < np.repeat(used, cells))] = counted
+        rest = self._by_codes(digits[:, ~few], bases[:, ~few], cells[~few])
+        counts[np.repeat(~few, cells)] = rest.numpy()
+        return torch.from_numpy(counts)
+
+    def _by_codes(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+        """As `_counts`, row by row."""
         of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
         parts = []

@@ -16,6 +16,7 @@ from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY, N_COLUMNS, Fl
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.statistics.threads import threads_for
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +32,6 @@ RIDGE = 1e-9
 LEAST_REST = 1e-9
 HALVINGS = 12
 BYTES_PER_ELEMENT = 48
-# few enough numbers at a time for torch to stay on one thread of a processor
 CHUNK_ELEMENTS = {"cpu": 2**18, "cuda": 2**26}
 
 
@@ -102,9 +102,10 @@ class LikelihoodRatioTest(CachedTest):
             index = index[np.lexsort(models.T)]
             for start in range(0, index.size, chunk):
                 part = index[start : start + chunk]
-                outcomes[part] = self._outcomes(
-                    response[part], added[part], tests.given[part], logistic=logistic
-                )
+                with threads_for(len(part) * self._n_rows):
+                    outcomes[part] = self._outcomes(
+                        response[part], added[part], tests.given[part], logistic=logistic
+                    )
         return outcomes
 
     def _outcomes(

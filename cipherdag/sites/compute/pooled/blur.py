@@ -10,7 +10,7 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,15 +18,17 @@ from cipherdag.questions.stratified import JOLT, SPREAD
 from cipherdag.sites.table.rows_digest import rows_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import FloatVector, IndexArray
 
-    FloatMatrix = NDArray[np.float64]
-
 
 class Blur:
     """Uniform numbers that follow from the rows of a table.
+
+    They are the same in whichever order columns and categories come.
 
     Args:
         codes: Codes, shape (n, p), negative where missing; None of numbers.
@@ -36,30 +38,66 @@ class Blur:
     def __init__(
         self, codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None
     ) -> None:
-        self._digest = rows_digest(b"cipherdag blur", codes, values)
+        self._ranks: list[IndexArray] = []
+        parts: list[list[NDArray[Any]]] = []
+        if codes is not None:
+            for own in np.asarray(codes).T:
+                levels, first, place = np.unique(own, return_index=True, return_inverse=True)
+                place = first[place.ravel()]  # where a category is first met names it
+                parts.append([place])
+                self._ranks.append(_ranks(levels, first))
+        if values is not None:
+            parts = [
+                [*(parts[v] if parts else ()), own] for v, own in enumerate(np.asarray(values).T)
+            ]
+        self._columns = [rows_digest(b"cipherdag column", *own) for own in parts]
+        ordered = b"".join(sorted(self._columns))
+        self._digest = hashlib.sha256(b"cipherdag blur" + ordered).digest()
+
+    def column(self, variable: int) -> bytes:
+        """What stands for a variable in a key."""
+        return self._columns[variable]
+
+    def ranks(self, variable: int, categories: int) -> IndexArray:
+        """The place of every category by when a row first has it, shape (categories,)."""
+        known = self._ranks[variable][:categories]
+        return np.concatenate([known, np.arange(len(known), categories)])
 
     def __repr__(self) -> str:
         """Without the digest, from which the numbers follow."""
         return "Blur()"
 
-    def moves(self, keys: IndexArray, size: int) -> tuple[FloatVector, FloatMatrix]:
-        """What moves the parts of a test, for every row of keys, (K, m).
+    def moves(self, keys: Sequence[bytes], sizes: Sequence[int]) -> tuple[FloatVector, FloatVector]:
+        """What moves the parts of tests, of the same key always the same.
 
         Returns:
-            What variances are multiplied by, shape (K,), and as many numbers from -1 to 1 for
-            `jolted` as asked for, shape (K, size).
+            What variances are multiplied by, shape (K,), and of every key as many numbers from -1
+            to 1 for `jolted` as asked for, one after the other.
         """
-        state, size = self._digest + b"each", 2 + size
-        drawn = [hashlib.shake_128(state + own.tobytes()).digest(4 * size) for own in keys]
-        whole = np.frombuffer(b"".join(drawn), dtype="<u4").reshape(len(keys), size)
-        numbers = (whole + 0.5) / 2.0**31 - 1.0
-        return (1.0 + SPREAD * numbers[:, :2]).prod(axis=1), numbers[:, 2:]
+        state = self._digest + b"each"
+        asked = zip(keys, sizes, strict=True)
+        drawn = [hashlib.shake_128(state + key).digest(4 * (2 + size)) for key, size in asked]
+        numbers = (np.frombuffer(b"".join(drawn), dtype="<u4") + 0.5) / 2.0**31 - 1.0
+        first = np.cumsum([0, *(2 + size for size in sizes)])[:-1]
+        spreads = (1.0 + SPREAD * numbers[first[:, None] + np.arange(2)]).prod(axis=1)
+        return spreads, np.delete(numbers, np.concatenate([first, first + 1]))
 
     def uniform(self, about: bytes, shape: tuple[int, ...]) -> FloatVector:
         """Numbers from -1 to 1 for one purpose, of this shape."""
         entropy = hashlib.sha256(self._digest + about).digest()
         rng = np.random.default_rng(int.from_bytes(entropy, "big"))
         return rng.uniform(-1.0, 1.0, shape)
+
+
+def _ranks(levels: IndexArray, first: IndexArray) -> IndexArray:
+    """The place of every code up to the highest: those that rows have by when one first has it."""
+    met = levels >= 0
+    highest = int(levels.max(initial=-1)) + 1
+    when = np.full(highest, np.iinfo(np.int64).max)
+    when[levels[met]] = first[met]
+    ranks = np.empty(highest, dtype=np.int64)
+    ranks[np.argsort(when, kind="stable")] = np.arange(highest)
+    return ranks
 
 
 def jolted(differences: FloatVector, moved: FloatVector) -> FloatVector:

@@ -57,9 +57,10 @@ def followed_answer(
     if Followed.of(rows, column).impossible:
         log.warning("a time lies below 0, so that this site tells nothing of times")
     if isinstance(question, SurvivalCounts):
-        key, spread = np.array([[question.time, question.event]]), 1.0
+        spread = 1.0
         if blur is not None:
-            spread = float(blur.moves(key, 0)[0][0])
+            key = blur.column(question.time) + blur.column(question.event)
+            spread = float(blur.moves([key], [0])[0][0])
         return survival_counts(question, column, least=least, spread=spread)
     if isinstance(question, HazardSums):
         return hazard_sums(question, column, least=least)

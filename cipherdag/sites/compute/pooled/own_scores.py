@@ -80,8 +80,9 @@ class OwnScores:
         scores, covariance, weight = self._scores(model)
         if self._blur is None or not covariance.any():
             return scores, covariance, weight
-        test = np.array([[model.response, model.predictors[-1], *model.predictors[:-1]]])
-        (spread,), (drawn,) = self._blur.moves(test, len(scores))
+        first, *given = (self._blur.column(v) for v in (model.response, *model.predictors[:-1]))
+        key = b"".join([first, self._blur.column(model.predictors[-1]), *sorted(given)])
+        (spread,), drawn = self._blur.moves([key], [len(scores)])
         values, vectors = np.linalg.eigh(covariance)
         values = np.where(values > LEAST_REST * values[-1], values, 0.0)
         moved = vectors @ (np.sqrt(values) * drawn)

@@ -348,7 +348,8 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        return share_summands(question, self.told_column, self.blur, least=least)
+        free = self._moves is None
+        return share_summands(question, self.told_column, self.blur, least=least, given=free)
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
         from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
@@ -389,10 +390,11 @@ def _levels(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
 def _complete(
     codes: NDArray[np.integer], values: NDArray[np.float64] | None, discrete: NDArray[np.bool_]
 ) -> tuple[NDArray[np.integer], NDArray[np.float64] | None]:
-    """The rows without a missing value."""
-    missing = (codes[:, discrete] < 0).any(axis=1)
+    """The rows without a missing value in any column that has values."""
+    gaps = (codes < 0) & discrete
     if values is not None:
-        missing |= np.isnan(values[:, ~discrete]).any(axis=1)
+        gaps |= np.isnan(values) & ~discrete
+    missing = gaps[:, ~gaps.all(axis=0)].any(axis=1)
     if not missing.any():
         return codes, values
     return codes[~missing], None if values is None else values[~missing]

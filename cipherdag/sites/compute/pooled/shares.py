@@ -11,7 +11,7 @@ from cipherdag.questions.site_differences import BLUR
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cipherdag.questions.encodings import FloatVector, IndexArray
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.site_differences import SiteDifferences
     from cipherdag.sites.compute.pooled.blur import Blur
 
@@ -22,7 +22,12 @@ FEWEST_DISTINCT = 10
 
 
 def share_summands(
-    question: SiteDifferences, column: Callable[[int], FloatVector], blur: Blur, *, least: int
+    question: SiteDifferences,
+    column: Callable[[int], FloatVector],
+    blur: Blur,
+    *,
+    least: int,
+    given: bool = True,
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
@@ -31,13 +36,15 @@ def share_summands(
         column: Codes or values of a variable, shape (n,), NaN where missing.
         blur: That of the site's rows.
         least: Rows below which a stratum adds nothing, at least 2.
+        given: Whether variables given others are told of: rows by their configuration are counts.
     """
     parts: list[list[FloatVector]] = [[], [], [], [], []]
     for rows in question.sets():
         for own in rows.tolist():
             counts, n = share_counts(question, own, column)
             unforetold = _blur(blur, question, own, counts)
-            first, second, told, weight = _summands(counts, n, least, unforetold)
+            of_enough = (n >= least) & (given or len(own) == 1)
+            first, second, told, weight = _summands(counts, n, of_enough, unforetold)
             alone = len(own) == 1 and question.categories[own[0]] == 0
             coded = told * float(alone and code_in(column(own[0])) is not None)
             for part, values in zip(parts, (first, second, coded, told, weight), strict=True):
@@ -108,7 +115,8 @@ def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexAr
     Marks between which no row lies have one number: several would average out.
     """
     marks = b"" if question.categories[own[0]] else question.marks(own[0]).tobytes()
-    drawn = BLUR * blur.uniform(np.array(own, dtype="<i8").tobytes() + marks, counts.shape)
+    about = b"".join(blur.column(v) for v in own)
+    drawn = BLUR * blur.uniform(about + marks, counts.shape)
     if question.categories[own[0]]:
         return drawn
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
@@ -116,9 +124,9 @@ def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexAr
 
 
 def _summands(
-    counts: IndexArray, n: IndexArray, least: int, blur: FloatVector
+    counts: IndexArray, n: IndexArray, of_enough: BoolVector, blur: FloatVector
 ) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector]:
-    told: FloatVector = np.where(n >= least, 1.0, 0.0)
+    told: FloatVector = np.where(of_enough, 1.0, 0.0)
     weight = 4.0 * n + 2.0
     angle = np.arcsin(np.sqrt((counts + 0.375) / (n + 0.75)[:, None]))
     scaled = np.sqrt(weight)[:, None] * angle + blur

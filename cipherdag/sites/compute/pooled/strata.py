@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.stratified import OWN_SCALE, OWN_VALUES, cell_sides
+from cipherdag.questions.stratified import OWN_VALUES, cell_sides
 from cipherdag.sites.compute.pooled.blur import jolted
 from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cipherdag.questions.encodings import BoolVector
-    from cipherdag.questions.stratified import Strata, StratifiedTables, TableCells
+    from cipherdag.questions.stratified import StratifiedTables, TableCells
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
     from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
     from cipherdag.sites.compute.pooled.blur import Blur
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 OWN_VARIANCE = 1.0
 """Below it, differences of one site are too far from normal for a chi-square."""
-OWN_STEPS = 16.0
-"""To parts of it degrees of freedom are told: finer ones would tell more of the margins."""
+LEAST_TAIL, MOST_TAIL = 1e-300, 1e-3
+"""Of p-values: beyond them scores would have no end."""
 
 
 def stratified_answer(
@@ -49,36 +49,78 @@ def stratified_answer(
         within: The rows that these were drawn from, if they were; a stratum with fewer there adds
             nothing either.
     """
-    strata = question.strata
-    answer, moves = np.zeros(strata.n_values), _Moves(question, blur)
-    for own, counts, kept in _tables(question, columns, least=least, within=within):
-        values = _summands(counts, kept, moves.of(own, counts))
-        answer[strata.starts[own] + np.arange(len(values))[:, None]] = values
-    own_tests = OWN_SCALE * _own_tests(question.wholes(answer), strata)
-    own_tests = np.minimum(own_tests, question.encodings[0].bound)
-    return np.concatenate([answer, own_tests.ravel(), question.wholes(answer)])
+    widths = question.widths[: question.n_tests]
+    starts = np.cumsum(widths) - widths
+    wholes, own = np.zeros(widths.sum()), np.zeros((2, question.n_tests, OWN_VALUES))
+    moves = _Moves(question, blur)
+    for owner, counts, moved in _tables(question, columns, moves, least=least, within=within):
+        values = _summands(counts, moved)
+        tests, first = np.unique(owner, return_index=True)
+        summed = np.add.reduceat(values, first, axis=1)
+        wholes[starts[tests] + np.arange(len(values))[:, None]] = summed
+        sides = tuple(side - 1 for side in counts.shape[:2])
+        own[0, tests] = _own_tests(_forms(summed, sides))
+        given = question.sides[tests, 0] > 1
+        of_strata = np.add.reduceat(_forms(values, sides), first, axis=1)
+        own[1, tests[given]] = _own_tests(of_strata[:, given])
+    return np.concatenate([wholes, own.ravel()])
 
 
 class _Moves:
-    """Numbers by which strata are moved, of x, y and the table: of the same one always the same.
+    """Numbers by which strata are moved, of x, y and all strata of a test.
 
-    A number for every variable would follow from a run's many tests, and the margins with it. Since
-    they are of the table, of a column and a coarser one no difference is left (`merged`).
+    A number for every variable would follow from a run's many tests, and the margins with it; one
+    for every stratum would leave, of a test given a column and one given a coarser column, what
+    few rows differ in. Of the same strata they are the same, whatever columns split the rows so,
+    in whichever order x, y, strata and categories come, and for rows drawn from these: no mean over
+    orders or replicates tells more than one answer does.
     """
 
     def __init__(self, question: StratifiedTables, blur: Blur | None) -> None:
-        self._blur, self._owner = blur, question.strata.owner
+        self._blur = blur
         pairs = [rows[:, :2] for rows in question.rows()]
         self._pairs = np.concatenate([np.zeros((0, 2), dtype=np.int64), *pairs])
 
-    def of(self, own: IndexArray, counts: FloatVector) -> tuple[FloatVector, FloatVector]:
-        """Of strata and their counts, (rows, columns, U): of every cell, and of variances, (U,)."""
+    def of(self, owner: IndexArray, counts: IndexArray) -> tuple[FloatVector, FloatVector]:
+        """What moves every cell, (rows, columns, U), and multiplies variances, (U,).
+
+        Args:
+            owner: Triplet of every stratum, ascending, shape (U,).
+            counts: Shape (rows, columns, U), of the rows that these were drawn from, if they were.
+        """
         if self._blur is None:
-            return np.zeros(counts.shape), np.ones(len(own))
-        tables = counts.reshape(-1, len(own)).T.astype(np.int64)
-        keys = np.column_stack([self._pairs[self._owner[own]], tables])
-        spreads, drawn = self._blur.moves(keys, tables.shape[1])
-        return drawn.T.reshape(counts.shape), spreads
+            return np.zeros(counts.shape), np.ones(len(owner))
+        first = np.flatnonzero(np.diff(owner, prepend=-1))
+        sizes = np.diff([*first, len(owner)])
+        names, places = self._canonical(self._blur, owner[first], counts.shape[:2])
+        places = np.repeat(places, sizes, axis=0)
+        tables = np.empty((len(owner), places.shape[1]), dtype=np.int64)
+        np.put_along_axis(tables, places, counts.reshape(-1, len(owner)).T, axis=1)
+        order = np.lexsort((*tables.T, owner))
+        strata = np.split(tables[order], first[1:])
+        keys = [name + own.tobytes() for name, own in zip(names, strata, strict=True)]
+        spreads, numbers = self._blur.moves(keys, [own.size for own in strata])
+        drawn = np.empty(tables.shape)
+        drawn[order] = numbers.reshape(tables.shape)
+        drawn = np.take_along_axis(drawn, places, axis=1)
+        return drawn.T.reshape(counts.shape), np.repeat(spreads, sizes)
+
+    def _canonical(
+        self, blur: Blur, tests: IndexArray, sides: tuple[int, ...]
+    ) -> tuple[list[bytes], IndexArray]:
+        """Of every test a name of x and y, and where each cell stands whatever these are called.
+
+        Returns:
+            Names, and places of shape (tests, cells).
+        """
+        names, places = [], np.empty((len(tests), sides[0] * sides[1]), dtype=np.int64)
+        for number, (x, y) in enumerate(self._pairs[tests].tolist()):
+            rows, columns = blur.ranks(x, sides[0])[:, None], blur.ranks(y, sides[1])
+            turned = blur.column(x) > blur.column(y)
+            place = columns * sides[0] + rows if turned else rows * sides[1] + columns
+            places[number] = place.ravel()
+            names.append(b"".join(sorted([blur.column(x), blur.column(y)])))
+        return names, places
 
 
 def cells_answer(
@@ -90,15 +132,16 @@ def cells_answer(
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `TableCells` with differences; arguments as of `stratified_answer`."""
-    strata, n_cells = question.tables.strata, len(question.owner)
-    sizes = question.sides.prod(axis=1)
+    n_cells, sizes = len(question.owner), question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
     moments, moves = np.zeros((2, n_cells)), _Moves(question.tables, blur)
-    for own, counts, kept in _tables(question.tables, columns, least=least, within=within):
-        values = _moments(counts, moves.of(own, counts)) * kept
-        place = starts[strata.owner[own]] + np.arange(values.shape[1])[:, None]
-        for total, summand in zip(moments, values, strict=True):
-            np.add.at(total, place, summand)
+    for owner, counts, moved in _tables(
+        question.tables, columns, moves, least=least, within=within
+    ):
+        values = _moments(counts, moved)
+        tests, first = np.unique(owner, return_index=True)
+        place = starts[tests] + np.arange(values.shape[1])[:, None]
+        moments[:, place] = np.add.reduceat(values, first, axis=2)
     difference, variance = moments
     varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
     return np.concatenate([difference, variance, varies], dtype=np.float64)
@@ -107,24 +150,38 @@ def cells_answer(
 def _tables(
     question: StratifiedTables,
     columns: DiscreteColumns,
+    moves: _Moves,
     *,
     least: int,
     within: DiscreteColumns | None,
-) -> Iterator[tuple[IndexArray, FloatVector, BoolVector]]:
-    """Strata whose tables have one shape, (U,), their counts, (rows, columns, U), and which add."""
-    strata = question.strata
+) -> Iterator[tuple[IndexArray, FloatVector, tuple[FloatVector, FloatVector]]]:
+    """Strata that tell anything, by shape of table: whose they are, (U,), their counts, and moves.
+
+    The first ascend, and no triplet's strata are in two pieces; counts have the shape (rows,
+    columns, U); moves are as of `_Moves.of`.
+    """
     for rows, first in zip(question.rows(), _firsts(question.counts), strict=True):
         # one stratum's cells one after the other
         sets = np.column_stack([rows[:, 2:], rows[:, :2]])
         drawn_from = itertools.repeat(None) if within is None else within.whole_tables(sets)
         for (piece, counts), origin in zip(columns.whole_tables(sets), drawn_from, strict=False):
-            tests = slice(first + piece.start, first + piece.stop)
-            for own, cells in _by_shape(strata, tests):
+            tests = np.arange(first + piece.start, first + piece.stop)
+            for owner, cells in _by_shape(question.sides[tests]):
                 tables = counts[cells]
-                kept = tables.sum(axis=(0, 1)) >= least
-                if origin is not None:
-                    kept &= origin[1][cells].sum(axis=(0, 1)) >= least
-                yield own, tables.astype(np.float64), kept
+                basis = tables if origin is None else origin[1][cells]
+                told = _tells(basis, least)
+                kept = told & _tells(tables, least)
+                if kept.any():
+                    jolts, spreads = moves.of(tests[owner[told]], basis[..., told])
+                    moved = jolts[..., kept[told]], spreads[kept[told]]
+                    yield tests[owner[kept]], tables[..., kept].astype(np.float64), moved
+
+
+def _tells(tables: IndexArray, least: int) -> BoolVector:
+    """Which tables, (rows, columns, U), have rows enough, and x and y that vary, shape (U,)."""
+    several = [tables.any(axis=side).sum(axis=0) > 1 for side in (0, 1)]
+    told: BoolVector = (tables.sum(axis=(0, 1)) >= least) & several[0] & several[1]
+    return told
 
 
 def _firsts(counts: tuple[int, ...]) -> list[int]:
@@ -132,52 +189,56 @@ def _firsts(counts: tuple[int, ...]) -> list[int]:
     return list(itertools.accumulate(counts[:-1], initial=0)) if counts else []
 
 
-def _by_shape(strata: Strata, tests: slice) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """The strata of neighbouring triplets, by shape of table, and where their cells are counted.
-
-    Returns:
-        Strata, shape (U,), and places among the counts of the triplets, shape (rows, columns, U).
-    """
-    start = strata.first[tests.start]
-    end = strata.first[tests.stop - 1] + strata.sides[tests.stop - 1, 0]
-    shape_of = strata.shape_of[start:end]
-    sizes = strata.shapes.prod(axis=1)[shape_of]
-    starts = np.cumsum(sizes) - sizes
-    for number in np.flatnonzero(np.bincount(shape_of)).tolist():
-        own = np.flatnonzero(shape_of == number)
-        cells = np.arange(strata.shapes[number].prod()).reshape(*strata.shapes[number], 1)
-        yield start + own, starts[own] + cells
-
-
-def _own_tests(wholes: FloatVector, strata: Strata) -> FloatMatrix:
-    """Chi-square and degrees of freedom of every test at this site, scaled, shape (B, 2).
+def _by_shape(sides: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
+    """The strata of some triplets by shape of table, and where their cells are counted.
 
     Args:
-        wholes: Differences and distinct covariances, summed over the strata, test by test.
-        strata: Those of the tests.
+        sides: As `StratifiedTables.sides`, shape (C, 3).
+
+    Returns:
+        The triplet of each, shape (U,), and places among the counts, shape (rows, columns, U).
     """
-    found = np.zeros((len(strata.first), OWN_VALUES))
-    widths = strata.widths[strata.first]
-    starts = np.cumsum(widths) - widths
-    shape_of = strata.shape_of[strata.first]
-    for number, (rows, columns) in enumerate(strata.shapes.tolist()):
-        tests, a, b = np.flatnonzero(shape_of == number), rows - 1, columns - 1
-        summed = wholes[starts[tests][:, None] + np.arange(widths[tests[0]])]
-        covariances = kronecker_matrices(summed[:, a * b :], a, b)
-        form, rank, rare = quadratic_forms(summed[:, : a * b], covariances, tolerance=OWN_VARIANCE)
-        dof = np.rint(OWN_STEPS * rank * chi_square_scale(rank, rare)) / OWN_STEPS
-        found[tests] = np.stack([form * dof / np.maximum(rank, 1), dof], axis=1)
-    return found
+    sizes = sides.prod(axis=1)
+    starts = np.cumsum(sizes) - sizes
+    shapes, shape_of = np.unique(sides[:, 1:], axis=0, return_inverse=True)
+    for number, (rows, columns) in enumerate(shapes.tolist()):
+        own = np.flatnonzero(shape_of.ravel() == number)
+        strata = sides[own, 0]
+        stratum = np.arange(strata.sum()) - np.repeat(np.cumsum(strata) - strata, strata)
+        begins = np.repeat(starts[own], strata) + stratum * rows * columns
+        yield np.repeat(own, strata), np.arange(rows * columns).reshape(rows, columns, 1) + begins
 
 
-def _summands(
-    counts: FloatVector, kept: BoolVector, moved: tuple[FloatVector, FloatVector]
-) -> FloatMatrix:
+def _forms(values: FloatMatrix, sides: tuple[int, ...]) -> FloatMatrix:
+    """Chi-squares, ranks, and what rare counts add to their variances, shape (3, U).
+
+    Args:
+        values: Differences and distinct covariances, shape (values, U).
+        sides: Rows and columns of differences.
+    """
+    differences, covariances = np.split(values.T, [sides[0] * sides[1]], axis=1)
+    matrices = kronecker_matrices(covariances, *sides)
+    return np.stack(quadratic_forms(differences, matrices, tolerance=OWN_VARIANCE))
+
+
+def _own_tests(forms: FloatMatrix) -> FloatMatrix:
+    """The normal score of every chi-square, and 1; 0 without degrees of freedom, shape (U, 2)."""
+    from scipy.special import ndtri
+
+    from cipherdag.statistics.contingency import chi_square_tail
+
+    form, rank, rare = forms
+    told, scale = rank > 0, chi_square_scale(rank, rare)
+    p_value = chi_square_tail(form * scale, np.maximum(rank * scale, 1.0 - told))
+    score = -ndtri(np.clip(p_value, LEAST_TAIL, 1.0 - MOST_TAIL))
+    return np.where(told[:, None], np.column_stack([score, told]), 0.0)
+
+
+def _summands(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatMatrix:
     """Differences and distinct covariances of every stratum, shape (values, U).
 
     Args:
         counts: Shape (rows, columns, U).
-        kept: Which strata add anything, shape (U,).
         moved: By what cells are moved, as ``counts``, and variances multiplied, shape (U,).
     """
     x, y, n = _margins(counts)
@@ -185,7 +246,7 @@ def _summands(
     of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))
     covariance = of_x[:, None] * of_y * moved[1]
     values = [own.reshape(-1, counts.shape[-1]) for own in (difference, covariance)]
-    return np.concatenate(values) * kept
+    return np.concatenate(values)
 
 
 def _moments(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatVector:
@@ -218,7 +279,7 @@ def _jolted(
     if not drawn.any():
         return differences
     x, y, n = margins
-    moved = np.sqrt(x)[:, None] * np.sqrt(y) * drawn / np.sqrt(np.maximum(n - 1.0, 1.0))
+    moved = np.sqrt(x)[:, None] * np.sqrt(y) * drawn / np.sqrt(n - 1.0)
     moved -= x[:, None] * moved.sum(axis=0) / n
     moved -= moved.sum(axis=1, keepdims=True) * y / n
     moved *= (x * (n - x))[:, None] * (y * (n - y)) > 0.0  # of a constant rounding would be left
@@ -226,9 +287,9 @@ def _jolted(
 
 
 def _margins(counts: FloatVector) -> tuple[FloatMatrix, FloatMatrix, FloatVector]:
-    """Of tables of shape (rows, columns, U): rows, columns, and all of it, 2 at least."""
+    """Of tables of shape (rows, columns, U): rows, columns, and all of it."""
     x, y = counts.sum(axis=1), counts.sum(axis=0)
-    return x, y, np.maximum(x.sum(axis=0), 2.0)
+    return x, y, x.sum(axis=0)
 
 
 def _differences(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from cipherdag.errors import TooFewRowsError
 from cipherdag.graphs.dags import Dag, Family, members
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.statistics.threads import FEWEST_SHARED, threads_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -151,10 +152,13 @@ class DiscreteBic:
         """Score of every family, shape (F,)."""
         scores = np.empty(len(families))
         for _, places, order in by_size(families):
-            chunk = max(1, CHUNK_ELEMENTS // max(self._rows, LARGEST_TABLE))
+            most = CHUNK_ELEMENTS if self._device.type == "cuda" else FEWEST_SHARED
+            chunk = max(1, (most - 1) // max(self._rows, LARGEST_TABLE))
             for start in range(0, len(places), chunk):
                 part = order[start : start + chunk]
-                scores[places[start : start + chunk]] = self._likelihoods(part) + self._costs(part)
+                with threads_for(part.shape[0] * self._rows):
+                    likelihoods = self._likelihoods(part)
+                scores[places[start : start + chunk]] = likelihoods + self._costs(part)
         return scores
 
     def _likelihoods(self, order: IndexArray) -> FloatVector:

@@ -1,0 +1,118 @@
+"""Sites that measured different variables: which lack what, and which have to lack more.
+
+Sums over different sites are told apart by subtraction. So sites are put in groups that lack the
+same variables, each of as many sites as a sum has to cover; what one site of a group lacks, none of
+it uses (docs/adr/0027).
+
+Leaks:
+    Nothing: it is computed where all files, or all sites' lists, lie.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.questions.presence import Measured
+from cipherdag.sites.table.reading import open_table
+from cipherdag.sites.table.schema import Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cipherdag.sites.table.reading import TableSource
+
+    Lacking = Mapping[str, frozenset[str]]
+    """For every site the names of the variables that it lacks."""
+
+_MOST_SHOWN = 10
+
+
+def lacking_columns(data: Mapping[str, TableSource], schema: Schema) -> dict[str, frozenset[str]]:
+    """The variables that every site's file lacks, or that the schema says it did not measure."""
+    found = {}
+    for site, source in data.items():
+        with open_table(source, site=site) as table:
+            declared = (own.name for own in schema.variables if site in own.unmeasured_at)
+            found[site] = frozenset({*schema.names} - {*table.names} | {*declared})
+    return found
+
+
+def made_alike(lacking: Lacking, fewest: int) -> dict[str, frozenset[str]]:
+    """What sites lack once every group of sites that lack the same is large enough.
+
+    The smallest group joins the one with which the fewest columns of sites are given up, until none
+    is too small; the order of the sites is nothing to it.
+
+    Args:
+        lacking: What they lack.
+        fewest: How many sites a group needs.
+    """
+    groups: dict[frozenset[str], int] = {}
+    for own in lacking.values():
+        groups[own] = groups.get(own, 0) + 1
+    joined = dict(lacking)
+    while len(groups) > 1 and min(groups.values()) < fewest:
+        small = min(groups, key=lambda own: (groups[own], sorted(own)))
+        others = [own for own in groups if own != small]
+        near = min(others, key=lambda own: (_given_up(groups, small, own), sorted(own)))
+        both = small | near
+        groups[both] = groups.get(both, 0) + sum(groups.pop(own) for own in {small, near} - {both})
+        joined = {site: both if own in (small, near) else own for site, own in joined.items()}
+    return joined
+
+
+def _given_up(
+    groups: Mapping[frozenset[str], int], one: frozenset[str], other: frozenset[str]
+) -> int:
+    """How many columns of sites two groups give up to become one."""
+    return groups[one] * len(other - one) + groups[other] * len(one - other)
+
+
+def with_overlap(schema: Schema, lacking: Lacking) -> Schema:
+    """The schema that declares what sites lack; what all of them lack takes no part.
+
+    Raises:
+        SchemaError: Nothing is left that some site has.
+    """
+    columns = []
+    for own in schema.columns:
+        sites = tuple(site for site, names in lacking.items() if own.name in names)
+        whole = len(sites) == len(lacking) and own.name in schema.names
+        if whole:
+            columns.append(replace(own, kind="ignore", label=False, unmeasured_at=()))
+        else:
+            columns.append(replace(own, unmeasured_at=sites) if sites else own)
+    return Schema(tuple(columns))
+
+
+def overlap_remarks(schema: Schema, before: Lacking, after: Lacking) -> Iterator[str]:
+    """What a run over such sites cannot use, or not tell, in sentences.
+
+    Args:
+        schema: As `with_overlap` made it.
+        before: What every site lacks.
+        after: What it is taken to lack.
+    """
+    for name in sorted(set.union(*map(set, after.values())) if after else ()):
+        gave_up = [f"'{site}'" for site, own in after.items() if name in own - before[site]]
+        if name not in schema.names:
+            yield f"column '{name}' is left out: too few sites that lack the same others have it"
+        elif gave_up:
+            where = ", ".join(gave_up)
+            yield (
+                f"column '{name}' of {where} is not used: its sums would tell of too few sites, "
+                "since others that are like them otherwise lack it"
+            )
+    lacking = Measured(tuple(schema.unmeasured_at(site) for site in after))
+    never = lacking.never(np.triu(np.ones((len(schema.names),) * 2, dtype=bool), k=1))
+    pairs = [f"{schema.names[x]} and {schema.names[y]}" for x, y in np.argwhere(never)]
+    if pairs:
+        shown = "; ".join(pairs[:_MOST_SHOWN])
+        more = f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
+        yield (
+            "no site measured both of these columns, so that no test can take the edge between "
+            f"them away: {shown}{more}"
+        )

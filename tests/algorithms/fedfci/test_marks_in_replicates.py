@@ -1,0 +1,135 @@
+"""FedFCI over rows drawn anew: shares of marks against drawing by hand, and their consensus."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pytest
+from driving import drive
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import Page
+
+from cipherdag import PAG, Federation, FedFCI, PAGResult
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.errors import ParameterError
+from cipherdag.findings.confidence import Confidences, EdgeConfidence, MarkCounts, bootstrap_details
+from cipherdag.graphs.edges import sure_mark, turned_mark
+from cipherdag.sites.answers.resampling import Resamples
+from cipherdag.sites.answers.table_respondent import table_respondent
+
+SIGNS = ("<-o", "o->", "<->", "o-o", "-->", "<--", "")
+ENDS = [f"{end}_{own}" for end in ("from", "to") for own in ("arrow", "tail", "circle")]
+
+
+def patients(rows=900):
+    """Two diseases with a cause that no column has, and of each a cause that a column has."""
+    rng = np.random.default_rng(0)
+    smoke, pollen, inherited = rng.normal(size=(3, rows))
+    return pd.DataFrame(
+        {
+            "Smoke": smoke,
+            "Pollen": pollen,
+            "Asthma": 0.4 * smoke + inherited + rng.normal(size=rows),
+            "Allergy": 0.2 * pollen + inherited + rng.normal(size=rows),
+        }
+    )
+
+
+def respondents(tables):
+    return [table_respondent(own, min_cell_size=0, device="cpu") for own in tables]
+
+
+@pytest.mark.parametrize("search", ["fci", "rfci"])
+def test_replicates_are_runs_over_drawn_rows(search):
+    tables = [site.table for site in Federation.split(patients(), 3).sites]
+    facts, chosen = Facts(4, 3, seed=7), {"search": search, "alpha": 0.05}
+    outcome, _ = drive(FedFCI(**chosen, bootstrap=3).ask(facts), respondents(tables))
+    plain, _ = drive(FedFCI(**chosen).ask(facts), respondents(tables))
+    assert (outcome.marks == plain.marks).all()
+    assert plain.bootstrap is None
+    graphs = []
+    for replicate in (1, 2, 3):
+        drawn = [own.take(Resamples(own, None).rows(replicate, 7)) for own in tables]
+        graphs.append(drive(FedFCI(**chosen).ask(facts), respondents(drawn))[0].marks)
+    assert len({own.tobytes() for own in graphs}) > 1
+    assert outcome.bootstrap == MarkCounts.of(graphs)
+    pag = PAG("abcd", outcome.marks)
+    found = Confidences(bootstrap_details(outcome.bootstrap, "abcd"))
+    for a, b, mark, apart, *shares in found.end_rows(pag):
+        i, j = "abcd".index(a), "abcd".index(b)
+        assert mark in {"", *(edge.mark for edge in pag.edges)}
+        ends = [[own[j, i] for own in graphs], [own[i, j] for own in graphs]]
+        expected = [end.count(code) / 3 for end in ends for code in (2, 3, 1)]
+        assert shares == pytest.approx(expected)
+        assert apart == pytest.approx(ends[0].count(0) / 3)
+
+
+@given(st.lists(st.sampled_from(SIGNS), min_size=1, max_size=12), st.floats(0.05, 1.0))
+def test_the_consensus_has_at_each_end_what_enough_replicates_have(marks, threshold):
+    counts = Counter(own for own in marks if own)
+    own = EdgeConfidence(len(marks), counts, "o-o")
+    told, least = own.consensus(threshold), threshold * len(marks)
+    joined = len(marks) - marks.count("")
+    assert bool(told) == (joined >= least)
+    assert own.turned.consensus(threshold) == (turned_mark(told) if told else "")
+    if told:
+        for end, arrow in ((0, "<"), (2, ">")):
+            enough = [
+                sign
+                for sign in (arrow, "-")
+                if sum(bool(own) and own[end] == sign for own in marks) >= least
+            ]
+            assert told[end] == (enough[0] if len(enough) == 1 else "o")
+
+
+def test_what_too_few_replicates_have_is_drawn_as_a_circle():
+    assert sure_mark("<->", "<-o", "o-o") == "<-o"
+    assert sure_mark("-->", "<->", "o-o") == "o->"
+    assert sure_mark("-->", "", "o-o") == "o-o"
+    assert sure_mark("o->", "-->", "o-o") == "o->"
+    assert sure_mark("-->", "---", "---") == "---"
+    assert sure_mark("---", "-->", "---") == "---"
+
+
+def test_the_result_its_folder_and_its_page_tell_the_shares(tmp_path):
+    result = Federation.split(patients(3000), 3, device="cpu").run(FedFCI(bootstrap=10), seed=1)
+    frame = result.confidence.set_index(["from", "to"])
+    assert list(frame.columns) == ["mark", "no_edge", *ENDS]
+    for end in ("from", "to"):
+        shares = frame[[f"{end}_{own}" for own in ("arrow", "tail", "circle")]].sum(axis=1)
+        assert np.allclose(shares + frame["no_edge"], 1.0)
+    # the pair with the unmeasured cause: strong, and arrows at both ends in nearly all
+    pair = frame.loc["Allergy", "Asthma"]
+    assert pair["no_edge"] == 0.0
+    assert result.consensus().skeleton().any()
+    assert result.consensus(1.0).skeleton().sum() <= result.consensus(0.05).skeleton().sum()
+    table = result.edges
+    assert list(table.columns[:12]) == [
+        *("from", "to", "mark", "confidence", "any_edge", "consensus"),
+        *ENDS,
+    ]
+    folder = result.save(tmp_path / "out")
+    again = PAGResult.load(folder)
+    assert again.confidence.equals(result.confidence)
+    assert again.consensus() == result.consensus()
+    assert json.loads((folder / "result.json").read_text("utf-8"))["details"]["bootstrap"]
+    assert (folder / "edges.csv").read_text("utf-8").startswith(",".join(table.columns))
+    page = Page((folder / "report.html").read_text("utf-8"))
+    page.check_offline()
+    assert "or by fewer than half of the replicates" in page.texts["body"]
+    assert "Consensus, the marks that at least 50% of 10 replicates have" in "\n".join(
+        result.lines()
+    )
+    assert "once more for each of 10 replicates" in page.texts["body"]
+    assert page.column("edge-table", "Strength")
+
+
+def test_without_replicates_there_are_no_shares():
+    result = Federation.split(patients(300), 3, device="cpu").run(FedFCI())
+    assert result.confidence.empty
+    with pytest.raises(ParameterError, match="replicates"):
+        result.consensus()

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+import torch
+
+from cipherdag.sites.compute.ci_tests.discrete import DiscreteTest
+from cipherdag.sites.compute.ci_tests.mixed import LikelihoodRatioTest
+from cipherdag.sites.compute.scores import scores
+from cipherdag.sites.compute.scores.scores import DiscreteBic
+from cipherdag.statistics import contingency, partial_correlation, threads
+
+
+@pytest.fixture
+def two_threads():
+    usual = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(usual)
+
+
+def spied(monkeypatch, owner, name):
+    """How many threads torch had at every call."""
+    original, seen = getattr(owner, name), []
+
+    def spying(*given, **named):
+        seen.append(torch.get_num_threads())
+        return original(*given, **named)
+
+    monkeypatch.setattr(owner, name, spying)
+    return seen
+
+
+def everything(columns):
+    x, y = np.triu_indices(columns, k=1)
+    return x, y, np.zeros((len(x), 0), dtype=np.int64)
+
+
+@pytest.mark.parametrize("statistic", ["pearson", "exact-mean"])
+def test_small_tables_are_tested_on_one_thread(monkeypatch, two_threads, statistic):
+    seen = spied(monkeypatch, contingency.PearsonChiSquare, "_terms")
+    codes = np.random.default_rng(0).integers(0, 3, (300, 20))
+    DiscreteTest(codes, statistic=statistic).evaluate(*everything(20))
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+
+
+def test_small_regressions_are_fitted_on_one_thread(monkeypatch, two_threads):
+    seen = spied(monkeypatch, LikelihoodRatioTest, "_outcomes")
+    values = np.random.default_rng(0).integers(0, 2, (300, 6)).astype(float)
+    LikelihoodRatioTest(values, np.full(6, fill_value=True)).evaluate(*everything(6))
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+
+
+def test_threads_change_no_bit(two_threads, monkeypatch):
+    rng = np.random.default_rng(0)
+    moments = torch.from_numpy(rng.normal(size=(700, 4, 4)))
+    moments = moments @ moments.transpose(1, 2)
+    rows = torch.full((700,), 50)
+    codes = rng.integers(0, 3, (300, 20))
+    found = []
+    for fewest in (1, 1 << 40):  # as torch chooses, and one
+        monkeypatch.setattr(threads, "FEWEST_SHARED", fewest)
+        matrices = partial_correlation.correlation_matrices(moments, rows, least_deviation=0.0)
+        statistic = DiscreteTest(codes, statistic="pearson").evaluate(*everything(20)).statistic
+        found.append((matrices.numpy().tobytes(), statistic.tobytes()))
+    assert found[0] == found[1]
+
+
+def test_small_tables_are_scored_on_one_thread(monkeypatch, two_threads):
+    seen = spied(monkeypatch, DiscreteBic, "_joined")
+    codes = np.random.default_rng(0).integers(0, 3, (300, 12)).astype(np.int32)
+    families = [(v, 1 << w) for v in range(12) for w in range(12) if v != w]
+    found = DiscreteBic(codes, [3] * 12, device="cpu").evaluate(families)
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(1)
+    monkeypatch.setattr(scores, "FEWEST_SHARED", 301)  # one family at a time
+    alone = DiscreteBic(codes, [3] * 12, device="cpu").evaluate(families)
+    assert found.tobytes() == alone.tobytes()
