@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 from cipherdag.questions.encodings import MAX_VARIABLES, Encoding, FloatVector
 
 FloatMatrix = NDArray[np.float64]
+Method = Literal["enco", "sdi", "dcdi-g", "dcdi-dsf"]
+InterventionType = Literal["perfect", "imperfect"]
 
+MAX_DCDI_VARIABLES = 100
+"""The exponential of a denser matrix of beliefs, by which DCDI counts cycles, leaves all floats."""
 LOGIT_BOUND = 32.0
 LEAST_WEIGHT = 1e-9
 MAX_SHARPNESS = 30.0
@@ -39,8 +43,8 @@ class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         epochs: Times that both stages are run.
-        fit_steps: Steps of distribution fitting in an epoch.
-        graph_steps: Steps of graph fitting in an epoch.
+        fit_steps: Steps of distribution fitting in an epoch; of DCDI, whose one stage fits both.
+        graph_steps: Steps of graph fitting in an epoch; none with DCDI.
         batch: Rows in a step.
         graphs: Graphs drawn in a step of graph fitting.
         hidden: Width of the networks.
@@ -76,6 +80,8 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         belief: Packed aggregate of the last round, as `pack_beliefs` makes it: psi (``paper``), or
             the logits gamma and theta (``code``); empty in the first round.
         method: Local causal discovery method.
+        intervention_type: ``perfect``, or ``imperfect``, which leaves the target its parents and
+            only DCDI can take.
         reference: What is exchanged: probabilities (``paper``) or logits (``code``).
         aggregation: ``naive``: weight by rows (Eq. 3), or equally in ``code``; ``proximity``: by
             the reliability of every edge (Eq. 7), or by distance in ``code``.
@@ -99,7 +105,8 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     round: int
     seed: int
     belief: bytes = b""
-    method: Literal["enco", "sdi"] = "enco"
+    method: Method = "enco"
+    intervention_type: InterventionType = "perfect"
     reference: Literal["paper", "code"] = "paper"
     aggregation: Literal["naive", "proximity"] = "proximity"
     start: Literal["expected", "sampled"] = "expected"
@@ -123,7 +130,18 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
             (0.0 < self.decay <= 1.0, "decay must lie in 0..1"),
             (LEAST_WEIGHT <= self.least_weight <= 1.0, "least_weight must lie in 1e-9..1"),
             (2 <= self.max_rows <= MAX_ROWS_LIMIT, f"max_rows must be 2..{MAX_ROWS_LIMIT}"),  # noqa: PLR2004
-            (self.method == "enco" or self.reference == "paper", "sdi has no orientation logits"),
+            (
+                self.method == "enco" or self.reference == "paper",
+                f"{self.method} has no orientation logits",
+            ),
+            (
+                self.by_dcdi or self.intervention_type == "perfect",
+                f"{self.method} takes perfect interventions; dcdi-g and dcdi-dsf take others, too",
+            ),
+            (
+                not self.by_dcdi or self.n_variables <= MAX_DCDI_VARIABLES,
+                f"dcdi takes at most {MAX_DCDI_VARIABLES} variables; enco takes more",
+            ),
         )
         for holds, message in checks:
             if not holds:
@@ -134,6 +152,17 @@ class LocalBeliefs(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     def label(self) -> str:
         """What a progress line calls it."""
         return f"beliefs of {self.method.upper()}, {self.aggregation}, round {self.round}"
+
+    @property
+    def by_dcdi(self) -> bool:
+        """Whether the local method is DCDI, with whichever density."""
+        return self.method.startswith("dcdi")
+
+    @property
+    def training_steps(self) -> int:
+        """Steps that a site computes to answer."""
+        own = self.training
+        return own.epochs * (own.fit_steps + (0 if self.by_dcdi else own.graph_steps))
 
     @property
     def n_pairs(self) -> int:

@@ -134,6 +134,7 @@ RUNS = [
     (RFcd(objective="sum", beam=1), "numbers"),
     *((FedCD(**SHORT, reference=kind), "trial") for kind in ("paper", "code")),
     (FedCD(**SHORT, aggregation="naive"), "trial"),
+    (FedCD(**SHORT, method="dcdi-dsf"), "trial"),
 ]
 
 

@@ -83,8 +83,9 @@ def dealt(protection="masking", deal="vertical", sites=3, **options):
         FedCD(**SMALL, aggregation="naive"),
         FedCD(**SMALL, reference="code"),
         FedCD(**SMALL, method="sdi", sharpness=30.0),
+        FedCD(**SMALL, method="dcdi-g", intervention_type="imperfect"),
     ],
-    ids=["proximity", "naive", "code", "sdi"],
+    ids=["proximity", "naive", "code", "sdi", "dcdi"],
 )
 def test_every_protection_gives_the_same_beliefs_from_the_same_sums(algorithm):
     results = {p: dealt(p).run(algorithm, seed=5) for p in ("masking", "bfv", "none")}
@@ -107,6 +108,40 @@ def test_the_graph_is_found_by_name_and_agreed_upon():
     assert report["cut"] == []
     assert len(report["edge_entropy"]) == len(result.rounds)
     assert report["edge_entropy"][-1] <= report["edge_entropy"][0]
+
+
+def measured(rows=900, each=300, seed=0):
+    """The same chain in numbers."""
+    rng = np.random.default_rng(seed)
+
+    def draw(count, target):
+        levels = np.zeros((count, 3))
+        for j in range(3):
+            follows = levels[:, j - 1] + 0.5 * rng.standard_normal(count)
+            own = follows if j else rng.standard_normal(count)
+            levels[:, j] = 2.0 + rng.standard_normal(count) if NAMES[j] == target else own
+        return pd.DataFrame(levels, columns=list(NAMES)).assign(experiment=target or "")
+
+    return pd.concat([draw(rows, None), *(draw(each, name) for name in NAMES)], ignore_index=True)
+
+
+def test_dcdi_finds_a_chain_of_numbers_over_three_sites():
+    federation = Federation.split(
+        measured(), 3, interventions="experiment", deal="vertical", protection="none", device="cpu"
+    )
+    algorithm = FedCD(
+        method="dcdi-g", rounds=2, epochs=1, fit_steps=600, hidden=8, batch=64, sparsity=0.02
+    )
+    result = federation.run(algorithm, seed=3)
+    assert result.graph == CausalGraph.from_edges(
+        NAMES, directed=[("dose", "enzyme"), ("enzyme", "pain")]
+    )
+
+
+def test_an_experiment_whose_target_is_unknown_is_refused_by_name():
+    frame = measured().replace({"experiment": {"pain": "unknown"}})
+    with pytest.raises(UnknownCategoryError, match="unknown"):
+        Federation.split(frame, 3, interventions="experiment", device="cpu")
 
 
 def test_the_order_of_sites_and_of_columns_changes_nothing():
@@ -412,6 +447,9 @@ def test_run_takes_one_file_per_site_and_the_column_from_the_schema(call, tmp_pa
         (("--sites", "4"), 2, "dealt out"),
         (("--sharpness", "99"), 2, "sharpness"),
         (("--reference", "code", "--method", "sdi"), 2, "sdi"),
+        (("--reference", "code", "--method", "dcdi-dsf"), 2, "dcdi-dsf has no orientation logits"),
+        (("--intervention-type", "imperfect"), 2, "enco takes perfect interventions"),
+        (("--method", "dcdi-g", "--intervention-type", "unknown"), 2, "'unknown' is not one of"),
     ],
 )
 def test_what_is_wrong_is_named(call, tmp_path, arguments, expected, text):

@@ -27,7 +27,9 @@ from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
     TRAINING_LIMITS,
     FloatMatrix,
+    InterventionType,
     LocalBeliefs,
+    Method,
     Training,
     binary_graph,
     edge_probability,
@@ -81,12 +83,17 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             are exchanged, and the last belief enters the training as its start and as the prior
             term of Eq. 2; ``code``: logits are averaged and trained from, without a prior term, and
             weighed by distance.
-        method: What each site learns with: ``enco``, or ``sdi``, which has no orientation logits
-            and therefore no ``code``.
+        method: What each site learns with: ``enco``; ``sdi``, which has one logit per edge; or
+            DCDI, whose graphs are made acyclic, with numbers that are normal (``dcdi-g``) or follow
+            a deep sigmoidal flow (``dcdi-dsf``). ``code`` takes ``enco``, since the others have no
+            orientation logits.
+        intervention_type: What an experiment does to its target: it replaces the mechanism
+            (``perfect``), or changes it and leaves the parents (``imperfect``), with DCDI only.
+            Which variables a row's experiment targets must be known.
         rounds: Most federated rounds.
         epochs: Times that a site runs both stages of training in a round.
-        fit_steps: Steps of distribution fitting in an epoch.
-        graph_steps: Steps of graph fitting in an epoch.
+        fit_steps: Steps of distribution fitting in an epoch; of DCDI, whose one stage fits both.
+        graph_steps: Steps of graph fitting in an epoch; none with DCDI.
         batch: Rows in a step.
         graphs: Graphs drawn in a step of graph fitting.
         hidden: Width of the networks.
@@ -122,7 +129,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     aggregation: Literal["proximity", "naive"] = "proximity"
     reference: Literal["paper", "code"] = "paper"
-    method: Literal["enco", "sdi"] = "enco"
+    method: Method = "enco"
+    intervention_type: InterventionType = "perfect"
     rounds: int = within(10, 1)
     epochs: int = within(2, 1, TRAINING_LIMITS["epochs"])
     fit_steps: int = within(1000, 1, TRAINING_LIMITS["fit_steps"])
@@ -143,10 +151,7 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
 
     def check(self) -> None:
         """Refuse what no site would train by."""
-        try:
-            self._question(2, 1, 0, None)
-        except ValueError as error:
-            raise ParameterError(str(error)) from error
+        self._question(2, 1, 0, None)
 
     def conclude(self, outcome: FedCDOutcome, facts: Facts) -> LearntGraph:
         """The DAG by name, the beliefs as its evidence, and what was left out."""
@@ -176,7 +181,8 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
             2 p**2 with ``naive``, p**2 more with ``code``.
 
         Raises:
-            ParameterError: Fewer than two variables, or a seed that is no 63-bit number.
+            ParameterError: Fewer than two variables, more than DCDI takes, or a seed that is no
+                63-bit number.
 
         Leaks:
             See the class.
@@ -210,24 +216,30 @@ class FedCD(Algorithm[FedCDOutcome, LearntGraph]):
     def _question(
         self, n_variables: int, number: int, seed: int, last: FloatMatrix | None
     ) -> LocalBeliefs:
-        return LocalBeliefs(
-            n_variables=n_variables,
-            round=number,
-            seed=seed,
-            belief=b"" if last is None else pack_beliefs(last),
-            method=self.method,
-            reference=self.reference,
-            aggregation=self.aggregation,
-            start=self.start,
-            training=Training(**{own: getattr(self, own) for own in Training.__struct_fields__}),
-            prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
-            sharpness=self.sharpness,
-            full_mass=self.full_mass,
-            reach=self.reach,
-            decay=self.decay,
-            least_weight=self.least_weight,
-            max_rows=self.max_rows,
-        )
+        try:
+            return LocalBeliefs(
+                n_variables=n_variables,
+                round=number,
+                seed=seed,
+                belief=b"" if last is None else pack_beliefs(last),
+                method=self.method,
+                intervention_type=self.intervention_type,
+                reference=self.reference,
+                aggregation=self.aggregation,
+                start=self.start,
+                training=Training(
+                    **{own: getattr(self, own) for own in Training.__struct_fields__}
+                ),
+                prior_weight=self.prior_weight if self.reference == "paper" else 0.0,
+                sharpness=self.sharpness,
+                full_mass=self.full_mass,
+                reach=self.reach,
+                decay=self.decay,
+                least_weight=self.least_weight,
+                max_rows=self.max_rows,
+            )
+        except ValueError as error:
+            raise ParameterError(str(error)) from error
 
 
 def aggregate(question: LocalBeliefs, sums: FloatVector) -> tuple[FloatMatrix, float]:

@@ -59,9 +59,8 @@ def table_beliefs(
         return Regimes.of(table.numbers(), table.cardinalities, marks, device=own)
 
     def answer(question: LocalBeliefs) -> FloatVector:
-        training = question.training
         if spend is not None:
-            spend(training.epochs * (training.fit_steps + training.graph_steps))
+            spend(question.training_steps)
         learnt = learn(question, regimes(), site_generator(question, table))
         return weighted_answer(question, learnt, regimes().counts().numpy(), table.rows)
 
@@ -97,6 +96,7 @@ def learn(question: LocalBeliefs, regimes: Regimes, generator: torch.Generator) 
             generator,
             prior_weight=question.prior_weight,
             sampled=question.start == "sampled",
+            perfect=question.intervention_type == "perfect",
         )[None]
 
 

@@ -22,6 +22,7 @@ from cipherdag.algorithms.fedcd.algorithm import (
 from cipherdag.errors import MalformedMessageError, ParameterError
 from cipherdag.questions.local_beliefs import (
     LOGIT_BOUND,
+    MAX_DCDI_VARIABLES,
     LocalBeliefs,
     Training,
     binary_graph,
@@ -315,6 +316,9 @@ def test_cycles_of_the_aggregate_are_cut_and_named():
         {"full_mass": 0},
         {"consensus": float("nan")},
         {"method": "sdi", "reference": "code"},
+        {"method": "dcdi-g", "reference": "code"},
+        {"intervention_type": "imperfect"},
+        {"method": "dcdi-g", "intervention_type": "unknown"},
     ],
 )
 def test_parameters_out_of_range_are_refused(wrong):
@@ -330,6 +334,7 @@ def test_parameters_out_of_range_are_refused(wrong):
         {"belief": pack_beliefs(np.full((1, 2, 2), np.nan))},
         {"belief": pack_beliefs(np.full((2, 2, 2), 2 * LOGIT_BOUND)), "reference": "code"},
         {"n_variables": 1},
+        {"n_variables": MAX_DCDI_VARIABLES + 1, "method": "dcdi-dsf"},
         {"round": 0},
         {"seed": -1},
         {"decay": 0.0},
@@ -340,6 +345,15 @@ def test_parameters_out_of_range_are_refused(wrong):
 def test_questions_out_of_range_are_refused(wrong):
     with pytest.raises(ValueError):
         LocalBeliefs(**({"n_variables": 2, "round": 1, "seed": 0} | wrong))
+
+
+def test_dcdi_says_how_many_variables_it_takes_and_which_steps_count():
+    few, most = FedCD(method="dcdi-g"), MAX_DCDI_VARIABLES
+    question = next(few.ask(Facts(most, 3)))
+    assert question.training_steps == few.epochs * few.fit_steps
+    assert next(FedCD().ask(Facts(most + 1, 3))).training_steps > question.training_steps
+    with pytest.raises(ParameterError, match="at most 100 variables; enco takes more"):
+        next(few.ask(Facts(most + 1, 3)))
 
 
 def test_training_has_limits():

@@ -1,8 +1,7 @@
 """The conditional distributions of all variables as one batched neural network.
 
-Variable j has a network of its own: the summed embeddings of its unmasked parents and a bias,
-LeakyReLU, a linear layer, LeakyReLU, and a linear layer to its categories, or to mean and log
-deviation. The weights of all networks stand in one tensor each, so nothing loops over variables.
+Variable j has a network of its own, from its unmasked parents to its categories, or to mean and log
+deviation.
 
 Source: Lippe et al., "Efficient neural causal discovery without acyclicity constraints", ICLR 2022
 (ENCO), appendix on architectures.
@@ -17,10 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cipherdag.sites.compute.beliefs.networks import Networks
+
 if TYPE_CHECKING:
     from cipherdag.sites.compute.beliefs.regimes import Regimes
 
-SLOPE = 0.1
 FIT_RATE = 5e-3
 CHUNK_ELEMENTS = {"cpu": 1 << 20, "cuda": 1 << 28}
 PACKED_BITS = 62
@@ -39,22 +39,19 @@ class Mechanisms:
     def __init__(self, regimes: Regimes, *, hidden: int, generator: torch.Generator) -> None:
         self._regimes = regimes
         self._generator = generator
-        p, width, outputs = regimes.n_variables, regimes.n_features, regimes.n_outputs
+        p = regimes.n_variables
         self._device = regimes.amounts.device
-        self._first = self._normal((p, width, hidden), 2.0 / math.sqrt(p))
-        self._first_bias = self._normal((p, 1, hidden), 2.0 / math.sqrt(p))
-        gain = math.sqrt(2.0 / (1.0 + SLOPE**2))
-        self._second = self._normal((p, hidden, hidden), gain / math.sqrt(hidden))
-        self._second_bias = torch.zeros((p, 1, hidden), device=self._device)
-        self._third = self._normal((p, hidden, outputs), 1.0 / math.sqrt(hidden))
-        self._third_bias = torch.zeros((p, 1, outputs), device=self._device)
+        self._networks = Networks(
+            p,
+            regimes.n_features,
+            hidden,
+            regimes.n_outputs(),
+            spread=2.0 / math.sqrt(p),
+            device=self._device,
+            generator=generator,
+        )
         self._source = torch.repeat_interleave(torch.arange(p, device=self._device), regimes.widths)
-        layers = (self._first, self._second, self._third)
-        biases = (self._first_bias, self._second_bias, self._third_bias)
-        weights = [
-            own.requires_grad_() for pair in zip(layers, biases, strict=True) for own in pair
-        ]
-        self._optimiser = torch.optim.Adam(weights, lr=FIT_RATE, fused=True)
+        self._optimiser = torch.optim.Adam(self._networks.weights, lr=FIT_RATE, fused=True)
 
     def fit(self, edge_probability: Tensor, *, steps: int, batch: int) -> None:
         """Distribution fitting: every row of a batch sees a graph of its own.
@@ -89,18 +86,19 @@ class Mechanisms:
         """
         p, batch = self._regimes.n_variables, len(rows)
         sets, which = distinct_parent_sets(graphs)
-        hidden = self._first.shape[2]
+        networks = self._networks
+        hidden = networks.first.shape[2]
         places, amounts = self._regimes.places[rows].T, self._regimes.amounts[rows].T
-        parts = self._first[:, places.reshape(-1)] * amounts.reshape(1, -1, 1)
+        parts = networks.first[:, places.reshape(-1)] * amounts.reshape(1, -1, 1)
         parts = parts.view(p, p, batch * hidden)
         # the bias is the part of a parent that everything has
-        parts = torch.cat([parts, self._first_bias.repeat(1, 1, batch)], dim=1)
+        parts = torch.cat([parts, networks.first_bias.repeat(1, 1, batch)], dim=1)
         sets = functional.pad(sets.float(), (0, 1), value=1.0)
         size = max(1, CHUNK_ELEMENTS[self._device.type] // (p * batch * hidden))
         means = []
         for chunk in torch.split(sets, size, dim=1):
             summed = torch.bmm(chunk, parts).view(p, -1, hidden)
-            outputs = self._after_first(summed)
+            outputs = networks.after_first(summed)
             means.append(self._regimes.nll(outputs, rows).view(p, -1, batch).mean(dim=2))
         return torch.cat(means, dim=1).gather(1, which).T
 
@@ -108,24 +106,13 @@ class Mechanisms:
         """Outputs of all networks, each row with its own inputs (p, B, p): shape (p, B, out)."""
         features = self._regimes.features(rows)
         seen = features * inputs[:, :, self._source]
-        return self._after_first(torch.baddbmm(self._first_bias, seen, self._first))
-
-    def _after_first(self, summed: Tensor) -> Tensor:
-        """The layers after the first, which is overwritten, shape (p, R, H) to (p, R, outputs)."""
-        active = functional.leaky_relu(summed, SLOPE, inplace=True)
-        second = torch.baddbmm(self._second_bias, active, self._second)
-        active = functional.leaky_relu(second, SLOPE, inplace=True)
-        return torch.baddbmm(self._third_bias, active, self._third)
+        return self._networks.of_rows(seen)
 
     def _draw_inputs(self, edge_probability: Tensor, batch: int) -> Tensor:
         """For every variable and row which variables it sees, float32 of shape (p, B, p)."""
         p = len(edge_probability)
         uniform = torch.rand((p, batch, p), generator=self._generator).to(self._device)
         return (uniform < edge_probability.T[:, None, :]).float()
-
-    def _normal(self, shape: tuple[int, ...], deviation: float) -> Tensor:
-        drawn = torch.randn(shape, generator=self._generator) * deviation
-        return drawn.to(self._device)
 
 
 def distinct_parent_sets(graphs: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from cipherdag.sites.compute.beliefs.dcdi import DENSITIES, Dcdi
 from cipherdag.sites.compute.beliefs.enco import EdgeLogits, Enco
 from cipherdag.sites.compute.beliefs.sdi import learn_sdi
 
@@ -35,11 +36,12 @@ def learn_belief(
     *,
     prior_weight: float,
     sampled: bool,
+    perfect: bool = True,
 ) -> FloatMatrix:
     """One round of a local method.
 
     Args:
-        method: ``enco`` or ``sdi``.
+        method: ``enco``, ``sdi``, ``dcdi-g`` or ``dcdi-dsf``.
         regimes: The site's data.
         prior: psi of the last round, shape (p, p); None in the first.
         training: How long and how large.
@@ -47,13 +49,15 @@ def learn_belief(
         prior_weight: lambda_prior of Eq. 2.
         sampled: Start from a draw of Ber(psi), at 0.75 where it is 1 and 0.25 where it is 0, so
             that training can turn it round, instead of from psi.
+        perfect: Whether interventions are perfect; that they are not, DCDI alone can say.
 
     Returns:
         The site's new psi, shape (p, p), zero on the diagonal.
     """
     device = regimes.amounts.device
     p = regimes.n_variables
-    start = torch.full((p, p), 0.25)
+    # as high as a cycle of two allows; theirs begins near 1, from where the way is long
+    start = torch.full((p, p), 0.5 if method in DENSITIES else 0.25)
     price = torch.zeros((p, p))
     if prior is not None:
         psi = torch.from_numpy(prior).float()
@@ -62,11 +66,22 @@ def learn_belief(
     start, price = start.to(device), price.fill_diagonal_(0.0).to(device)
     if method == "sdi":
         learnt = learn_sdi(regimes, training, start=start, prior_price=price, generator=generator)
-    else:
+    elif method == "enco":
         enco = Enco(
             regimes, training, start=logits_of(start), prior_price=price, generator=generator
         )
         learnt = enco.learn().belief()
+    else:
+        dcdi = Dcdi(
+            regimes,
+            training,
+            density=DENSITIES[method],
+            perfect=perfect,
+            start=start,
+            prior_price=price,
+            generator=generator,
+        )
+        learnt = dcdi.learn()
     return learnt.cpu().double().numpy()
 
 

@@ -6,7 +6,6 @@ Rows with a missing value in any variable are left out: the networks take whole 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cipherdag.errors import TooFewRowsError
+from cipherdag.sites.compute.beliefs.densities import NORMAL, Density
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,10 +110,9 @@ class Regimes:
         """Number of one-hot features, W."""
         return int(self.widths.sum())
 
-    @property
-    def n_outputs(self) -> int:
-        """Outputs of a network: the most categories, or mean and log deviation."""
-        return max(int(self.widths.max()), 2 if bool(self.continuous.any()) else 0)
+    def n_outputs(self, density: Density = NORMAL) -> int:
+        """Outputs of a network: the most categories, or the parameters of a number's density."""
+        return max(int(self.widths.max()), density.width if bool(self.continuous.any()) else 0)
 
     @property
     def intervened(self) -> Tensor:
@@ -143,26 +142,25 @@ class Regimes:
         whole = torch.zeros((len(batch), self.n_features), device=self.amounts.device)
         return whole.scatter_(1, self.places[batch], self.amounts[batch])
 
-    def nll(self, outputs: Tensor, batch: Tensor) -> Tensor:
+    def nll(self, outputs: Tensor, batch: Tensor, density: Density = NORMAL) -> Tensor:
         """Negative log-likelihood of every variable's own value.
 
         Args:
             outputs: What every variable's network says, shape (p, M B, n_outputs), the batch
                 repeated M times.
             batch: Positions of the rows, shape (B,).
+            density: Of the numbers.
 
         Returns:
-            Shape (p, M B): of a category, or of a number under a normal distribution.
+            Shape (p, M B): of a category, or of a number under its density.
         """
         repeats = outputs.shape[1] // len(batch)
         amounts = self.amounts[batch].T.repeat(1, repeats)
-        gaussian = torch.zeros_like(amounts)
+        numbers = torch.zeros_like(amounts)
         if bool(self.continuous.any()):
-            log_sd = outputs[..., 1].clamp(-4.0, 4.0)
-            deviation = (amounts - outputs[..., 0]) * torch.exp(-log_sd)
-            gaussian = 0.5 * deviation**2 + log_sd + 0.5 * math.log(2 * math.pi)
+            numbers = density.nll(amounts, outputs[..., : density.width])
             if bool(self.continuous.all()):
-                return gaussian
+                return numbers
         codes = (self.places[batch] - self.first).T.repeat(1, repeats)
         unused = torch.arange(outputs.shape[2], device=outputs.device) >= self.widths[:, None]
         logits = outputs
@@ -172,7 +170,7 @@ class Regimes:
         discrete = logits.logsumexp(dim=2) - chosen
         if not bool(self.continuous.any()):
             return discrete
-        return torch.where(self.continuous[:, None], gaussian, discrete)
+        return torch.where(self.continuous[:, None], numbers, discrete)
 
 
 def _int64(array: NDArray[np.float64] | NDArray[np.int64], device: torch.device) -> Tensor:
