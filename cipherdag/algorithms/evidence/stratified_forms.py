@@ -6,7 +6,7 @@ configurations of S. A chi-square statistic of these sums puts all its power on 
 runs through all of them. Of the sites' own chi-squares the normal scores add up (Stouffer): that of
 all configurations sees associations of another direction at another site, that of every
 configuration those of another direction in another configuration. The three p-values are combined
-by a mean of Cauchy variates, which asks no independence of them; the latter two have a small part
+by a mean of Cauchy variates, which asks no independence of them; the latter two have smaller parts
 in it, enough for mechanisms that are every site's own, and little is lost where they are not.
 
 Where categories are rare the statistics scatter more widely than chi-square. They and their degrees
@@ -50,8 +50,8 @@ ROUNDING = 2.0**-12
 """Of a variance: more than the grids of all sites together round off."""
 BATCH_ENTRIES = 2**20
 NEAR_POLE = 1e-15
-OWN_WEIGHT = 0.2
-"""Part of each of the sites' own tests, where the sums have 1."""
+OWN_WEIGHT, TURNING_WEIGHT = 0.2, 0.5
+"""Parts of the sites' own tests, of all configurations and of each, where the sums have 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def omnibus_p(forms: StratifiedForms) -> FloatVector:
         ]
     )
     told = np.stack([forms.whole_dof, forms.own_sites, forms.turning_sites]) > 0
-    parts = np.where(told[0], [[1.0], [OWN_WEIGHT], [OWN_WEIGHT]], 1.0)
+    parts = np.where(told[0], [[1.0], [OWN_WEIGHT], [TURNING_WEIGHT]], 1.0)
     return cauchy_combination(p_values, np.where(told, parts, 0.0))
 
 
