@@ -231,7 +231,7 @@ def check_alike(cohort: Sequence[Member], fewest: int) -> None:
                 f"of what {names} measured, differences of sums would tell: sites that lack the "
                 f"same variables are {fewest} at least",
                 remedy="Name under unmeasured_at what they measured and too few others did: "
-                "`cipherdag schema overlap` says which.",
+                f"`cipherdag schema overlap --min-sites {max(fewest, 3)}` says which.",
             )
 
 

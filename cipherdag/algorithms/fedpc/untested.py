@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 UNTESTED_DETAIL = "untested_edges"
 """Where a conclusion's details list them."""
+_MOST_SHOWN = 10
 NEVER_TOGETHER = "No site measured both, so nothing was tested: whether the edge is there is open."
 
 
@@ -30,7 +31,8 @@ def untested_edges(untested: BoolMatrix | None, names: Sequence[str]) -> dict[st
 
 def untested_warning(pairs: Sequence[Sequence[str]]) -> str:
     """What makes a graph with such edges doubtful, in a sentence."""
-    shown = "; ".join(" and ".join(pair) for pair in pairs)
+    shown = "; ".join(" and ".join(pair) for pair in pairs[:_MOST_SHOWN])
+    shown += f"; and {len(pairs) - _MOST_SHOWN} more" if len(pairs) > _MOST_SHOWN else ""
     return (
         "No site measured both ends of these edges, so that nothing was tested: whether they are "
         f"there is open, and nothing is directed on the ground of them: {shown}."

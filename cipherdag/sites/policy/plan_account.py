@@ -92,7 +92,12 @@ def plan_lines(
 
 def _protection_lines(plan: Plan) -> list[str]:
     kind = protection_kind(plan.protection)
-    covered = f"{plan.min_survivors} of the {len(plan.cohort)} sites at least"
+    n_sites, measured = len(plan.cohort), plan.measured
+    covered = f"{plan.min_survivors} of the {n_sites} sites at least"
+    if not measured.everywhere:
+        # of a test that one group alone can do, and whoever leaves is of it
+        left = measured.fewest_alike(range(n_sites)) - (n_sites - plan.min_survivors)
+        covered = f"{left} sites at least, those of one line below"
     if not kind.protects:
         return [
             f"Answers leave {kind.left}: the coordinator reads every site's own.",
@@ -119,7 +124,9 @@ def _lacking_lines(plan: Plan) -> list[str]:
         names = ", ".join(plan.cohort[site].name for site in group)
         numbers = ", ".join(str(own + 1) for own in measured.lacking[group[0]])
         lines.append(f"Lacking {f'numbers {numbers}' if numbers else 'nothing'}: {names}.")
-    lines.append("Differences of such sums cover all sites of one of these lines at least.")
+    lines.append(
+        "By what sites lack, differences of sums cover all sites of one of these lines at least."
+    )
     return lines
 
 

@@ -128,7 +128,9 @@ class OpenedSums:
         """How a cohort differs from what other runs' sums covered; None if it never does."""
         now = OpenedSum("", "", self._schema, tuple(sorted(cohort)), alike=tuple(alike))
         others = [done for done in self._sums if done.session != session.hex()]
-        differing = [(done, told) for done in others if (told := told_apart(done, now))]
+        # other sites are another cohort, even where differences of sums show nothing new
+        told = [told_apart(done, now) or {*done.sites} ^ {*now.sites} for done in others]
+        differing = [(done, sites) for done, sites in zip(others, told, strict=True) if sites]
         if not differing:
             return None
         nearest, between = min(differing, key=lambda own: len(own[1]))

@@ -370,6 +370,20 @@ def test_shares_of_strata_given_others_are_those_of_their_rows():
     assert told.all()
 
 
+def test_other_names_of_categories_take_no_blur_away():
+    """Of two plans the mean would else be exact, as the angles of both shares add up."""
+    codes = np.random.default_rng(2).integers(0, [2, 3], (200, 2))
+    question = about((2, 3), [[0], [1]])
+    answer = discrete_site(codes, (2, 3), 11).answer(question)[:4]
+    named = np.column_stack([1 - codes[:, 0], np.array([2, 0, 1])[codes[:, 1]]])
+    other = discrete_site(named, (2, 3), 11).answer(question)[:4]
+    assert answer[0] + other[0] == pytest.approx(802 * np.pi / 2, abs=1e-6)
+    assert other[1:][[2, 0, 1]] == pytest.approx(answer[1:])
+    more = discrete_site(codes, (3, 4), 11).answer(about((3, 4), [[0], [1]]))[:7]
+    assert more[[0, 3, 4, 5]] == pytest.approx(answer)  # two categories that no row has
+    assert more[0] + more[1] == pytest.approx(802 * np.pi / 2, abs=1e-6)
+
+
 def test_a_site_that_restricts_small_counts_tells_nothing_of_configurations():
     """The weights of strata are counts of rows, exactly: a pooled table of the neighbours."""
     codes = np.random.default_rng(1).integers(0, 2, (200, 3))

@@ -673,6 +673,10 @@ def test_moves_are_the_same_in_any_order_of_columns_and_categories_and_for_repli
     rows = [2, 3, 0, 1]
     np.testing.assert_allclose(renamed[0], d[rows])
     np.testing.assert_allclose(renamed[1], v[np.ix_(rows, rows)])
+    wider = about((2, 4, 5), [np.zeros((0, 2), int), np.array([[1, 2, 0]])])
+    told = discrete_site(codes, (2, 4, 5), 11).answer(wider)[: 3 * 4]
+    # of the first two of three categories, now of four and five of which rows have three
+    np.testing.assert_allclose(told[[0, 1, 4, 5]], d)
 
 
 def test_replicates_are_moved_as_the_rows_that_they_were_drawn_from():

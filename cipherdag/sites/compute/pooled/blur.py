@@ -39,6 +39,7 @@ class Blur:
         self, codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None
     ) -> None:
         self._ranks: list[IndexArray] = []
+        self._met: list[int] = []
         parts: list[list[NDArray[Any]]] = []
         if codes is not None:
             for own in np.asarray(codes).T:
@@ -46,6 +47,7 @@ class Blur:
                 place = first[place.ravel()]  # where a category is first met names it
                 parts.append([place])
                 self._ranks.append(_ranks(levels, first))
+                self._met.append(int((levels >= 0).sum()))
         if values is not None:
             parts = [
                 [*(parts[v] if parts else ()), own] for v, own in enumerate(np.asarray(values).T)
@@ -57,6 +59,18 @@ class Blur:
     def column(self, variable: int) -> bytes:
         """What stands for a variable in a key."""
         return self._columns[variable]
+
+    def met(self, variable: int) -> int:
+        """How many categories of a variable rows have."""
+        return self._met[variable]
+
+    def sign(self, *variables: int) -> float:
+        """-1 where the first of two categories is met second, once for each of these; else 1.
+
+        What turns round with the names of two categories is moved the other way by it.
+        """
+        turned = [v for v in variables if self._met[v] == 2 and self._ranks[v][0] != 0]  # noqa: PLR2004
+        return -1.0 if len(turned) % 2 else 1.0
 
     def ranks(self, variable: int, categories: int) -> IndexArray:
         """The place of every category by when a row first has it, shape (categories,)."""

@@ -58,8 +58,10 @@ def own_effect(
     effect = np.ldexp([one.estimate for one in own], -question.effect_unit)
     error = np.ldexp([one.error for one in own], -question.effect_unit)
     if blur is not None:
-        about = repr((question.treatment, question.outcome, question.adjust)).encode()
-        moved = blur.uniform(about, (2, len(own)))
+        first = (question.treatment, question.outcome)
+        given = sorted(blur.column(v) for v in question.adjust)
+        moved = blur.uniform(b"".join([*map(blur.column, first), *given]), (2, len(own)))
+        moved[0] *= blur.sign(*(v for v in first if question.categories[v]))
         effect, error = effect + MOVED * moved[0] * error, error * (1.0 + SPREAD * moved[1])
     for place in np.flatnonzero((error > HEAVIEST**-0.5) & (abs(effect) < FARTHEST)):
         weight = 1.0 / error[place] ** 2

@@ -83,6 +83,8 @@ class OwnScores:
         first, *given = (self._blur.column(v) for v in (model.response, *model.predictors[:-1]))
         key = b"".join([first, self._blur.column(model.predictors[-1]), *sorted(given)])
         (spread,), drawn = self._blur.moves([key], [len(scores)])
+        named = [v for v in (model.response, model.predictors[-1]) if self._categories[v]]
+        drawn = self._blur.sign(*named) * drawn
         values, vectors = np.linalg.eigh(covariance)
         values = np.where(values > LEAST_REST * values[-1], values, 0.0)
         moved = vectors @ (np.sqrt(values) * drawn)

@@ -112,13 +112,16 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
 def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray) -> FloatVector:
     """What is added to every angle, in standard errors, shape (strata, shares).
 
-    Marks between which no row lies have one number: several would average out.
+    Whatever categories are called, the same of them has the same number. Marks between which no row
+    lies have one number: several would average out.
     """
-    marks = b"" if question.categories[own[0]] else question.marks(own[0]).tobytes()
     about = b"".join(blur.column(v) for v in own)
-    drawn = BLUR * blur.uniform(about + marks, counts.shape)
-    if question.categories[own[0]]:
-        return drawn
+    if categories := question.categories[own[0]]:
+        drawn = BLUR * blur.uniform(about, (len(counts), categories))
+        if blur.met(own[0]) == 2:  # noqa: PLR2004
+            drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
+        return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
+    drawn = BLUR * blur.uniform(about + question.marks(own[0]).tobytes(), counts.shape)
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, alike, axis=1)
 

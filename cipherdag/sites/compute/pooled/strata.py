@@ -92,35 +92,44 @@ class _Moves:
             return np.zeros(counts.shape), np.ones(len(owner))
         first = np.flatnonzero(np.diff(owner, prepend=-1))
         sizes = np.diff([*first, len(owner)])
-        names, places = self._canonical(self._blur, owner[first], counts.shape[:2])
+        names, places, cells = self._canonical(self._blur, owner[first], counts.shape[:2])
         places = np.repeat(places, sizes, axis=0)
         tables = np.empty((len(owner), places.shape[1]), dtype=np.int64)
         np.put_along_axis(tables, places, counts.reshape(-1, len(owner)).T, axis=1)
         order = np.lexsort((*tables.T, owner))
-        strata = np.split(tables[order], first[1:])
+        parts = zip(np.split(tables[order], first[1:]), cells, strict=True)
+        strata = [np.ascontiguousarray(own[:, :met]) for own, met in parts]
         keys = [name + own.tobytes() for name, own in zip(names, strata, strict=True)]
         spreads, numbers = self._blur.moves(keys, [own.size for own in strata])
-        drawn = np.empty(tables.shape)
-        drawn[order] = numbers.reshape(tables.shape)
+        told = np.arange(tables.shape[1]) < np.repeat(cells, sizes)[:, None]
+        drawn, in_order = np.zeros((2, *tables.shape))
+        in_order[told] = numbers
+        drawn[order] = in_order
         drawn = np.take_along_axis(drawn, places, axis=1)
         return drawn.T.reshape(counts.shape), np.repeat(spreads, sizes)
 
     def _canonical(
         self, blur: Blur, tests: IndexArray, sides: tuple[int, ...]
-    ) -> tuple[list[bytes], IndexArray]:
+    ) -> tuple[list[bytes], IndexArray, IndexArray]:
         """Of every test a name of x and y, and where each cell stands whatever these are called.
 
         Returns:
-            Names, and places of shape (tests, cells).
+            Names, places of shape (tests, cells), those of categories that rows have first, and how
+            many the latter are, shape (tests,).
         """
         names, places = [], np.empty((len(tests), sides[0] * sides[1]), dtype=np.int64)
+        met = np.empty(len(tests), dtype=np.int64)
         for number, (x, y) in enumerate(self._pairs[tests].tolist()):
             rows, columns = blur.ranks(x, sides[0])[:, None], blur.ranks(y, sides[1])
+            first, second = blur.met(x), blur.met(y)
             turned = blur.column(x) > blur.column(y)
-            place = columns * sides[0] + rows if turned else rows * sides[1] + columns
+            place = columns * first + rows if turned else rows * second + columns
+            beyond = (rows >= first) | (columns >= second)  # cells that no row is in
+            met[number] = first * second
+            place = np.where(beyond, met[number] - 1 + np.cumsum(beyond).reshape(sides), place)
             places[number] = place.ravel()
             names.append(b"".join(sorted([blur.column(x), blur.column(y)])))
-        return names, places
+        return names, places, met
 
 
 def cells_answer(
