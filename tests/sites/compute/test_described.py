@@ -80,7 +80,7 @@ def sites(draw):
     categories = {"numbers": (0, 0), "codes": (2, 3, 4), "both": (3, 0, 2, 0)}[kind]
     n, least = draw(st.integers(12, 60)), draw(st.integers(2, 6))
     codes = values = None
-    gaps = [rng.random(n) < draw(st.sampled_from([0.0, 0.04, 0.2, 0.8])) for _ in categories]
+    gaps = [rng.random(n) < draw(st.sampled_from([0.0, 0.04, 0.2, 0.8, 1.0])) for _ in categories]
     if any(categories):
         codes = np.full((n, len(categories)), -1, dtype=np.int16)
     if 0 in categories:

@@ -28,6 +28,29 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
 
 
+def complete_rows(missing: NDArray[np.bool_]) -> BoolVector:
+    """Which rows miss no value of the columns that have any, shape (n,).
+
+    Args:
+        missing: Of every row and column, shape (n, p).
+    """
+    told = missing[:, ~missing.all(axis=0)]
+    return np.asarray(~told.any(axis=1), dtype=bool)
+
+
+def without_gaps(
+    codes: NDArray[np.integer], values: NDArray[np.float64] | None, discrete: NDArray[np.bool_]
+) -> tuple[NDArray[np.integer], NDArray[np.float64] | None]:
+    """The rows without a missing value in any column that has values."""
+    gaps = (codes < 0) & discrete
+    if values is not None:
+        gaps |= np.isnan(values) & ~discrete
+    complete = complete_rows(gaps)
+    if complete.all():
+        return codes, values
+    return codes[complete], None if values is None else values[complete]
+
+
 @dataclass(frozen=True, slots=True)
 class _Numbers:
     """What a site tells of a column of numbers.
@@ -68,9 +91,9 @@ class DescribedColumns:
         self._categories, self._least = categories, least
         self._codes, self._values = codes, values
         self._known: dict[int, BoolVector] = {}
-        complete = np.ones(self.rows, dtype=bool)
-        for v in range(len(categories)):
-            complete &= ~np.isnan(self._column(v))
+        complete = complete_rows(
+            np.column_stack([np.isnan(self._column(v)) for v in range(len(categories))])
+        )
         # tables of other questions are of complete rows where small counts are restricted
         other_tables = codes is not None and least > 1 and complete.any()
         self._complete = complete if other_tables else None
@@ -164,7 +187,7 @@ class DescribedColumns:
         if self._least <= 1:
             return present
         candidates = [self._almost_all(variable, present)]
-        candidates += [] if self._complete is None else [self._complete]
+        candidates += [] if self._complete is None else [self._complete & present]
         return next(filter(self._may_tell, candidates), np.zeros_like(present))
 
     def _almost_all(self, variable: int, present: BoolVector) -> BoolVector:

@@ -27,7 +27,12 @@ from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.sites.compute.pooled.blur import Blur
-from cipherdag.sites.compute.pooled.described import DescribedColumns, column_of, rows_of
+from cipherdag.sites.compute.pooled.described import (
+    DescribedColumns,
+    column_of,
+    rows_of,
+    without_gaps,
+)
 from cipherdag.sites.compute.pooled.marks import marks_of
 
 if TYPE_CHECKING:
@@ -85,7 +90,7 @@ class PoolableData:
         self._all = codes, values
         if codes is not None and min_cell_size > 1:
             rows = len(codes)
-            codes, values = _complete(codes, values, np.array(categories) > 0)
+            codes, values = without_gaps(codes, values, np.array(categories) > 0)
             if within is None and len(codes) < rows:
                 log.warning(
                     "%d of %d rows miss a value; pooled tables and regressions leave them out, "
@@ -385,16 +390,3 @@ def _levels(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
         return np.ones(n_variables, dtype=np.int64)
     highest: IndexArray = codes.max(axis=0, initial=0).astype(np.int64)
     return highest + 1
-
-
-def _complete(
-    codes: NDArray[np.integer], values: NDArray[np.float64] | None, discrete: NDArray[np.bool_]
-) -> tuple[NDArray[np.integer], NDArray[np.float64] | None]:
-    """The rows without a missing value in any column that has values."""
-    gaps = (codes < 0) & discrete
-    if values is not None:
-        gaps |= np.isnan(values) & ~discrete
-    missing = gaps[:, ~gaps.all(axis=0)].any(axis=1)
-    if not missing.any():
-        return codes, values
-    return codes[~missing], None if values is None else values[~missing]
