@@ -117,9 +117,10 @@ class _Moves:
             Names, places of shape (tests, cells), those of categories that rows have first, and how
             many the latter are, shape (tests,).
         """
-        names, places = [], np.empty((len(tests), sides[0] * sides[1]), dtype=np.int64)
-        met = np.empty(len(tests), dtype=np.int64)
-        for number, (x, y) in enumerate(self._pairs[tests].tolist()):
+        pairs, own = np.unique(self._pairs[tests], axis=0, return_inverse=True)
+        names, places = [], np.empty((len(pairs), sides[0] * sides[1]), dtype=np.int64)
+        met = np.empty(len(pairs), dtype=np.int64)
+        for number, (x, y) in enumerate(pairs.tolist()):
             rows, columns = blur.ranks(x, sides[0])[:, None], blur.ranks(y, sides[1])
             first, second = blur.met(x), blur.met(y)
             turned = blur.column(x) > blur.column(y)
@@ -129,7 +130,8 @@ class _Moves:
             place = np.where(beyond, met[number] - 1 + np.cumsum(beyond).reshape(sides), place)
             places[number] = place.ravel()
             names.append(b"".join(sorted([blur.column(x), blur.column(y)])))
-        return names, places, met
+        own = own.ravel()
+        return [names[number] for number in own.tolist()], places[own], met[own]
 
 
 def cells_answer(
