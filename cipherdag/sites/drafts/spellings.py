@@ -76,6 +76,12 @@ def shared_categories(
                 for text in others
             )
             remarks.append((f"{listed} read as '{chosen}'.", "See `synonyms`; undo what is wrong."))
+    if len({spelled[text] for text in used}) == 1 < len(used):
+        # a column of one category would be none, so what drafts say is kept
+        said = f"{quoted(sorted(used))} may spell one category; they are kept apart."
+        return SharedCategories(
+            {text: text for text in used}, ((said, "Where they do, leave the column out."),)
+        )
     return SharedCategories(spelled, (*remarks, *_lonely(given, spelled)))
 
 

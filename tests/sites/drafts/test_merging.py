@@ -47,6 +47,14 @@ def test_what_all_drafts_say_is_kept(schema):
                 assert own.categories == old.categories
 
 
+def test_two_categories_that_may_be_one_are_kept_apart_where_there_is_no_other():
+    column, found = merged(*[discrete("A", "Ā")] * 3)
+    assert column.categories == ("A", "Ā")
+    assert "'A' and 'Ā' may spell one category; they are kept apart." in found[0].said
+    column, _ = merged(*[discrete("A", "Ā", "B")] * 3)
+    assert len(column.categories) == 2
+
+
 @given(st.lists(schemas(), min_size=1, max_size=3), st.permutations("abc"))
 def test_the_order_of_drafts_does_not_count(drafts, letters):
     named = dict(zip("abc", drafts, strict=False))
