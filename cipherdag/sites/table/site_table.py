@@ -28,7 +28,7 @@ from cipherdag.sites.table.column_reader import (
 )
 from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import check_row_count, open_table
-from cipherdag.sites.table.rows.stored import StoredRows, code_type, empty_columns
+from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,10 +95,15 @@ class SiteTable:
         return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
 
     def numbers(self) -> ValueArray:
-        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing."""
+        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing.
+
+        Raises:
+            SiteNotReadyError: They are too large for this machine's memory.
+        """
         if self.codes is None:
             assert self.values is not None, "a table has codes or values"
             return self.values
+        check_fits(self.codes.size * np.dtype(np.float64).itemsize)
         codes = np.ascontiguousarray(np.where(self.codes >= 0, self.codes, np.nan))
         discrete = np.array(self.cardinalities) > 0
         return codes if self.values is None else np.where(discrete, codes, self.values)
@@ -113,17 +118,10 @@ class SiteTable:
         return replace(
             self,
             rows=len(rows),
-            codes=None if self.codes is None else self._codes_of(rows),
+            codes=None if self.codes is None else taken_rows(self.codes, rows, self.folder),
             values=None if self.values is None else self.values[rows],
             interventions=None if self.interventions is None else self.interventions[rows],
         )
-
-    def _codes_of(self, rows: RowIndex) -> CodeArray:
-        assert self.codes is not None, "a table with codes is asked"
-        taken = empty_columns(len(rows), len(self.names), self.codes.dtype, self.folder)
-        for own, whole in zip(taken.T, self.codes.T, strict=True):
-            np.take(whole, rows, out=own)
-        return taken
 
     def narrowed(self, schema: Schema) -> SiteTable:
         """The table of fewer variables, by a schema that ignores the others."""
@@ -286,7 +284,7 @@ def _stores(
 
 
 def _read_chunk(
-    readers: dict[int, ColumnReader], chunk: list[Cells], *stores: StoredRows | None
+    readers: dict[int, ColumnReader], chunk: Sequence[Cells], *stores: StoredRows | None
 ) -> None:
     """Add a block of rows to codes and values."""
     for store, discrete in zip(stores, (True, False), strict=True):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, SiteNotReadyError
 from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.rows import digest, stored
@@ -164,3 +164,12 @@ def test_blocks_are_added_one_after_the_other(tmp_path, monkeypatch):
             store.append(rows[start : start + 3])
         assert np.array_equal(getattr(store, take)(), rows)
         store.close()
+
+
+def test_numbers_that_no_memory_holds_are_refused_before_they_are_made(tmp_path, monkeypatch):
+    table = load_table(written(tmp_path, 100, np.random.default_rng(0)), SCHEMA)
+    assert table.numbers().shape == (100, 3)
+    monkeypatch.setattr(stored, "_memory_bytes", lambda: 2 * 100 * 3 * 8 - 1)
+    with pytest.raises(SiteNotReadyError, match=r"0\.0 GB of the 0\.0 GB") as caught:
+        table.numbers()
+    assert "large-data.md" in caught.value.remedy

@@ -87,8 +87,11 @@ class DiscreteColumns:
         gaps = any((own < 0).any() for own in columns)
         self._words = _pack_rows(columns).to(device) if gaps else None
         self._columns = torch.from_numpy(columns).to(device)
-        by_bits = device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows
-        self._bitmaps = bitmaps.Bitmaps(columns, self.levels) if by_bits else None
+        self._many = device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS["cpu"]
+        self._bitmaps: bitmaps.Bitmaps | None = None
+        if device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows:
+            cost = bitmaps.WORDS_PER_ROW_OF_MANY if self._many else bitmaps.WORDS_PER_ROW
+            self._bitmaps = bitmaps.Bitmaps(columns, self.levels, cost)
 
     def complete_rows(self, positions: IndexArray) -> IndexArray:
         """Number of rows without a missing value among some variables, shape (B,).
@@ -157,7 +160,7 @@ class DiscreteColumns:
 
     def _by_codes(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """As `_counts`, row by row."""
-        if self.device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS["cpu"]:
+        if self._many:
             return self._one_by_one(digits, bases, cells)
         of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)

@@ -21,6 +21,7 @@ from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION
 from cipherdag.sites.compute.pooled.marks import drawn_in
+from cipherdag.sites.table.rows.stored import taken_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,12 +56,7 @@ def without_gaps(
     if complete.all():
         return codes, values
     kept = np.flatnonzero(complete)
-    return by_column(codes, kept), None if values is None else values[complete]
-
-
-def by_column(codes: NDArray[np.integer], rows: IndexArray) -> NDArray[np.integer]:
-    """Some rows of codes, shape (m, p), one column after the other in memory."""
-    return np.stack([own[rows] for own in codes.T]).T
+    return taken_rows(codes, kept), None if values is None else values[complete]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +108,7 @@ class DescribedColumns:
         self._complete = complete if other_tables else None
         self._whole = not (other_tables and _few(int((~complete).sum()), least))
         if not self._whole:
-            self._codes = None if codes is None else by_column(codes, np.flatnonzero(complete))
+            self._codes = None if codes is None else taken_rows(codes, np.flatnonzero(complete))
             self._values = None if values is None else values[complete]
             self._complete = complete[complete]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, SiteNotReadyError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +36,30 @@ def code_type(categories: int) -> np.dtype[Any]:
     """The smallest type for the codes of so many categories, and for negative ones."""
     fitting = (own for own in CODE_TYPES if categories <= np.iinfo(own).max)
     return np.dtype(next(fitting, np.int32))
+
+
+def check_fits(size: int) -> None:
+    """Refuse an array of numbers of all rows that is larger than half of this machine's memory.
+
+    Raises:
+        SiteNotReadyError: It is.
+    """
+    memory = _memory_bytes()
+    if size > memory // 2:
+        raise SiteNotReadyError(
+            f"numbers of all rows would take {size / 1e9:.1f} GB of the {memory / 1e9:.1f} GB of "
+            "memory",
+            remedy="Ask for what counts rows where they lie (docs/howto/large-data.md), give the "
+            "site a part of the rows, or use a larger machine.",
+        )
+
+
+def _memory_bytes() -> int:
+    """Of this machine; where it does not tell, as much as can be addressed."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**63
 
 
 class StoredRows:
@@ -80,7 +104,8 @@ class StoredRows:
     def by_rows(self) -> NDArray[Any]:
         """All rows, shape (rows, width), one row after the other in memory; taken once."""
         if self._file is None:
-            return np.concatenate([np.empty((0, self._width), self._kind), *self._take()])
+            blocks = [np.empty((0, self._width), self._kind), *self._take()]
+            return blocks[1] if len(blocks) == 2 else np.concatenate(blocks)  # noqa: PLR2004
         with self._file as file:
             return mapped(file, (self.rows, self._width), self._kind)
 
@@ -126,6 +151,16 @@ def empty_columns(rows: int, width: int, kind: np.dtype[Any], folder: Path | Non
         return np.empty((width, rows), dtype=kind).T
     with _nameless(folder) as file:
         return mapped(file, (width, rows), kind).T
+
+
+def taken_rows(
+    codes: NDArray[np.integer], rows: NDArray[np.int64], folder: Path | None = None
+) -> NDArray[np.integer]:
+    """Some rows, by position, shape (m, width), one column after the other in memory."""
+    taken = empty_columns(len(rows), codes.shape[1], codes.dtype, folder)
+    for own, whole in zip(taken.T, codes.T, strict=True):
+        np.take(whole, rows, out=own)
+    return taken
 
 
 def mapped(file: Any, shape: tuple[int, int], kind: np.dtype[Any]) -> NDArray[Any]:
