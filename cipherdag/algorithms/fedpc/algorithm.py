@@ -218,9 +218,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             See the class.
         """
         check_sites(self, facts.n_sites)
-        known = Constraints.none(facts.n_variables)
-        if self.knowledge is not None:
-            known = self.knowledge.over(facts.names)
+        known = (self.knowledge or Knowledge()).over(facts.names)
         return (
             yield from replicated(
                 self._learn(known, facts),
