@@ -13,6 +13,7 @@ from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
     quadratic_forms,
+    upper_triangle,
 )
 
 if TYPE_CHECKING:
@@ -55,14 +56,17 @@ def stratified_answer(
     moves = _Moves(question, blur)
     for owner, counts, moved in _tables(question, columns, moves, least=least, within=within):
         values = _summands(counts, moved)
-        tests, first = np.unique(owner, return_index=True)
+        first = _begins(owner)
+        tests = owner[first]
         summed = np.add.reduceat(values, first, axis=1)
         wholes[starts[tests] + np.arange(len(values))[:, None]] = summed
         sides = tuple(side - 1 for side in counts.shape[:2])
-        own[0, tests] = _own_tests(_forms(summed, sides))
-        given = question.sides[tests, 0] > 1
-        of_strata = np.add.reduceat(_forms(values, sides), first, axis=1)
-        own[1, tests[given]] = _own_tests(of_strata[:, given])
+        forms = _forms(np.concatenate([summed, values], axis=1), sides)
+        of_strata = np.add.reduceat(forms[:, len(tests) :], first, axis=1)
+        told = _own_tests(np.concatenate([forms[:, : len(tests)], of_strata], axis=1))
+        told = told.reshape(2, len(tests), OWN_VALUES)
+        told[1, question.sides[tests, 0] == 1] = 0.0  # given nothing there is one stratum
+        own[:, tests] = told
     return np.concatenate([wholes, own.ravel()])
 
 
@@ -90,17 +94,17 @@ class _Moves:
         """
         if self._blur is None:
             return np.zeros(counts.shape), np.ones(len(owner))
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        sizes = np.diff([*first, len(owner)])
+        first = _begins(owner)
+        sizes = np.diff(first, append=len(owner))
         names, places, cells = self._canonical(self._blur, owner[first], counts.shape[:2])
         places = np.repeat(places, sizes, axis=0)
         tables = np.empty((len(owner), places.shape[1]), dtype=np.int64)
         np.put_along_axis(tables, places, counts.reshape(-1, len(owner)).T, axis=1)
         order = np.lexsort((*tables.T, owner))
-        parts = zip(np.split(tables[order], first[1:]), cells, strict=True)
-        strata = [np.ascontiguousarray(own[:, :met]) for own, met in parts]
-        keys = [name + own.tobytes() for name, own in zip(names, strata, strict=True)]
-        spreads, numbers = self._blur.moves(keys, [own.size for own in strata])
+        ends = zip(names, cells.tolist(), first.tolist(), [*first[1:].tolist(), None], strict=True)
+        strata = tables[order]
+        keys = [name + strata[start:stop, :met].tobytes() for name, met, start, stop in ends]
+        spreads, numbers = self._blur.moves(keys, (sizes * cells).tolist())
         told = np.arange(tables.shape[1]) < np.repeat(cells, sizes)[:, None]
         drawn, in_order = np.zeros((2, *tables.shape))
         in_order[told] = numbers
@@ -117,21 +121,19 @@ class _Moves:
             Names, places of shape (tests, cells), those of categories that rows have first, and how
             many the latter are, shape (tests,).
         """
-        pairs, own = np.unique(self._pairs[tests], axis=0, return_inverse=True)
-        names, places = [], np.empty((len(pairs), sides[0] * sides[1]), dtype=np.int64)
-        met = np.empty(len(pairs), dtype=np.int64)
-        for number, (x, y) in enumerate(pairs.tolist()):
-            rows, columns = blur.ranks(x, sides[0])[:, None], blur.ranks(y, sides[1])
-            first, second = blur.met(x), blur.met(y)
-            turned = blur.column(x) > blur.column(y)
-            place = columns * first + rows if turned else rows * second + columns
-            beyond = (rows >= first) | (columns >= second)  # cells that no row is in
-            met[number] = first * second
-            place = np.where(beyond, met[number] - 1 + np.cumsum(beyond).reshape(sides), place)
-            places[number] = place.ravel()
-            names.append(b"".join(sorted([blur.column(x), blur.column(y)])))
-        own = own.ravel()
-        return [names[number] for number in own.tolist()], places[own], met[own]
+        x, y = self._pairs[tests].T
+        rows, columns = blur.ranks(x, sides[0])[:, :, None], blur.ranks(y, sides[1])[:, None]
+        first, second = (blur.met(own)[:, None, None] for own in (x, y))
+        names, turned = blur.pairs(x, y)
+        turned = turned[:, None, None]
+        place = np.where(turned, columns * first + rows, rows * second + columns)
+        place, beyond = (
+            own.reshape(len(tests), -1)
+            for own in (place, (rows >= first) | (columns >= second))  # cells that no row is in
+        )
+        met = (first * second).ravel()
+        place = np.where(beyond, met[:, None] - 1 + np.cumsum(beyond, axis=1), place)
+        return names, place, met
 
 
 def cells_answer(
@@ -150,7 +152,8 @@ def cells_answer(
         question.tables, columns, moves, least=least, within=within
     ):
         values = _moments(counts, moved)
-        tests, first = np.unique(owner, return_index=True)
+        first = _begins(owner)
+        tests = owner[first]
         place = starts[tests] + np.arange(values.shape[1])[:, None]
         moments[:, place] = np.add.reduceat(values, first, axis=2)
     difference, variance = moments
@@ -200,6 +203,11 @@ def _firsts(counts: tuple[int, ...]) -> list[int]:
     return list(itertools.accumulate(counts[:-1], initial=0)) if counts else []
 
 
+def _begins(owner: IndexArray) -> IndexArray:
+    """Where each triplet's strata begin, of ascending owners."""
+    return np.flatnonzero(np.diff(owner, prepend=-1))
+
+
 def _by_shape(sides: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
     """The strata of some triplets by shape of table, and where their cells are counted.
 
@@ -211,9 +219,8 @@ def _by_shape(sides: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
     """
     sizes = sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
-    shapes, shape_of = np.unique(sides[:, 1:], axis=0, return_inverse=True)
-    for number, (rows, columns) in enumerate(shapes.tolist()):
-        own = np.flatnonzero(shape_of.ravel() == number)
+    for rows, columns in sorted({*zip(*sides[:, 1:].T.tolist(), strict=True)}):
+        own = np.flatnonzero((sides[:, 1:] == (rows, columns)).all(axis=1))
         strata = sides[own, 0]
         stratum = np.arange(strata.sum()) - np.repeat(np.cumsum(strata) - strata, strata)
         begins = np.repeat(starts[own], strata) + stratum * rows * columns
@@ -227,7 +234,8 @@ def _forms(values: FloatMatrix, sides: tuple[int, ...]) -> FloatMatrix:
         values: Differences and distinct covariances, shape (values, U).
         sides: Rows and columns of differences.
     """
-    differences, covariances = np.split(values.T, [sides[0] * sides[1]], axis=1)
+    own = values.T
+    differences, covariances = own[:, : sides[0] * sides[1]], own[:, sides[0] * sides[1] :]
     matrices = kronecker_matrices(covariances, *sides)
     return np.stack(quadratic_forms(differences, matrices, tolerance=OWN_VARIANCE))
 
@@ -313,6 +321,6 @@ def _differences(
 
 def _spread(margin: FloatMatrix, n: FloatVector) -> FloatMatrix:
     """Upper triangle of n diag m - m m' without the last category, shape (values, U)."""
-    first, second = np.triu_indices(len(margin) - 1)
+    first, second = upper_triangle(len(margin) - 1)
     spread: FloatMatrix = margin[first] * (n * (first == second)[:, None] - margin[second])
     return spread
