@@ -300,6 +300,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     @property
     def _rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
-        if self.colliders == "auto":
-            return "joining"
-        return None if self.colliders == "sepset" else self.colliders
+        rule = "joining" if self.colliders == "auto" else self.colliders
+        if rule == "sepset":
+            return None
+        return "turning" if self.closed and rule == "joining" else rule

@@ -61,12 +61,8 @@ def stratified_answer(
         summed = np.add.reduceat(values, first, axis=1)
         wholes[starts[tests] + np.arange(len(values))[:, None]] = summed
         sides = tuple(side - 1 for side in counts.shape[:2])
-        forms = _forms(np.concatenate([summed, values], axis=1), sides)
-        of_strata = np.add.reduceat(forms[:, len(tests) :], first, axis=1)
-        told = _own_tests(np.concatenate([forms[:, : len(tests)], of_strata], axis=1))
-        told = told.reshape(2, len(tests), OWN_VALUES)
-        told[1, question.sides[tests, 0] == 1] = 0.0  # given nothing there is one stratum
-        own[:, tests] = told
+        own[:, tests] = _own_tests(summed, values, first, sides)
+    own[1, question.sides[:, 0] == 1] = 0.0  # given nothing there is one configuration
     return np.concatenate([wholes, own.ravel()])
 
 
@@ -145,20 +141,25 @@ def cells_answer(
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `TableCells` with differences; arguments as of `stratified_answer`."""
-    n_cells, sizes = len(question.owner), question.sides.prod(axis=1)
+    tables, sizes = question.tables, question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
-    moments, moves = np.zeros((2, n_cells)), _Moves(question.tables, blur)
-    for owner, counts, moved in _tables(
-        question.tables, columns, moves, least=least, within=within
-    ):
-        values = _moments(counts, moved)
+    moments, scores = np.zeros((2, sizes.sum())), np.zeros((2, question.n_tests))
+    moves = _Moves(tables, blur)
+    for owner, counts, moved in _tables(tables, columns, moves, least=least, within=within):
+        values, summands = _moments(counts, moved), _summands(counts, moved)
         first = _begins(owner)
         tests = owner[first]
         place = starts[tests] + np.arange(values.shape[1])[:, None]
         moments[:, place] = np.add.reduceat(values, first, axis=2)
-    difference, variance = moments
-    varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
-    return np.concatenate([difference, variance, varies], dtype=np.float64)
+        sides = tuple(side - 1 for side in counts.shape[:2])
+        summed = np.add.reduceat(summands, first, axis=1)
+        whole, of_strata = _own_tests(summed, summands, first, sides)
+        given = tables.sides[tests, 0] > 1
+        scores[:, tests] = np.where(given[:, None], of_strata, whole).T
+    of_cells = question.owner[: sizes.sum()]
+    varies = np.bincount(of_cells, weights=moments[1], minlength=question.n_tests) > 0
+    told = np.concatenate([moments, scores], axis=1).ravel()
+    return np.concatenate([told, varies], dtype=np.float64)
 
 
 def _tables(
@@ -240,7 +241,28 @@ def _forms(values: FloatMatrix, sides: tuple[int, ...]) -> FloatMatrix:
     return np.stack(quadratic_forms(differences, matrices, tolerance=OWN_VARIANCE))
 
 
-def _own_tests(forms: FloatMatrix) -> FloatMatrix:
+def _own_tests(
+    summed: FloatMatrix, values: FloatMatrix, first: IndexArray, sides: tuple[int, ...]
+) -> FloatVector:
+    """The score of each test of all configurations together, and of all of each, and a 1.
+
+    Args:
+        summed: Differences and distinct covariances of every test, shape (values, T).
+        values: Those of every stratum, shape (values, U).
+        first: Where the strata of each test begin, shape (T,).
+        sides: Rows and columns of differences.
+
+    Returns:
+        Shape (2, T, 2); 0 without degrees of freedom.
+    """
+    count = len(first)
+    forms = _forms(np.concatenate([summed, values], axis=1), sides)
+    of_strata = np.add.reduceat(forms[:, count:], first, axis=1)
+    scores = _scores(np.concatenate([forms[:, :count], of_strata], axis=1))
+    return scores.reshape(2, count, OWN_VALUES)
+
+
+def _scores(forms: FloatMatrix) -> FloatMatrix:
     """The normal score of every chi-square, and 1; 0 without degrees of freedom, shape (U, 2)."""
     from scipy.special import ndtri
 
