@@ -195,7 +195,7 @@ def _data(site: SiteFolder, settings: SiteSettings, policy: Policy | None) -> It
         return
     yield Finding("schema", "ok", f"{len(schema.names)} variables")
     try:
-        table = load_table(site.data_source(settings), schema, site=settings.name)
+        table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
     except DataError as error:
         yield Finding("data", "fail", *without_values(error))
         return

@@ -33,12 +33,13 @@ def frame_table(frame: object) -> RawTable:
     if frame.shape[1] == 0:
         raise EmptyDataError("there are no columns", rows=len(frame))
     names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
-    chunks = ([_series_cells(column) for _, column in frame.items()] for _ in range(1))
-    types = tuple(_declared_order(column) for _, column in frame.items())
+    chunks = ([series_cells(column) for _, column in frame.items()] for _ in range(1))
+    types = tuple(declared_order(column) for _, column in frame.items())
     return RawTable(tuple(map(normalise_name, names)), chunks, types=types)
 
 
-def _declared_order(series: pd.Series) -> ColumnType | None:
+def declared_order(series: pd.Series) -> ColumnType | None:
+    """The type of an ordered categorical column; None of another."""
     import pandas as pd
 
     from cipherdag.sites.table.cells import ColumnType
@@ -49,7 +50,12 @@ def _declared_order(series: pd.Series) -> ColumnType | None:
     return ColumnType("enum", "Ordered categorical", values, ordered=True)
 
 
-def _series_cells(series: pd.Series) -> Cells:
+def series_cells(series: pd.Series) -> Cells:
+    """The cells of one column.
+
+    Raises:
+        UnreadableDataError: A cell holds a list or another structure.
+    """
     import pandas as pd
 
     kinds = pd.api.types

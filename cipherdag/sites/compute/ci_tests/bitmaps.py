@@ -42,7 +42,7 @@ class Bitmaps:
         levels: Levels of every variable, shape (p,).
     """
 
-    def __init__(self, columns: NDArray[np.int32], levels: IndexArray) -> None:
+    def __init__(self, columns: NDArray[np.integer], levels: IndexArray) -> None:
         self._columns = columns
         self._levels = np.where(levels <= MOST_LEVELS, levels, 0)
         # in front of all stands a bitmap of no row, for levels that only padding has

@@ -10,12 +10,12 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.questions.stratified import JOLT, SPREAD
-from cipherdag.sites.table.rows_digest import rows_digest
+from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.sites.table.rows.digest import Digested
 
 
 class Blur:
@@ -40,20 +41,21 @@ class Blur:
     ) -> None:
         ranks: list[IndexArray] = []
         met: list[int] = []
-        parts: list[list[NDArray[Any]]] = []
-        if codes is not None:
-            for own in np.asarray(codes).T:
-                levels, first, place = np.unique(own, return_index=True, return_inverse=True)
-                place = first[place.ravel()]  # where a category is first met names it
-                parts.append([place])
-                ranks.append(_ranks(levels, first))
-                met.append(int((levels >= 0).sum()))
-        if values is not None:
-            parts = [
-                [*(parts[v] if parts else ()), own] for v, own in enumerate(np.asarray(values).T)
-            ]
+        self._columns: list[bytes] = []
+        width = next(own.shape[1] for own in (codes, values) if own is not None)
+        for variable in range(width):
+            parts: list[Digested] = []
+            if codes is not None:
+                least, first = first_met(codes[:, variable])
+                when = first[-least:]
+                ranks.append(_ranks(when))
+                met.append(int((when < len(codes)).sum()))
+                # where a category is first met names it
+                parts.append(Renamed(codes[:, variable], least, first))
+            if values is not None:
+                parts.append(values[:, variable])
+            self._columns.append(rows_digest(b"cipherdag column", *parts))
         self._ranks, self._met = _in_rows(ranks), np.array(met, dtype=np.int64)
-        self._columns = [rows_digest(b"cipherdag column", *own) for own in parts]
         ordered = sorted(self._columns)
         places = {own: place for place, own in enumerate(ordered)}
         self._order = np.array([places[own] for own in self._columns], dtype=np.int64)
@@ -116,14 +118,10 @@ class Blur:
         return rng.uniform(-1.0, 1.0, shape)
 
 
-def _ranks(levels: IndexArray, first: IndexArray) -> IndexArray:
-    """The place of every code up to the highest: those that rows have by when one first has it."""
-    met = levels >= 0
-    highest = int(levels.max(initial=-1)) + 1
-    when = np.full(highest, np.iinfo(np.int64).max)
-    when[levels[met]] = first[met]
-    ranks = np.empty(highest, dtype=np.int64)
-    ranks[np.argsort(when, kind="stable")] = np.arange(highest)
+def _ranks(when: IndexArray) -> IndexArray:
+    """The place of every code: those that rows have by when one first has it."""
+    ranks = np.empty(len(when), dtype=np.int64)
+    ranks[np.argsort(when, kind="stable")] = np.arange(len(when))
     return ranks
 
 
