@@ -32,6 +32,7 @@ WRITERS = {
     "fedpc_speed": "fedpc_speed",
     "fedpc_tables": "fedpc_report",
     "glm_peers": "glm_peers",
+    "group_by": "group_by",
     "heart": "heart",
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
