@@ -96,10 +96,11 @@ class PAGResult(LearntPAG, GraphRun):
             )
         return self.metrics(other)
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        if truth is None:
-            return self._saved()
-        return self._saved() | {"metrics": asdict(self.metrics(truth))}
+    def _found(self) -> dict[str, Any]:
+        return self._saved()
+
+    def _metrics(self, truth: CausalGraph) -> dict[str, Any]:
+        return {"metrics": asdict(self.metrics(truth))}
 
     @classmethod
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,9 +110,9 @@ class PAGResult(LearntPAG, GraphRun):
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         return ["", f"Against the truth: {self.metrics(truth)}"]
 
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        return pag_sections(self) | {
-            "metrics": {},
-            "against": None if truth is None else self.metrics(truth),
-            "edges_csv": self._tables()["edges.csv"],
-        }
+    def _sections(self) -> dict[str, Any]:
+        own: dict[str, Any] = {"metrics": {}, "against": None}
+        return pag_sections(self) | own | {"edges_csv": self._tables()["edges.csv"]}
+
+    def _sections_beside(self, truth: CausalGraph) -> dict[str, Any]:
+        return self._sections() | {"against": self.metrics(truth)}

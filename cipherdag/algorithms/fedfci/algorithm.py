@@ -208,9 +208,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             See the class.
         """
         check_sites(self, facts.n_sites)
-        known = Constraints.none(facts.n_variables)
-        if self.knowledge is not None:
-            known = self.knowledge.over(facts.names)
+        known = (self.knowledge or Knowledge()).over(facts.names)
         return (
             yield from replicated(
                 self._learn(known, facts),
@@ -345,6 +343,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     @property
     def _rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
-        if self.colliders == "auto":
-            return "joining"
-        return None if self.colliders == "sepset" else self.colliders
+        rule = "joining" if self.colliders == "auto" else self.colliders
+        if rule == "sepset":
+            return None
+        return "turning" if self.closed and rule == "joining" else rule
