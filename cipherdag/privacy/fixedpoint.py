@@ -16,7 +16,6 @@ Leaks:
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -44,6 +43,7 @@ from cipherdag.privacy.residues import (
     capacity,
     from_whole,
     recombine,
+    system_words,
     to_signed,
     uniform,
 )
@@ -65,11 +65,6 @@ MAX_COMPARED = (1 << 35) - (1 << 16)
 is blinded; the smallest first modulus is a little less than 2**36."""
 
 _INT64_LIMIT = 1 << 63
-
-
-def system_words(count: int) -> WordVector:
-    """Uniform 64-bit words from the operating system's random source, shape (count,)."""
-    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def word_moduli(declaration: Declaration) -> Moduli:

@@ -1,7 +1,7 @@
-"""Streams of uniform words from a seed, to mask answers with.
+"""Streams of uniform words from a key, to mask answers with.
 
-A seed of 32 bytes stands for one stream a plane: AES-256 in counter mode (NIST SP 800-38A) under a
-key that HKDF expands from the seed and the plane's number.
+AES-256 in counter mode (NIST SP 800-38A). A stream goes on from plane to plane; one whose key
+serves many questions starts each at a counter that nobody without the key can foresee.
 
 Leaks:
     Nothing to whoever lacks the seed: the words look uniform.
@@ -16,8 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-from cipherdag.privacy.keys.pairkeys import expand_each
-from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, uniform
+from cipherdag.privacy.residues import Moduli, add, shift_to, subtract, total, uniform
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
@@ -29,20 +28,27 @@ if TYPE_CHECKING:
 
     WordMatrix = NDArray[np.uint64]
 
-CHUNK_WORDS = 1 << 15
+COUNTER_BYTES = 16
+"""Length of what a stream starts at."""
+CHUNK_WORDS = 1 << 18
 """Words of all streams together masked at a time, so that they stay in the processor's cache."""
 
 _KEY_BYTES = 32
-_FROM_ZERO = CTR(bytes(16))
+_FROM_ZERO = CTR(bytes(COUNTER_BYTES))
 
 
 class Keystream(Secret):
-    """A stream of uniform words; it starts at counter zero, so a key serves one stream only."""
+    """A stream of uniform words, from counter zero on."""
 
     __slots__ = ("_encryptor",)
 
     def __init__(self, key: bytes) -> None:
         self._encryptor = Cipher(AES(key), _FROM_ZERO).encryptor()
+
+    def restarted(self, counter: bytes) -> Keystream:
+        """This very stream, which goes on at another counter of 16 bytes; never twice at one."""
+        self._encryptor.reset_nonce(counter)
+        return self
 
     @property
     def secret_size(self) -> int:
@@ -58,17 +64,18 @@ class Keystream(Secret):
         """The next uniform residues, shape (count,), however the calls are cut."""
         return uniform(self.words, count, modulus)
 
-    def encrypted(self, zeros: bytes) -> bytes:
-        """The next bytes of the stream, as many as there are zeros."""
-        return self._encryptor.update(zeros)
+    def write(self, zeros: bytes, into: memoryview) -> None:
+        """Write the next bytes of the stream, as many as there are zeros."""
+        self._encryptor.update_into(zeros, into)
 
 
 def next_words(streams: Sequence[Keystream], count: int) -> WordMatrix:
     """The next words of every stream, shape (streams, count)."""
     zeros = bytes(8 * count)
-    drawn = b"".join([stream.encrypted(zeros) for stream in streams])
-    words = np.frombuffer(drawn, dtype="<u8").astype(np.uint64, copy=False)
-    return words.reshape(len(streams), count)
+    drawn = np.empty((len(streams), count), dtype="<u8")
+    for stream, row in zip(streams, drawn.view(np.uint8), strict=True):
+        stream.write(zeros, row.data)
+    return drawn.astype(np.uint64, copy=False)
 
 
 def apply_masks(
@@ -76,32 +83,28 @@ def apply_masks(
     plane_lengths: Sequence[int],
     moduli: Moduli,
     *,
-    added: Sequence[bytes],
-    subtracted: Sequence[bytes],
+    added: Sequence[Keystream],
+    subtracted: Sequence[Keystream],
 ) -> None:
-    """Add and subtract the streams of seeds in place.
+    """Add and subtract streams in place.
 
     Args:
         words: Residues, plane after plane.
         plane_lengths: Number of words of each plane.
         moduli: Modulus of each plane.
-        added: Seeds, 32 bytes each, of the streams to add.
-        subtracted: Seeds of the streams to subtract.
+        added: The streams to add, which go on.
+        subtracted: The streams to subtract.
 
     Leaks:
-        Nothing: without one of the seeds every word is uniform, whatever it was before.
+        Nothing: to whoever lacks the key of one of them every word is uniform, whatever it was.
     """
     start = 0
-    for plane, (length, modulus) in enumerate(zip(plane_lengths, moduli, strict=True)):
+    for length, modulus in zip(plane_lengths, moduli, strict=True):
         own = words[start : start + length]
         start += length
-        for seeds, apply in ((added, add), (subtracted, subtract)):
-            if length and seeds:
-                _apply(own, _streams(seeds, plane), apply, modulus)
-
-
-def _streams(seeds: Sequence[bytes], plane: int) -> list[Keystream]:
-    return [Keystream(key) for key in expand_each(seeds, b"plane", plane.to_bytes(4, "big"))]
+        for streams, apply in ((added, add), (subtracted, subtract)):
+            if length and streams:
+                _apply(own, streams, apply, modulus)
 
 
 def _apply(
@@ -114,17 +117,13 @@ def _apply(
     size = max(CHUNK_WORDS // len(streams), 1)
     for first in range(0, words.size, size):
         chunk = words[first : first + size]
-        total = _residues(streams, chunk.size, modulus)
-        while len(total) > 1:
-            half = len(total) // 2
-            add(total[:half], total[-half:], modulus)
-            total = total[:-half]
-        apply(chunk, total[0], modulus)
+        apply(chunk, total(_residues(streams, chunk.size, modulus), modulus), modulus)
 
 
 def _residues(streams: Sequence[Keystream], count: int, modulus: int) -> WordMatrix:
     """The next uniform residues of every stream, shape (streams, count)."""
-    drawn = next_words(streams, count) >> shift_to(modulus)
+    drawn = next_words(streams, count)
+    drawn >>= shift_to(modulus)
     if drawn.max(initial=0) >= modulus:  # hardly ever: a stream that is refused words goes on
         beyond = drawn > np.uint64(modulus - 1)
         for row in np.flatnonzero(beyond.any(axis=1)).tolist():

@@ -12,6 +12,7 @@ Leaks:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import reduce
 from operator import mul
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from cipherdag.privacy.aggregation import FloatVector, WordVector
 
 IntegerVector = NDArray[np.int64]
+WordMatrix = NDArray[np.uint64]
 Moduli = tuple[int, ...]
 Draw = Callable[[int], WordVector]
 
@@ -39,6 +41,7 @@ _SPARE = 16
 """Times as many residues as sums that can be: most that cannot be are then noticed."""
 
 _WORD_BITS = 64
+_ROWS_IN_A_WORD = 1 << 8
 _SPLIT_BITS = 62
 _HALF_BITS = 28
 
@@ -47,6 +50,11 @@ def blinded_moduli(largest_sum: int) -> Moduli:
     """What whole sums from 0 to a largest one, below 2**35, count in where they are blinded."""
     first = next(own for own in BLINDED_MODULI if own >= _SPARE * (largest_sum + 1))
     return (first, *WORD_MODULI[1:])
+
+
+def system_words(count: int) -> WordVector:
+    """Uniform 64-bit words from the operating system's random source, shape (count,)."""
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def uniform(draw: Draw, count: int, modulus: int, *, nonzero: bool = False) -> WordVector:
@@ -86,6 +94,15 @@ def add(total: WordVector, residues: WordVector, modulus: int) -> None:
 def subtract(total: WordVector, residues: WordVector, modulus: int) -> None:
     """Subtract residues from a total in place."""
     add(total, np.uint64(modulus) - residues, modulus)
+
+
+def total(residues: WordMatrix, modulus: int) -> WordVector:
+    """The sum of all rows of residues, of shape (rows, count)."""
+    found = np.zeros(residues.shape[1], dtype=np.uint64)
+    for first in range(0, len(residues), _ROWS_IN_A_WORD):
+        part = residues[first : first + _ROWS_IN_A_WORD].sum(axis=0)
+        add(found, part % np.uint64(modulus), modulus)
+    return found
 
 
 def multiply(residues: WordVector, factors: WordVector | int, modulus: int) -> WordVector:

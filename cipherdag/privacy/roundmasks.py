@@ -4,7 +4,8 @@ Site i of the sites asked masks its words with
 
     PRG(b_i) + sum_{j > i} PRG(s_ij) - sum_{j < i} PRG(s_ij)
 
-where b_i is fresh and s_ij follows from the key of the pair and the question's digest. In a sum
+where b_i is fresh and PRG(s_ij) is the stream of a key of the pair, from a counter on that follows
+from their pair key and the question's digest. In a sum
 over all sites asked the pairwise streams cancel, and each site releases its b_i for it. In any
 other sum an s_ij is left, which no site ever releases: a round without the share of a site asked
 opens nothing. (Bonawitz et al., CCS 2017, section 4, release the s_ij of sites that dropped out
@@ -29,9 +30,9 @@ from typing import TYPE_CHECKING
 
 from cipherdag.errors import CohortError, OpeningRefusedError, ReplayError, ShareError
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, place
-from cipherdag.privacy.keys.sealing import seal_each, unseal
+from cipherdag.privacy.keys.sealing import seal_each, sealing_keys
 from cipherdag.privacy.keys.secretsharing import SECRET_BYTES, check_share, combine, split
-from cipherdag.privacy.keystream import apply_masks
+from cipherdag.privacy.keystream import COUNTER_BYTES, Keystream, apply_masks
 from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
@@ -60,8 +61,10 @@ class RoundMasks(Secret):
         "_index",
         "_pair_keys",
         "_released",
+        "_seals",
         "_self_seed",
         "_shared",
+        "_streams",
     )
 
     def __init__(self, index: int, pair_keys: Mapping[int, PairKey]) -> None:
@@ -69,6 +72,9 @@ class RoundMasks(Secret):
             raise CohortError("a site needs one pair key for every other site of its cohort")
         self._index = index
         self._pair_keys = dict(pair_keys)
+        streams = map(Keystream, derive_each(pair_keys.values(), b"mask"))
+        self._streams = dict(zip(pair_keys, streams, strict=True))
+        self._seals = dict(zip(pair_keys, sealing_keys(pair_keys.values(), _PURPOSE), strict=True))
         self._shared: set[bytes] = set()
         self._declaration: Declaration | None = None
         self._self_seed = b""
@@ -120,16 +126,20 @@ class RoundMasks(Secret):
         self._declaration = declaration
         self._self_seed = os.urandom(SECRET_BYTES)
         self._escrow, self._released = (), False
-        peers = [peer for peer in declaration.sites if peer != self._index]
-        keys = [self._pair_keys[peer] for peer in peers]
-        seeds = derive_each(keys, b"round", declaration.digest)
+        peers = self._peers(declaration)
+        drawn = derive_each([self._pair_keys[k] for k in peers], b"round", declaration.digest)
+        streams = [
+            self._streams[peer].restarted(start[:COUNTER_BYTES])
+            for peer, start in zip(peers, drawn, strict=True)
+        ]
         earlier = sum(peer < self._index for peer in peers)
+        own = Keystream(self._self_seed)
         apply_masks(
             words,
             lengths,
             moduli,
-            added=[self._self_seed, *seeds[earlier:]],
-            subtracted=seeds[:earlier],
+            added=[own, *streams[earlier:]],
+            subtracted=streams[:earlier],
         )
 
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
@@ -145,13 +155,12 @@ class RoundMasks(Secret):
         """
         self._require_current(declaration)
         if declaration.threshold and not self._escrow:
-            peers = [peer for peer in declaration.sites if peer != self._index]
+            peers = self._peers(declaration)
             points = [peer + 1 for peer in peers]
             pieces = split(self._self_seed, points, declaration.threshold)
             bound_to = declaration.digest + place(self._index)
-            keys = [self._pair_keys[peer] for peer in peers]
             bound = [bound_to + place(peer) for peer in peers]
-            self._escrow = seal_each(keys, _PURPOSE, zip(pieces, bound, strict=True))
+            self._escrow = seal_each([self._seals[peer] for peer in peers], pieces, bound)
         return self._escrow
 
     def unmask(self, declaration: Declaration) -> bytes:
@@ -179,7 +188,7 @@ class RoundMasks(Secret):
             declaration: What this site shared last.
 
         Returns:
-            A share of `secretsharing`, 66 bytes.
+            A share of `secretsharing`, 52 bytes.
 
         Raises:
             OpeningRefusedError: This site released no seed for this question yet, or the site is
@@ -194,7 +203,7 @@ class RoundMasks(Secret):
         if vanished == self._index or vanished not in declaration.sites:
             raise OpeningRefusedError("only the mask of another site that was asked is recovered")
         bound_to = declaration.digest + place(vanished) + place(self._index)
-        share = unseal(self._pair_keys[vanished], _PURPOSE, piece, bound_to)
+        share = self._seals[vanished].unseal(piece, bound_to)
         check_share(share)
         return share
 
@@ -203,6 +212,9 @@ class RoundMasks(Secret):
         self._require_current(declaration)
         if not self._released:
             raise OpeningRefusedError("this site released no seed for this question yet")
+
+    def _peers(self, declaration: Declaration) -> list[int]:
+        return [peer for peer in declaration.sites if peer != self._index]
 
     def _require_current(self, declaration: Declaration) -> None:
         if self._declaration is None or declaration != self._declaration:
@@ -236,7 +248,8 @@ def strip_masks(
     for site in asked:
         if len(seeds[site]) != SECRET_BYTES:
             raise ShareError(f"the seed of site {site} is cut short or too long")
-    apply_masks(words, lengths, moduli, added=(), subtracted=[seeds[site] for site in asked])
+    streams = [Keystream(seeds[site]) for site in asked]
+    apply_masks(words, lengths, moduli, added=(), subtracted=streams)
 
 
 def rebuild_seed(pieces: Mapping[int, bytes], declaration: Declaration) -> bytes:

@@ -52,7 +52,7 @@ class Attempt:
             digest=digest,
             share=self.keys.share(np.zeros(self.declared.length), self.declared),
             escrow=self.keys.escrow(self.declared),
-            tags=tuple(rounds.agreement.tag(site, digest) for site in self.honest),
+            tags=rounds.agreement.tags(self.honest, digest),
         )
         self.seeds = {self.colluder: self.keys.unmask(self.declared)}
         self.colluders_pieces = {site: self.pieces(site, ()) for site in self.honest}
@@ -148,7 +148,7 @@ def test_a_site_whose_word_has_a_wrong_length_is_left_out():
 def test_a_site_whose_word_is_false_stops_the_run_and_is_named():
     ward = Ward(n_sites=4)
     ward.session.open()
-    send_instead(ward, "hospital-1", tags=lambda share: tuple(bytes(32) for _ in share.tags))
+    send_instead(ward, "hospital-1", tags=lambda share: tuple(bytes(16) for _ in share.tags))
     with pytest.raises(InconsistentQuestionError, match="'hospital-1' did not agree"):
         ward.session.ask(votes())
 

@@ -19,6 +19,7 @@ from cohort import (
     questions,
     seeds_of,
     shares_of,
+    streams,
     values_of,
     whole_sum,
     words_of,
@@ -167,7 +168,7 @@ def test_unmask_repeats_itself_and_releases_the_own_seed_alone():
     assert released == seeds_of(sites, declaration)
     assert len(set(released.values())) == 5
     assert {len(seed) for seed in released.values()} == {32}
-    of_pairs = {key.derive(b"round", declaration.digest) for key in agreed_keys(5)[0].values()}
+    of_pairs = {key.derive(b"mask") for key in agreed_keys(5)[0].values()}
     assert not of_pairs & set(released.values())
     assert plain_site().unmask(declaration) == b""
 
@@ -186,13 +187,13 @@ def test_the_shares_of_all_but_one_site_stay_hidden_though_every_seed_is_out():
     for site in some[1:]:
         add(words, words_of(shares[site]), WORDS)
     stripped = words_to_bytes(words), [seeds[site] for site in some]
-    apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=stripped[1])
+    apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=streams(stripped[1]))
     # the streams of the pairs with site 3 are left, and no site releases one
     for answer in (np.sum([answers[site] for site in some], axis=0), *answers):
         assert correlation(words, answer) < 0.03
     total = words.copy()
     add(total, words_of(shares[3]), WORDS)
-    apply_masks(total, [total.size, 0], WORD_MODULI, added=[], subtracted=[seeds[3]])
+    apply_masks(total, [total.size, 0], WORD_MODULI, added=[], subtracted=streams([seeds[3]]))
     assert correlation(total, np.sum(answers, axis=0)) > 0.99
     coordinator = MASKING.coordinator(b"")
     with pytest.raises(ShareError, match="missing of a site asked"):
@@ -377,5 +378,6 @@ def test_planes_without_words_need_no_stream():
     declaration = declare(2, Segment(4, 1.0))
     assert plane_lengths(declaration, WORD_MODULI) == (6, 0)
     words = np.zeros(6, dtype=np.uint64)
-    apply_masks(words, (6, 0), WORD_MODULI, added=[bytes(32)], subtracted=[bytes(32)])
+    one, other = streams([bytes(32)] * 2)
+    apply_masks(words, (6, 0), WORD_MODULI, added=[one], subtracted=[other])
     assert not words.any()

@@ -15,10 +15,12 @@ from cohort import (
     declare,
     masking_site,
     masking_sites,
+    pair_stream,
     partial_sum,
     plain_sum,
     seeds_of,
     shares_of,
+    streams,
     values_of,
     words_of,
 )
@@ -88,7 +90,7 @@ def test_masking_any_sum_short_of_the_sites_asked_is_noise_whatever_seeds_were_r
     total = np.zeros_like(everyone)
     for site in range(5):
         own = words_of(shares[site]).copy()
-        apply_masks(own, [own.size, 0], WORD_MODULI, added=[], subtracted=[seeds[site]])
+        apply_masks(own, [own.size, 0], WORD_MODULI, added=[], subtracted=streams([seeds[site]]))
         add(total, own, WORDS)
         if site < 4:
             assert uniform(total, WORDS)
@@ -103,11 +105,11 @@ def test_masking_colluders_up_to_all_but_two_learn_no_more_than_the_sum_of_the_r
     victim = masking_site(0, keys[0])
     stripped = words_of(victim.share(answer, declaration)).copy()
     # the victim released its own seed; sites 2 and 3 know theirs; the one with site 1 stays
-    known = [victim.unmask(declaration)]
-    known += [keys[peer][0].derive(b"round", declaration.digest) for peer in (2, 3)]
-    missing = keys[1][0].derive(b"round", declaration.digest)
-    for seeds, opens in ((known, False), ([missing], True)):
-        apply_masks(stripped, [stripped.size, 0], WORD_MODULI, added=[], subtracted=seeds)
+    known = streams([victim.unmask(declaration)])
+    known += [pair_stream(keys[peer][0], declaration) for peer in (2, 3)]
+    missing = pair_stream(keys[1][0], declaration)
+    for masks, opens in ((known, False), ([missing], True)):
+        apply_masks(stripped, [stripped.size, 0], WORD_MODULI, added=[], subtracted=masks)
         assert uniform(stripped, WORDS) != opens
         assert recovers(stripped, answer, WORDS) == opens
 
@@ -123,7 +125,7 @@ def test_masking_the_same_pair_masks_twice_would_show_a_difference_so_they_are_r
         site = masking_site(0, keys)
         words = words_of(site.share(answer, declaration)).copy()
         own = site.unmask(declaration)
-        apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=[own])
+        apply_masks(words, [words.size, 0], WORD_MODULI, added=[], subtracted=streams([own]))
         return words
 
     reused = [without_self_mask(answer, declaration) for answer in (one, other)]
@@ -195,7 +197,7 @@ def bfv_run(context):
 def decrypted(context, content, seeds, lengths):
     """What a colluder with the key opens, and strips of the self masks that were released."""
     words = context.read(content, lengths)
-    apply_masks(words, lengths, DEFAULT_PARAMETERS.moduli, added=[], subtracted=seeds)
+    apply_masks(words, lengths, DEFAULT_PARAMETERS.moduli, added=[], subtracted=streams(seeds))
     return words
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cohort import declare, masking_sites, opened_sum
+from cohort import agreed_keys, declare, masking_sites, opened_sum
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,7 +64,7 @@ def test_a_sum_of_another_question_or_for_another_key_is_checked_anew(round_of_t
     reading.sum(pack(content), declared, sites[0])
     with pytest.raises(ForgedSumError):
         reading.sum(pack(content), replace(declared, digest=bytes(32)), sites[1])
-    stranger = MASKING.site(0, {1: None}, SumKey(bytes(range(1, 33))), b"")
+    stranger = MASKING.site(0, agreed_keys(2)[0], SumKey(bytes(range(1, 33))), b"")
     with pytest.raises(ForgedSumError):
         reading.sum(pack(content), declared, stranger)
 

@@ -1,17 +1,26 @@
 import json
-import secrets
 from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import plain_masks
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.errors import ParameterError, ShareError
-from cipherdag.privacy.keys.secretsharing import PRIME, SHARE_BYTES, check_share, combine, split
+from cipherdag.privacy.keys.secretsharing import (
+    PRIME,
+    SHARE_BYTES,
+    WORDS,
+    check_share,
+    combine,
+    split,
+    words_of,
+)
+from cipherdag.privacy.residues import system_words
 
 GOLDEN = Path(__file__).parents[1] / "support" / "golden" / "secret_shares.json"
 SECRET = bytes(range(32))
@@ -29,8 +38,15 @@ def value_at_zero(points):
     return total % PRIME
 
 
-def whole(share):
-    return int.from_bytes(share, "big")
+def numbers(share):
+    """The 13 numbers of a share."""
+    return [int.from_bytes(share[k : k + 4], "big") for k in range(0, len(share), 4)]
+
+
+def drawing(coefficients):
+    """A source of words that makes a sharing draw these, those of the first power first."""
+    flat = iter(np.ravel(coefficients).tolist())
+    return lambda count: np.array([next(flat) << 33 for _ in range(count)], dtype=np.uint64)
 
 
 @given(
@@ -47,7 +63,9 @@ def test_any_subset_of_the_threshold_or_more_recovers_the_secret(secret, points,
     some = {point: shares[point] for point in chosen}
     assert combine(some, threshold) == secret
     assert all(len(share) == SHARE_BYTES for share in shares.values())
-    assert value_at_zero([(x, whole(y)) for x, y in some.items()]) == whole(secret)
+    assert words_of(secret).tolist() == [
+        value_at_zero([(x, numbers(y)[k]) for x, y in some.items()]) for k in range(WORDS)
+    ]
 
 
 def test_every_subset_of_one_sharing():
@@ -70,12 +88,12 @@ def test_fewer_shares_fit_every_secret_equally_well(threshold):
     seen = split(SECRET, [*points, threshold], threshold)[:-1]
     for candidate in (bytes(32), b"\xff" * 32, SECRET, bytes(reversed(SECRET))):
         rows = [[pow(x, k, PRIME) for k in range(1, threshold)] for x in points]
-        right = [whole(share) - whole(candidate) for share in seen]
-        coefficients = solved(rows, right)
-        # drawn from the highest power down to the first
-        drawn = iter(reversed(coefficients))
+        words = words_of(candidate).tolist()
+        coefficients = np.transpose(
+            [solved(rows, [numbers(share)[k] - words[k] for share in seen]) for k in range(WORDS)]
+        )
         again = split(
-            candidate, [*points, threshold], threshold, random_below=lambda _, d=drawn: next(d)
+            candidate, [*points, threshold], threshold, random_words=drawing(coefficients)
         )
         assert again[:-1] == seen
 
@@ -99,7 +117,7 @@ def solved(rows, right):
 
 def test_a_single_share_is_uniform_whatever_the_secret():
     for secret in (bytes(32), b"\xff" * 32):
-        shares = [whole(split(secret, [1, 2], 2)[0]) for _ in range(4000)]
+        shares = [numbers(split(secret, [1, 2], 2)[0])[k % WORDS] for k in range(4000)]
         for drawn in (
             [share * 20 // PRIME for share in shares],
             [share % 20 for share in shares],
@@ -113,7 +131,7 @@ def test_an_altered_share_is_noticed():
     shares = dict(zip(points, split(SECRET, points, 3), strict=True))
     other = split(SECRET, points, 3)[1]
     for wrong in (
-        (whole(shares[2]) ^ 1 << 300).to_bytes(SHARE_BYTES, "big"),
+        bytes([*shares[2][:40], shares[2][40] ^ 1, *shares[2][41:]]),
         bytes(SHARE_BYTES),
         shares[3],
         other,
@@ -124,16 +142,31 @@ def test_an_altered_share_is_noticed():
                 combine(some, 3)
 
 
-def test_a_share_shaped_to_shift_the_secret_is_noticed_with_a_spare_one():
-    # adding the inverse of the share's weight moves the secret by one: only a spare share tells
+def test_a_share_shaped_to_shift_the_secret_is_noticed_by_its_digest():
+    # adding the inverse of the share's weight moves a word of the secret by one, and nothing else
     points = (1, 2, 3, 4)
     shares = dict(zip(points, split(SECRET, points, 3), strict=True))
     weight = value_at_zero([(1, 0), (2, 1), (3, 0)])
-    shifted = (whole(shares[2]) + pow(weight, -1, PRIME)) % PRIME
-    some = {1: shares[1], 2: shifted.to_bytes(SHARE_BYTES, "big"), 3: shares[3]}
-    assert whole(combine(some, 3)) == whole(SECRET) + 1
-    with pytest.raises(ShareError, match="do not fit"):
-        combine(some | {4: shares[4]}, 3)
+    for word in range(WORDS):
+        shifted = numbers(shares[2])
+        shifted[word] = (shifted[word] + pow(weight, -1, PRIME)) % PRIME
+        wrong = b"".join(number.to_bytes(4, "big") for number in shifted)
+        for spare in ((), (4,)):
+            some = {point: shares[point] for point in (1, 3, *spare)} | {2: wrong}
+            with pytest.raises(ShareError, match="do not fit"):
+                combine(some, 3)
+
+
+def test_a_secret_of_any_digits_is_found_again_by_many():
+    rng = np.random.default_rng(0)
+    for secret in (bytes(32), b"\xff" * 32, rng.bytes(32)):
+        points = rng.permutation(1000)[:143] + 1
+        shares = dict(zip(points.tolist(), split(secret, points.tolist(), 75), strict=True))
+        assert combine(shares, 75) == secret
+        assert combine(dict(list(shares.items())[:75]), 75) == secret
+        spoilt = {**shares, int(points[-1]): shares[int(points[0])]}
+        with pytest.raises(ShareError, match="do not fit"):
+            combine(spoilt, 75)
 
 
 def test_malformed_shares_secrets_and_points_are_refused():
@@ -142,7 +175,7 @@ def test_malformed_shares_secrets_and_points_are_refused():
         b"",
         shares[2][:-1],
         shares[2] + b"\0",
-        PRIME.to_bytes(SHARE_BYTES, "big"),
+        bytes(SHARE_BYTES - 4) + PRIME.to_bytes(4, "big"),
         b"\xff" * SHARE_BYTES,
     ):
         with pytest.raises(ShareError, match="cut short"):
@@ -169,16 +202,16 @@ def test_malformed_shares_secrets_and_points_are_refused():
 
 def test_shares_are_those_of_the_golden_file():
     golden = json.loads(GOLDEN.read_text())
-    drawn = iter(int(coefficient, 16) for coefficient in golden["coefficients"])
+    assert golden == plain_masks.golden_shares()
     found = split(
         bytes.fromhex(golden["secret"]),
         golden["points"],
         golden["threshold"],
-        random_below=lambda _: next(drawn),
+        random_words=drawing(golden["coefficients"]),
     )
     assert [share.hex() for share in found] == golden["shares"]
 
 
 def test_coefficients_come_from_the_systems_random_source():
-    assert split.__kwdefaults__ == {"random_below": secrets.randbelow}
+    assert split.__kwdefaults__ == {"random_words": system_words}
     assert split(SECRET, [1, 2], 2) != split(SECRET, [1, 2], 2)

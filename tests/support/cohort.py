@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.keys.pairkeys import PairKey
+from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.roundmasks import RoundMasks
 from cipherdag.privacy.sums import SiteAggregation
@@ -35,6 +36,17 @@ def pair_contents(n_sites, seed=0):
         for j in range(i + 1, n_sites):
             keys[i][j] = keys[j][i] = rng.bytes(32)
     return keys
+
+
+def pair_stream(key, declaration):
+    """What two sites with this key mask with for one declaration."""
+    start = key.derive(b"round", declaration.digest)[:16]
+    return Keystream(key.derive(b"mask")).restarted(start)
+
+
+def streams(seeds):
+    """The streams of self masks."""
+    return [Keystream(seed) for seed in seeds]
 
 
 def is_prime(number):

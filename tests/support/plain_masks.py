@@ -33,34 +33,38 @@ def expand(key, purpose, *context):
     return hmac.new(key, info + b"\x01", hashlib.sha256).digest()
 
 
-def residues(key, modulus):
-    """Uniform residues for ever: AES-256 in counter mode, 8 little-endian bytes a word.
+def keystream(key, counter=bytes(16)):
+    """AES-256 in counter mode, from a counter on."""
+    return Cipher(AES(key), CTR(counter)).encryptor()
+
+
+def residues(encryptor, modulus):
+    """Uniform residues for ever, 8 little-endian bytes of a stream each.
 
     Of a word as many leading bits count as the modulus needs; one beyond it is drawn again.
     """
     bits = (modulus - 1).bit_length()
-    encryptor = Cipher(AES(key), CTR(bytes(16))).encryptor()
     while True:
         drawn = int.from_bytes(encryptor.update(bytes(8)), "little") >> (64 - bits)
         if drawn < modulus:
             yield drawn
 
 
-def first(count, stream):
-    """So many of a stream."""
-    return [next(stream) for _ in range(count)]
+def first(count, drawn):
+    """So many of what is drawn."""
+    return [next(drawn) for _ in range(count)]
 
 
-def pair_seed(pair_key, digest):
-    """The seed of the masks that two sites share for one question."""
-    return expand(pair_key, b"round", digest)
+def pair_stream(pair_key, digest):
+    """The stream that two sites share for one question."""
+    return keystream(expand(pair_key, b"mask"), expand(pair_key, b"round", digest)[:16])
 
 
-def masks(seed, lengths, moduli):
-    """The stream of a seed, plane by plane."""
+def masks(encryptor, lengths, moduli):
+    """The words of a stream, plane by plane."""
     return [
-        first(length, residues(expand(seed, b"plane", plane.to_bytes(4, "big")), modulus))
-        for plane, (length, modulus) in enumerate(zip(lengths, moduli, strict=True))
+        first(length, residues(encryptor, modulus))
+        for length, modulus in zip(lengths, moduli, strict=True)
     ]
 
 
@@ -78,13 +82,13 @@ def masked(answer, index, sites, own_seed, pair_keys, digest, moduli):
     """
     lengths = [len(plane) for plane in answer]
     others = [site for site in sites if site != index]
-    signed = [(1 if site > index else -1, pair_seed(pair_keys[site], digest)) for site in others]
+    signed = [(1 if site > index else -1, pair_stream(pair_keys[site], digest)) for site in others]
     total = answer
-    for sign, seed in [(1, own_seed), *signed]:
+    for sign, drawn in [(1, keystream(own_seed)), *signed]:
         total = [
-            [(word + sign * mask) % modulus for word, mask in zip(plane, stream, strict=True)]
-            for plane, stream, modulus in zip(
-                total, masks(seed, lengths, moduli), moduli, strict=True
+            [(word + sign * mask) % modulus for word, mask in zip(plane, words, strict=True)]
+            for plane, words, modulus in zip(
+                total, masks(drawn, lengths, moduli), moduli, strict=True
             )
         ]
     return total
@@ -108,10 +112,9 @@ def tagged(planes, sum_key, digest, moduli, n_sites=1):
     found = []
     for plane, (words, modulus) in enumerate(zip(planes, moduli, strict=True)):
         count = tag_count(modulus)
-        streams = [
-            residues(expand(sum_key, b"sum tag", digest, bytes([plane, number])), modulus)
-            for number in range(count)
-        ]
+        places = [bytes([plane, number]) for number in range(count)]
+        keys = [expand(sum_key, b"sum tag", digest, place) for place in places]
+        streams = [residues(keystream(key), modulus) for key in keys]
         rows = []
         for start in range(0, len(words), ROW):
             row = list(words[start : start + ROW])
@@ -140,20 +143,50 @@ DIGEST = bytes.fromhex("4c555021d3f488cfe4680aef5fcc68a17bd67ead3963ea822c772d1d
 
 def golden_masks():
     """Four words of a pair's masks for every plane of every protection."""
-    seed = pair_seed(PAIR_KEY, DIGEST)
     return {
         "pair_key": PAIR_KEY.hex(),
         "digest": DIGEST.hex(),
-        "seed": seed.hex(),
+        "key": expand(PAIR_KEY, b"mask").hex(),
+        "counter": expand(PAIR_KEY, b"round", DIGEST)[:16].hex(),
         "masks": {
             name: [
                 {"modulus": str(modulus), "words": [str(word) for word in words]}
                 for modulus, words in zip(
-                    moduli, masks(seed, [4] * len(moduli), moduli), strict=True
+                    moduli,
+                    masks(pair_stream(PAIR_KEY, DIGEST), [4] * len(moduli), moduli),
+                    strict=True,
                 )
             ]
             for name, moduli in MODULI.items()
         },
+    }
+
+
+def golden_shares():
+    """Shares of a secret, from coefficients that a digest draws."""
+    secret, threshold, points, prime = PAIR_KEY, 3, [1, 2, 5, 100], 2**31 - 1
+    whole = int.from_bytes(secret + hashlib.sha256(secret).digest()[:16], "big")
+    words = [whole >> 30 * k & (2**30 - 1) for k in range(13)]
+    drawn = [
+        [
+            int.from_bytes(hashlib.sha256(b"%d %d" % (power, k)).digest(), "big") % prime
+            for k in range(13)
+        ]
+        for power in range(1, threshold)
+    ]
+    shares = []
+    for point in points:
+        share = b""
+        for k, word in enumerate(words):
+            value = word + sum(row[k] * point**power for power, row in enumerate(drawn, start=1))
+            share += (value % prime).to_bytes(4, "big")
+        shares.append(share.hex())
+    return {
+        "secret": secret.hex(),
+        "threshold": threshold,
+        "coefficients": drawn,
+        "points": points,
+        "shares": shares,
     }
 
 
@@ -200,7 +233,11 @@ def tags_of(words, modulus):
 
 def main():
     """Write the golden files."""
-    for name, content in (("pair_masks", golden_masks()), ("sum_tags", golden_tags())):
+    for name, content in (
+        ("pair_masks", golden_masks()),
+        ("sum_tags", golden_tags()),
+        ("secret_shares", golden_shares()),
+    ):
         text = json.dumps(content, indent=2) + "\n"
         (GOLDEN / f"{name}.json").write_text(text, "utf-8")
 

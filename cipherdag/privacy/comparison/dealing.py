@@ -12,7 +12,7 @@ import numpy as np
 
 from cipherdag.errors import ComparisonKeyError, KeyAgreementError
 from cipherdag.privacy.comparison.keys import SECRET_BYTES, ComparisonKeys, DealtKeys, deal
-from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, place
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, PairKey, derive_each, place
 from cipherdag.privacy.keys.sealing import SEAL_BYTES, seal, unseal
 from cipherdag.privacy.keystream import Keystream
 from cipherdag.privacy.secrecy import Secret
@@ -44,7 +44,9 @@ class DealingKeys(Secret):
 
     def __init__(self, index: int, pair_keys: Mapping[int, PairKey]) -> None:
         self._index = index
-        self._keys = {peer: PairKey(key.derive(_PURPOSE)) for peer, key in pair_keys.items()}
+        self._keys = dict(
+            zip(pair_keys, map(PairKey, derive_each(pair_keys.values(), _PURPOSE)), strict=True)
+        )
 
     @property
     def secret_size(self) -> int:

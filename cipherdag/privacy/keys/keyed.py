@@ -6,7 +6,6 @@ Leaks:
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 
 from cipherdag.errors import ParameterError
@@ -37,7 +36,7 @@ def keyed_digest(key: bytes, *parts: bytes) -> bytes:
     """
     if len(key) < MIN_KEY_BYTES:
         raise ParameterError(f"a digest key needs at least {MIN_KEY_BYTES} bytes")
-    return hmac.digest(key, transcript(*parts), hashlib.sha256)
+    return hmac.digest(key, transcript(*parts), "sha256")
 
 
 def same_digest(first: bytes, second: bytes) -> bool:

@@ -13,7 +13,6 @@ Leaks:
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from typing import TYPE_CHECKING
 
@@ -199,7 +198,7 @@ def expand(key: bytes, purpose: bytes, *context: bytes) -> bytes:
 def expand_each(keys: Iterable[bytes], purpose: bytes, *context: bytes) -> list[bytes]:
     """`expand` of every key under one purpose and context."""
     info = transcript(purpose, *context) + b"\x01"
-    return [hmac.digest(key, info, hashlib.sha256) for key in keys]
+    return [hmac.digest(key, info, "sha256") for key in keys]
 
 
 def _pair_key(

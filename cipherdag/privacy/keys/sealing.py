@@ -13,10 +13,11 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from cipherdag.errors import KeyAgreementError
-from cipherdag.privacy.keys.pairkeys import derive_each
+from cipherdag.privacy.keys.pairkeys import KEY_BYTES, derive_each
+from cipherdag.privacy.secrecy import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cipherdag.privacy.keys.pairkeys import PairKey
 
@@ -26,48 +27,77 @@ SEAL_BYTES = _NONCE_BYTES + _TAG_BYTES
 """How much longer a sealed message is than what was sealed."""
 
 
-def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes) -> bytes:
-    """Encrypt and authenticate (NIST SP 800-38D), with a fresh random nonce.
+class SealingKey(Secret):
+    """What both sites of a pair seal with for one purpose, ready for many messages.
 
-    Args:
-        pair_key: The key of the two sites.
-        purpose: What is sealed; each purpose has its own key. Where both sites of a pair seal for
-            each other, it names the direction too.
-        plaintext: What only the other site may read.
-        associated: What the seal is bound to and both sites know, such as the transcript.
-
-    Returns:
-        Nonce, ciphertext and tag: `SEAL_BYTES` more than the plaintext.
-
-    Leaks:
-        The length of the plaintext.
+    `sealing_keys` makes them, another for each purpose. Where both sites seal for each other, the
+    purpose, or what a message is bound to, names the direction.
     """
-    return seal_each([pair_key], purpose, [(plaintext, associated)])[0]
+
+    __slots__ = ("_cipher",)
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher = AESGCM(key)
+
+    @property
+    def secret_size(self) -> int:
+        """Of the key."""
+        return KEY_BYTES
+
+    def seal(self, plaintext: bytes, associated: bytes, nonce: bytes = b"") -> bytes:
+        """Encrypt and authenticate (NIST SP 800-38D).
+
+        Args:
+            plaintext: What only the other site may read.
+            associated: What the seal is bound to and both sites know, such as the transcript.
+            nonce: 12 fresh random bytes; drawn here where none are given.
+
+        Returns:
+            Nonce, ciphertext and tag: `SEAL_BYTES` more than the plaintext.
+
+        Leaks:
+            The length of the plaintext.
+        """
+        nonce = nonce or os.urandom(_NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, plaintext, associated)
+
+    def unseal(self, sealed: bytes, associated: bytes) -> bytes:
+        """Undo `seal`.
+
+        Raises:
+            KeyAgreementError: It was altered, cut short, or sealed under another key, purpose or
+                associated text.
+
+        Leaks:
+            Nothing.
+        """
+        nonce, ciphertext = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
+            return self._cipher.decrypt(nonce, ciphertext, associated)
+        except (InvalidTag, ValueError):
+            raise KeyAgreementError("a sealed message was altered or is for another key") from None
+
+
+def sealing_keys(pair_keys: Iterable[PairKey], purpose: bytes) -> list[SealingKey]:
+    """What a site seals with for a purpose, for every other site of some."""
+    return [SealingKey(key) for key in derive_each(pair_keys, b"seal", purpose)]
 
 
 def seal_each(
-    pair_keys: Iterable[PairKey], purpose: bytes, messages: Iterable[tuple[bytes, bytes]]
+    keys: Sequence[SealingKey], plaintexts: Sequence[bytes], associated: Sequence[bytes]
 ) -> tuple[bytes, ...]:
-    """`seal` for every site of some: plaintexts, and what each is bound to."""
-    keys, sealed = derive_each(pair_keys, b"seal", purpose), []
-    for key, (plaintext, associated) in zip(keys, messages, strict=True):
-        nonce = os.urandom(_NONCE_BYTES)
-        sealed.append(nonce + AESGCM(key).encrypt(nonce, plaintext, associated))
-    return tuple(sealed)
+    """A message for every site of some, each sealed with its own key; see `SealingKey.seal`."""
+    drawn = os.urandom(_NONCE_BYTES * len(keys))
+    nonces = [drawn[k : k + _NONCE_BYTES] for k in range(0, len(drawn), _NONCE_BYTES)]
+    each = zip(keys, plaintexts, associated, nonces, strict=True)
+    return tuple([key.seal(plain, bound, nonce) for key, plain, bound, nonce in each])
+
+
+def seal(pair_key: PairKey, purpose: bytes, plaintext: bytes, associated: bytes) -> bytes:
+    """`SealingKey.seal` of a key that seals once."""
+    return sealing_keys([pair_key], purpose)[0].seal(plaintext, associated)
 
 
 def unseal(pair_key: PairKey, purpose: bytes, sealed: bytes, associated: bytes) -> bytes:
-    """Undo `seal`.
-
-    Raises:
-        KeyAgreementError: It was altered, cut short, or sealed under another key, purpose or
-            associated text.
-
-    Leaks:
-        Nothing.
-    """
-    cipher = AESGCM(pair_key.derive(b"seal", purpose))
-    try:
-        return cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], associated)
-    except (InvalidTag, ValueError):
-        raise KeyAgreementError("a sealed message was altered or is for another key") from None
+    """`SealingKey.unseal` of a key that unseals once."""
+    return sealing_keys([pair_key], purpose)[0].unseal(sealed, associated)

@@ -1,7 +1,8 @@
 """Threshold sharing of a 32-byte secret (Shamir, Communications of the ACM 22(11), 1979).
 
-The secret is the value at 0 of a random polynomial of degree ``threshold - 1`` over the integers
-modulo the Mersenne prime 2**521 - 1; a share is its value at another point.
+The secret and the beginning of its SHA-256 are 13 words of 30 bits. Each word is the value at 0 of
+a random polynomial of degree ``threshold - 1`` over the integers modulo the Mersenne prime
+2**31 - 1; a share is the values of all 13 at another point.
 
 Leaks:
     Nothing from fewer shares than the threshold: every secret fits them equally well.
@@ -9,17 +10,34 @@ Leaks:
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cipherdag.errors import ParameterError, ShareError
+from cipherdag.privacy.residues import system_words, uniform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-PRIME = (1 << 521) - 1
+    from numpy.typing import NDArray
+
+    from cipherdag.privacy.residues import Draw
+
+    Elements = NDArray[np.uint64]
+    """Numbers below the prime."""
+
+PRIME = (1 << 31) - 1
 SECRET_BYTES = 32
-SHARE_BYTES = 66
+WORDS = 13
+SHARE_BYTES = 4 * WORDS
+
+_CHECK_BYTES = 16
+_WORD_BITS = 30
+_HALF_BITS = 16
+_HALF = np.uint64((1 << _HALF_BITS) - 1)
+_ORDER = np.uint64(PRIME)
 
 
 def split(
@@ -27,7 +45,7 @@ def split(
     points: Sequence[int],
     threshold: int,
     *,
-    random_below: Callable[[int], int] = secrets.randbelow,
+    random_words: Draw = system_words,
 ) -> tuple[bytes, ...]:
     """Shares of a secret.
 
@@ -35,10 +53,10 @@ def split(
         secret: 32 bytes.
         points: Where each share is taken: distinct, larger than 0 and below the prime.
         threshold: How many shares are needed to recover the secret.
-        random_below: Draws the coefficients; uniform below its argument.
+        random_words: Where the coefficients are drawn from, those of the first power first.
 
     Returns:
-        One share of 66 bytes for every point, in their order.
+        One share of 52 bytes for every point, in their order.
 
     Raises:
         ParameterError: The secret has another length, a point is used twice or out of range, or
@@ -53,23 +71,19 @@ def split(
         raise ParameterError("the points of shares are distinct, above 0 and below the prime")
     if not 1 <= threshold <= len(points):
         raise ParameterError("a threshold lies between 1 and the number of shares")
-    coefficients = [random_below(PRIME) for _ in range(threshold - 1)]
-    coefficients.append(int.from_bytes(secret, "big"))
-    shares = []
-    for point in points:
-        value = 0
-        for coefficient in coefficients:
-            value = value * point + coefficient  # a site's place has few bits: reduced once below
-        shares.append((value % PRIME).to_bytes(SHARE_BYTES, "big"))
-    return tuple(shares)
+    terms = threshold - 1
+    coefficients = uniform(random_words, terms * WORDS, PRIME).reshape(terms, WORDS)
+    values = _product(_powers(np.array(points, dtype=np.uint64), terms), coefficients)
+    values = _reduced(values + words_of(secret))
+    written = values.astype(">u4").tobytes()
+    return tuple([written[k : k + SHARE_BYTES] for k in range(0, len(written), SHARE_BYTES)])
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret from at least ``threshold`` shares, given by point.
 
-    All shares are interpolated (Newton's divided differences); the terms beyond the threshold are
-    zero unless a share was altered. Without a spare share an alteration that moves the secret
-    within its 256 bits of the field's 521 stays unnoticed, any other does not.
+    The shares beyond the threshold have to be values of the polynomials through the others, and the
+    secret has to have its digest: an altered share is noticed, with a spare one or without.
 
     Raises:
         ShareError: There are too few shares, one is malformed, or they do not fit together.
@@ -79,32 +93,104 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """
     if not 1 <= threshold <= len(shares):
         raise ShareError(f"{len(shares)} pieces came, but {threshold} are needed")
-    points: list[int] = []
-    terms: list[int] = []
-    for point, share in shares.items():
-        check_share(share)
-        value, product = _newton(terms, points, point)
-        if not product:
-            raise ShareError("two pieces are for the same point")
-        difference = int.from_bytes(share, "big") - value
-        terms.append(difference * pow(product, -1, PRIME) % PRIME)
-        points.append(point)
-    secret, _ = _newton(terms, points, 0)
-    if any(terms[threshold:]) or secret >> 8 * SECRET_BYTES:
+    points = np.array([point % PRIME for point in shares], dtype=np.uint64)
+    if len(np.unique(points)) < len(points):
+        raise ShareError("two pieces are for the same point")
+    values = np.stack([_read(share) for share in shares.values()])
+    at = np.append(points[threshold:], np.uint64(0))
+    found = _product(_weights(at, points[:threshold]), values[:threshold])
+    secret = _secret_of(found[-1])
+    if secret is None or (found[:-1] != values[threshold:]).any():
         raise ShareError("the pieces do not fit together: one was altered")
-    return secret.to_bytes(SECRET_BYTES, "big")
+    return secret
 
 
 def check_share(share: bytes) -> None:
-    """Raise ShareError for bytes that are not a number below the prime."""
-    if len(share) != SHARE_BYTES or int.from_bytes(share, "big") >= PRIME:
-        raise ShareError("a piece is cut short, too long or not reduced")
+    """Raise ShareError for bytes that are not 13 numbers below the prime."""
+    _read(share)
 
 
-def _newton(terms: Sequence[int], points: Sequence[int], at: int) -> tuple[int, int]:
-    """The polynomial's value at a point, and the product that the next term is to be taken by."""
-    value, product = 0, 1
-    for term, point in zip(terms, points, strict=True):
-        value = (value + term * product) % PRIME
-        product = product * (at - point) % PRIME
-    return value, product
+def words_of(secret: bytes) -> Elements:
+    """The values at 0: the secret and the beginning of its digest, 30 bits a word, lowest first."""
+    whole = int.from_bytes(secret + _check_of(secret), "big")
+    words = [whole >> _WORD_BITS * k & ((1 << _WORD_BITS) - 1) for k in range(WORDS)]
+    return np.array(words, dtype=np.uint64)
+
+
+def _secret_of(words: Elements) -> bytes | None:
+    """Undo `words_of`; None where the digest is another."""
+    whole = sum(word << _WORD_BITS * k for k, word in enumerate(words.tolist()))
+    if whole >> 8 * (SECRET_BYTES + _CHECK_BYTES):
+        return None
+    written = whole.to_bytes(SECRET_BYTES + _CHECK_BYTES, "big")
+    secret, check = written[:SECRET_BYTES], written[SECRET_BYTES:]
+    return secret if _check_of(secret) == check and (words_of(secret) == words).all() else None
+
+
+def _check_of(secret: bytes) -> bytes:
+    return hashlib.sha256(secret).digest()[:_CHECK_BYTES]
+
+
+def _read(share: bytes) -> Elements:
+    """The numbers of a share; raises ShareError."""
+    if len(share) == SHARE_BYTES:
+        values = np.frombuffer(share, dtype=">u4").astype(np.uint64)
+        if (values < _ORDER).all():
+            return values
+    raise ShareError("a piece is cut short, too long or not reduced")
+
+
+def _powers(points: Elements, terms: int) -> Elements:
+    """Powers 1, 2, ... of every point, shape (points, terms)."""
+    powers = points[:, None][:, :terms]
+    while powers.shape[1] < terms:
+        missing = terms - powers.shape[1]
+        powers = np.hstack([powers, _reduced(powers[:, :missing] * powers[:, -1:])])
+    return powers
+
+
+def _weights(at: Elements, points: Elements) -> Elements:
+    """What the value at each of ``at`` takes of that at every point (Lagrange), shape (at, points).
+
+    ``at`` and points are distinct.
+    """
+    gaps = _reduced(points[:, None] + (_ORDER - points))
+    np.fill_diagonal(gaps, 1)
+    far = _reduced(at[:, None] + (_ORDER - points))
+    inverses = _inverses(_reduced(far * _products(gaps)))
+    return _reduced(_products(far)[:, None] * inverses)
+
+
+def _products(rows: Elements) -> Elements:
+    """The product of each row, shape (rows,)."""
+    found = np.ones(len(rows), dtype=np.uint64)
+    for column in rows.T:
+        found = _reduced(found * column)
+    return found
+
+
+def _inverses(elements: Elements) -> Elements:
+    """What each is to be multiplied by to give 1: its power of the prime less 2 (Fermat)."""
+    found = np.ones_like(elements)
+    for bit in f"{PRIME - 2:b}":
+        found = _reduced(found * found)
+        if bit == "1":
+            found = _reduced(found * elements)
+    return found
+
+
+def _product(first: Elements, second: Elements) -> Elements:
+    """The matrix product, exact: halves of 16 bits in floats, of which 2**20 products fit."""
+    rows, columns = len(first), second.shape[1]
+    halves = np.vstack([first >> _HALF_BITS, first & _HALF]).astype(np.float64)
+    others = np.hstack([second >> _HALF_BITS, second & _HALF]).astype(np.float64)
+    whole = _reduced((halves @ others).astype(np.uint64))
+    high, low = whole[:rows], whole[rows:]
+    middle = _reduced(high[:, columns:] + low[:, :columns])
+    top: Elements = _reduced(high[:, :columns] << np.uint64(2 * _HALF_BITS))
+    return _reduced(top + (middle << _HALF_BITS) + low[:, columns:])
+
+
+def _reduced(numbers: Elements) -> Elements:
+    """Their rests modulo the prime; numpy divides whole vectors, but takes rests one by one."""
+    return numbers - numbers // _ORDER * _ORDER

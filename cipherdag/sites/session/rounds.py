@@ -173,7 +173,7 @@ class Rounds:
             blinds, dealt = part.dealt(self.parts.keys, self.aggregation.modulus(declared))
         share = self.aggregation.share(answer, declared, blinds)
         escrow = self.aggregation.escrow(declared)
-        tags = tuple(self.agreement.tag(peer, bound_to) for peer in self._others(declared))
+        tags = self.agreement.tags(self._others(declared), bound_to)
         self._number = ask.number
         self._values += declared.length
         self._current = Round(ask, declared, content, question, part)
@@ -354,9 +354,8 @@ class Rounds:
         others = self._others(declared)
         if len(tags) != len(others):
             raise InconsistentQuestionError("the word of a site is missing")
-        for position, tag in zip(others, tags, strict=True):
-            if not self.agreement.holds(position, tag, declared.digest):
-                name = self.plan.cohort[position].name
-                raise InconsistentQuestionError(
-                    f"'{name}' did not agree to the question that this site was asked"
-                )
+        for position in self.agreement.silent(others, tags, declared.digest):
+            name = self.plan.cohort[position].name
+            raise InconsistentQuestionError(
+                f"'{name}' did not agree to the question that this site was asked"
+            )
