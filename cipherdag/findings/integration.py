@@ -80,8 +80,7 @@ class Integrated:
         """In how many of them two columns have an edge, in a sentence; "" if not all are known."""
         if not self.settled:
             return ""
-        every = len(self.details["graphs"])
-        have = every - self._marks(first, second)[NO_EDGE]
+        have, every = self._having(first, second), len(self.details["graphs"])
         if have == every:
             return "Every graph that fits has an edge here."
         return f"{have} of the {every} graphs that fit have an edge here."
@@ -111,13 +110,13 @@ class Integrated:
         """What a terminal says where all are known."""
         if not self.settled:
             return None
-        every, looked_at = len(self.details["graphs"]), self.details["looked_at"]
-        some = [own for own in self._pairs() if self._marks(*own)[NO_EDGE]]
+        every = len(self.details["graphs"])
+        some = [(*own, have) for own in self._pairs() if (have := self._having(*own)) < every]
         return Note(
             f"Graphs over all columns that fit every group of sites: {every}, and no other "
-            f"({looked_at} were looked at). Marks are those that hold in all"
-            + (". Not all have these edges:" if some else "."),
-            tuple(f"{first} and {second}: {self.told_of(first, second)}" for first, second in some),
+            f"({self.details['looked_at']} were looked at). Marks are those that hold in all"
+            + ("; not all have these edges:" if some else "."),
+            tuple(f"{first} and {second}: in {have} of {every}" for first, second, have in some),
         )
 
     def panel(self) -> Rows:
@@ -132,6 +131,10 @@ class Integrated:
                 if (marks := +self._marks(first, second))
             ),
         )
+
+    def _having(self, first: str, second: str) -> int:
+        """In how many graphs two columns have an edge."""
+        return len(self.details["graphs"]) - self._marks(first, second)[NO_EDGE]
 
     def _pairs(self) -> list[tuple[str, str]]:
         """The pairs that some graph joins, each in the order of the alphabet."""

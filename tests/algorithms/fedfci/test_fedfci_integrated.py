@@ -21,6 +21,7 @@ from cipherdag.graphs.ancestral.marks import CIRCLE, NONE
 from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.questions.presence import Measured
 from cipherdag.results.pag_result import PAGResult
+from cipherdag.testing import check_algorithm
 
 ALGORITHM = FedFCI(evidence="fisher", max_cond_size=None, integrate=300)
 
@@ -163,6 +164,12 @@ def test_a_result_has_all_graphs_and_keeps_them(tmp_path):
     assert plain.fitting == ()
     sure = (result.graph.marks != CIRCLE) & (result.graph.marks != NONE)
     assert sure.sum() >= ((plain.graph.marks != CIRCLE) & (plain.graph.marks != NONE)).sum()
+
+
+def test_it_keeps_the_laws_of_algorithms():
+    data = wards(np.random.default_rng(1), (300, 300))
+    schema = Federation.simulate(data, overlapping=True).sites[0].table.schema
+    check_algorithm(FedFCI(integrate=200), data, schema=schema)
 
 
 def test_groups_that_contradict_one_another_are_told():
