@@ -15,12 +15,14 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 from bif import read_bif
 from markdown_table import table
@@ -92,7 +94,6 @@ def alarm_schema(network: Path) -> Schema:
 def write_parquet(network: Path, file: Path, rows: int, seed: int) -> None:
     """Rows drawn from a network, some at a time."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     known, rng = read_bif(network), np.random.default_rng(seed)
     schema = pa.schema([(name, pa.string()) for name in known.names])
@@ -105,6 +106,8 @@ def write_parquet(network: Path, file: Path, rows: int, seed: int) -> None:
 def measured(network: Path, files: list[Path], kind: str) -> dict:
     """One run, and the figures of the site with the most of each."""
     algorithm, policy = KINDS[kind]
+    most = max(pq.read_metadata(file).num_rows for file in files)
+    algorithm = replace(algorithm, max_rows=max(algorithm.max_rows, 1 << (most - 1).bit_length()))
     coordinator = SigningIdentity.generate()
     engine = Pipes(files, network, coordinator.public, policy)
     plan = make_plan(

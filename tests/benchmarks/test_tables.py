@@ -38,6 +38,7 @@ WRITERS = {
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
     "rfcd": "rfcd",
+    "rows": "rows",
     "sachs_conditions": "sachs_conditions",
     "site_differences": "site_differences",
     "sites_that_differ": "sites_that_differ",
