@@ -113,9 +113,13 @@ class Trial:
         """Six metrics on the test rows, and the number of features."""
         key = tuple(columns)
         if key not in self._tested:
-            found = six_metrics(*self._predict(key, self._train, self._test))
-            self._tested[key] = {name: float(value) for name, value in found.items()}
-        return self._tested[key] | {"features": len(key)}
+            self._tested[key] = self.test_by(key, self._train)
+        return self._tested[key]
+
+    def test_by(self, columns, learn: np.ndarray) -> dict:
+        """The same by a classifier that saw some of the rows only."""
+        found = six_metrics(*self._predict(tuple(columns), learn, self._test))
+        return {name: float(value) for name, value in found.items()} | {"features": len(columns)}
 
     def test_average_precision(self, columns) -> float:
         """Average precision on the test rows."""

@@ -64,13 +64,14 @@ def write_variants(files: list[list[dict]], out: Path) -> None:
     write_report(out, "fedcmfs_variants", figures)
 
 
-def paper_column() -> dict[tuple[str, int], dict[str, float]]:
-    """The FedCMFS column of the paper's Tables 3 to 8 by data set and number of sites."""
+def paper_column(method: str = "FedCMFS") -> dict[tuple[str, int], dict[str, float]]:
+    """One column of the paper's Tables 3 to 8 by data set and number of sites."""
     with PAPER.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(line for line in file if not line.startswith("#"))
         return {
             (row["data"], int(row["sites"])): {name: float(row[name]) for name in METRICS}
             for row in rows
+            if row["method"] == method
         }
 
 

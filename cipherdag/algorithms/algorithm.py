@@ -110,6 +110,11 @@ class Algorithm(ABC, Generic[Outcome, Conclusion]):
     def conclude(self, outcome: Outcome, facts: Facts) -> Conclusion:
         """What the outcome means, by name."""
 
+    def decisions(self, outcome: Outcome, facts: Facts) -> bytes:
+        """What was decided, which every party computes and all have to agree on."""
+        found: Finding = self.conclude(outcome, facts)
+        return found.decisions
+
     @abstractmethod
     def disclosures(self) -> tuple[str, ...]:
         """What the opened sums tell the coordinator, in sentences, at least one."""

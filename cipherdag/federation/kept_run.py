@@ -34,6 +34,7 @@ from cipherdag.results.folder import UNFINISHED, run_toml
 from cipherdag.sites.private_files import write_private
 from cipherdag.sites.record.ledger import Ledger, read_releases
 from cipherdag.sites.session.program import computed_with
+from cipherdag.sites.table.rows.digest import row_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -266,10 +267,11 @@ def data_digest(sites: Sequence[Site]) -> str:
     state = hashlib.sha256(b"cipherdag kept run")
     for site in sites:
         table = site.table
-        arrays = (table.codes, table.values, table.interventions)
-        contents = [b"" if own is None else np.ascontiguousarray(own).tobytes() for own in arrays]
-        for content in (site.name.encode(), table.schema.canonical(), *contents):
+        for content in (site.name.encode(), table.schema.canonical()):
             state.update(len(content).to_bytes(8, "big") + content)
+        for array in (table.codes, table.values, table.interventions):
+            for part in row_bytes(array):
+                state.update(part)
     return state.hexdigest()
 
 

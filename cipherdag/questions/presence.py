@@ -58,6 +58,13 @@ class Measured:
         """How many of some sites are in the smallest group; 0 for no site."""
         return min(Counter(self.lacking[site] for site in sites).values(), default=0)
 
+    def sets(self, n_variables: int) -> tuple[tuple[int, ...], ...]:
+        """The sets of variables that some site measured together, but those within another one."""
+        every = frozenset(range(n_variables))
+        seen = {every.difference(own) for own in self.lacking or ((),)}
+        largest = (own for own in seen if not any(own < other for other in seen))
+        return tuple(sorted(tuple(sorted(own)) for own in largest))
+
     def together(self, rows: IndexArray) -> BoolVector:
         """Whether some site measured all variables of a row, shape (B,); rows of shape (B, k)."""
         found = np.full(len(rows), self.everywhere)

@@ -40,8 +40,6 @@ SPREAD = 0.1
 """By up to which share a site moves the variances of a test, twice."""
 JOLT = 0.25
 """Of a difference's standard deviation, how far a site moves it, times numbers from -1 to 1."""
-VARIANCE_BITS = 8
-"""Of the grid of variances: a finer one tells more of the margins, and changes hardly a verdict."""
 
 
 class StratifiedTables(
@@ -174,14 +172,17 @@ class TableCells(
 
     Of the site's n rows of a configuration of S, r of them of a category of x, c of one of y: r (n
     - r) c (n - c) / (n**2 (n - 1)), added up over the configurations. Cells come row by row,
-    triplet by triplet; after them there is 1 for every triplet of which any cell varies at the
-    site, else 0, which serves to count such sites. Of a variable with two categories the first
-    alone has cells. With ``differences`` the answer begins with how many more rows each cell has
-    than O = r c / n, added up likewise.
+    triplet by triplet; of a variable with two categories the first alone has cells. Then comes for
+    every triplet 1 where the site's own test of it has a score, which is compared as the difference
+    of a cell is: where S is empty that of all rows, else that of its configurations, as in
+    `StratifiedTables`. Last there is 1 for every triplet of which any cell varies at the site, else
+    0, which serves to count such sites. With ``differences`` the answer begins with how many more
+    rows each cell has than O = r c / n, added up likewise, and the scores.
 
     Leaks:
-        The coordinator learns, per cell, the sum of the variances over the sites. Of differences,
-        which are never opened, see `CellVerdicts`.
+        The coordinator learns, per cell, the sum of the variances over the sites, to a sixteenth,
+        and per triplet how many sites have a score. Of differences and scores, which are never
+        opened, see `CellVerdicts`.
 
     Attributes:
         tables: Of which triplets. Configurations add what they do there.
@@ -215,8 +216,14 @@ class TableCells(
 
     @cached_property
     def owner(self) -> IndexArray:
-        """The triplet of every cell, shape (K,)."""
-        return np.repeat(np.arange(self.n_tests), self.sides.prod(axis=1))
+        """The triplet of every cell, and then of every score, shape (K,)."""
+        every = np.arange(self.n_tests)
+        return np.concatenate([np.repeat(every, self.sides.prod(axis=1)), every])
+
+    @property
+    def one_sided(self) -> BoolVector:
+        """What is compared to one side only: scores, shape (K,)."""
+        return np.arange(len(self.owner)) >= len(self.owner) - self.n_tests
 
     def with_differences(self) -> TableCells:
         """The same cells, with differences."""
@@ -230,7 +237,7 @@ class TableCells(
     def encodings(self) -> tuple[Encoding, ...]:
         """Differences, if asked for; variances, and which triplets vary."""
         cells, rows = len(self.owner), float(self.max_rows)
-        variances = Encoding(length=cells + self.n_tests, bound=rows, resolution_bits=VARIANCE_BITS)
+        variances = Encoding(length=cells + self.n_tests, bound=rows, resolution_bits=COARSE_BITS)
         if not self.differences:
             return (variances,)
         bits = finest_grid(self.max_rows)

@@ -177,7 +177,8 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     """Which cells of tables hold about as many rows as independence has? Of how many, nothing.
 
     A bit for every cell that is compared: the sum of its differences lies within its limit. A
-    score is compared as the difference of a cell is.
+    score is compared as the difference of a cell is, or is not above its limit where it is
+    ``one_sided``.
 
     Attributes:
         question: The cells, with differences.
@@ -241,7 +242,8 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         there = (sites >= self.fewest) & (sites <= n_sites)
         middle, limit = sites * (self.amounts.width + half), np.minimum(limits, sites * half)
         most = np.full(len(able), n_sites * self.amounts.bound, dtype=np.int64)
-        return np.where(there, middle - limit, 1), np.where(there, middle + limit, 0), most
+        reach = np.where(self.question.one_sided[self._told(self.cells)], sites * half, limit)
+        return np.where(there, middle - reach, 1), np.where(there, middle + limit, 0), most
 
     @property
     def _n_cells(self) -> int:

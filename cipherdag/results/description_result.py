@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import ParameterError
 from cipherdag.findings.description import QUANTILES, ColumnSummary, Description
 from cipherdag.graphs.exports import csv_text
 from cipherdag.pages.numerals import shown
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from cipherdag.graphs.graph import CausalGraph
 
 MARKS = tuple(f"q{share * 100:02.0f}" for share in QUANTILES)
 COLUMNS = ("column", "kind", "values", "missing", "at_most", "mean", "sd", *MARKS)
@@ -107,8 +105,7 @@ class DescriptionResult(Description, Run):
             for name, own in self.columns.items()
         }
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _found(self) -> dict[str, Any]:
         return {
             "rows": self.rows,
             "columns": {name: asdict(own) for name, own in self.columns.items()},
@@ -130,12 +127,7 @@ class DescriptionResult(Description, Run):
         shares = [f"{own[0]} {own[1]}: {_share(*own[3:])}" for own in self.category_rows()]
         return [*lines, *(["", "Shares of categories:", *shortened(shares)] if shares else [])]
 
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        _no_truth(truth)
-        return []
-
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _sections(self) -> dict[str, Any]:
         return {"remarks": (), "own_limits": [], "marks": QUANTILES}
 
     def _tables(self) -> dict[str, str]:
@@ -162,8 +154,3 @@ def told(own: ColumnSummary) -> str:
 
 def _share(least: float, most: float) -> str:
     return f"{least:.1%}" if least == most else f"{least:.1%} to {most:.1%}"
-
-
-def _no_truth(truth: CausalGraph | None) -> None:
-    if truth is not None:
-        raise ParameterError("a description is not compared with a true graph")

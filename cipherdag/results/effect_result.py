@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import ParameterError
 from cipherdag.findings.effect import NO_EFFECT, AdjustedEffect, Contrast, EstimatedEffect
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.graphs.exports import csv_text
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from cipherdag.graphs.graph import CausalGraph
 
 COLUMNS = (
     "set", "adjusted_for", "parents", "dags", "arm", "against", "scale", "estimate",
@@ -214,8 +212,7 @@ class EffectResult(EstimatedEffect, Run):
                 return column.category_name(arm)
         return str(arm + 1)
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _found(self) -> dict[str, Any]:
         return {
             "treatment": self.treatment,
             "outcome": self.outcome,
@@ -270,12 +267,7 @@ class EffectResult(EstimatedEffect, Run):
         of = f" of {self.all_rows:,}" if own.rows < self.all_rows else ""
         return f"{own.rows:,}{of} rows of {own.sites} sites"
 
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        _no_truth(truth)
-        return []
-
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _sections(self) -> dict[str, Any]:
         return {
             "remarks": (),
             "own_limits": [],
@@ -342,8 +334,3 @@ def _told(own: AdjustedEffect) -> tuple[Contrast, ...]:
 
 def _known(number: float) -> float | None:
     return None if math.isnan(number) else number
-
-
-def _no_truth(truth: CausalGraph | None) -> None:
-    if truth is not None:
-        raise ParameterError("an effect is not compared with a true graph")

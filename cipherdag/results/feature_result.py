@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import ParameterError
 from cipherdag.findings.conclusion import SelectedFeature, SelectedFeatures
 from cipherdag.graphs.exports import csv_text
 from cipherdag.results.run import Run
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from cipherdag.graphs.graph import CausalGraph
 
 COLUMNS = ("label", "rank", "feature", "strength", "p_value", "retrieved")
 MOST_NAMED = 12
@@ -68,8 +66,7 @@ class FeatureResult(SelectedFeatures, Run):
         """The rows of `to_frame` as CSV text."""
         return csv_text([COLUMNS, *self._rows()])
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _found(self) -> dict[str, Any]:
         return {
             "features": {
                 label: [asdict(feature) for feature in chosen]
@@ -106,12 +103,7 @@ class FeatureResult(SelectedFeatures, Run):
             lines.append(f"No site could test: {', '.join(self.untested)}")
         return lines
 
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        _no_truth(truth)
-        return []
-
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _sections(self) -> dict[str, Any]:
         told = [own for _, _, own in self._chosen if own.p_value is not None]
         strengths = [own.strength for own in told if own.strength is not None]
         closed = self.parameters.get("reveal") == "verdicts"
@@ -144,8 +136,3 @@ class FeatureResult(SelectedFeatures, Run):
             (label, rank, own.feature, own.strength, own.p_value, own.retrieved)
             for label, rank, own in self._chosen
         ]
-
-
-def _no_truth(truth: CausalGraph | None) -> None:
-    if truth is not None:
-        raise ParameterError("selected features are not compared with a true graph")

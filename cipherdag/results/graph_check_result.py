@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import ParameterError
 from cipherdag.findings.graph_check import CheckedGraph, ImpliedIndependence, by_p_value
 from cipherdag.graphs.exports import csv_text
 from cipherdag.graphs.graph import CausalGraph
@@ -70,8 +69,7 @@ class GraphCheckResult(CheckedGraph, Run):
             for own in sorted(self.tests, key=by_p_value)
         ]
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _found(self) -> dict[str, Any]:
         return {
             "graph": self.graph.dumps(),
             "tests": [asdict(own) for own in self.tests],
@@ -101,12 +99,7 @@ class GraphCheckResult(CheckedGraph, Run):
         ]
         return ["", head if said else f"{head[:-1]}.", *shortened(said)]
 
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        _no_truth(truth)
-        return []
-
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _sections(self) -> dict[str, Any]:
         return {"remarks": (), "own_limits": []}
 
     def _tables(self) -> dict[str, str]:
@@ -116,8 +109,3 @@ class GraphCheckResult(CheckedGraph, Run):
 def _told(own: ImpliedIndependence) -> tuple[Any, ...]:
     assert own.effect is not None, "an effect is told"
     return own.effect.measure, own.effect.value, own.effect.low, own.effect.high
-
-
-def _no_truth(truth: CausalGraph | None) -> None:
-    if truth is not None:
-        raise ParameterError("tests of a graph are not compared with a true graph")

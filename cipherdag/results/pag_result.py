@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cipherdag.errors import GraphError
 from cipherdag.findings.conclusion import LearntPAG
 from cipherdag.findings.confidence import CONSENSUS, END_COLUMNS
+from cipherdag.findings.integration import DETAIL as INTEGRATED
+from cipherdag.findings.integration import Integrated
 from cipherdag.graphs.ancestral.metrics import compare_pags
 from cipherdag.graphs.ancestral.pag import PAG
 from cipherdag.graphs.graph import CausalGraph
@@ -45,6 +47,16 @@ class PAGResult(LearntPAG, GraphRun):
         if isinstance(truth, CausalGraph):
             truth = PAG.from_dag(truth, set(truth.nodes) - set(self.graph.nodes))
         return compare_pags(self.graph, truth)
+
+    @property
+    def fitting(self) -> tuple[PAG, ...]:
+        """The graphs that fit what every group of sites tells, as far as they were found.
+
+        Empty without ``FedFCI(integrate=...)``, or where none fits. The details say whether they
+        are all.
+        """
+        found = self.details.get(INTEGRATED)
+        return () if found is None else Integrated(found).graphs(self.graph.nodes)
 
     def consensus(self, threshold: float = CONSENSUS) -> PAG:
         """The marks that enough replicates over drawn rows have.
@@ -84,10 +96,11 @@ class PAGResult(LearntPAG, GraphRun):
             )
         return self.metrics(other)
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        if truth is None:
-            return self._saved()
-        return self._saved() | {"metrics": asdict(self.metrics(truth))}
+    def _found(self) -> dict[str, Any]:
+        return self._saved()
+
+    def _metrics(self, truth: CausalGraph) -> dict[str, Any]:
+        return {"metrics": asdict(self.metrics(truth))}
 
     @classmethod
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,9 +110,9 @@ class PAGResult(LearntPAG, GraphRun):
     def _accuracy(self, truth: CausalGraph) -> list[str]:
         return ["", f"Against the truth: {self.metrics(truth)}"]
 
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        return pag_sections(self) | {
-            "metrics": {},
-            "against": None if truth is None else self.metrics(truth),
-            "edges_csv": self._tables()["edges.csv"],
-        }
+    def _sections(self) -> dict[str, Any]:
+        own: dict[str, Any] = {"metrics": {}, "against": None}
+        return pag_sections(self) | own | {"edges_csv": self._tables()["edges.csv"]}
+
+    def _sections_beside(self, truth: CausalGraph) -> dict[str, Any]:
+        return self._sections() | {"against": self.metrics(truth)}

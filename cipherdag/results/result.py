@@ -80,15 +80,17 @@ class Result(LearntGraph, GraphRun):
             )
         return compare(_as_cpdag(self.graph), _as_cpdag(other))
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        found = self._saved() | {
+    def _found(self) -> dict[str, Any]:
+        return self._saved() | {
             "dag_edges": [self._edge(edge) for edge in self.dag.edges],
             "dag_note": self.dag_note,
         }
-        if truth is not None:
-            found["metrics"] = asdict(self.metrics(truth))
-            found["metrics_cpdag"] = asdict(self.metrics_cpdag(truth))
-        return found
+
+    def _metrics(self, truth: CausalGraph) -> dict[str, Any]:
+        return {
+            "metrics": asdict(self.metrics(truth)),
+            "metrics_cpdag": asdict(self.metrics_cpdag(truth)),
+        }
 
     @classmethod
     def _read(cls, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,15 +121,15 @@ class Result(LearntGraph, GraphRun):
             f"                   {self.metrics_cpdag(truth)}  (as a CPDAG)",
         ]
 
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        metrics = {}
-        if truth is not None:
-            metrics = {
-                "as a CPDAG": self.metrics_cpdag(truth),
-                "as a DAG": self.metrics(truth),
-            }
-        own = {"metrics": metrics, "against": None, "edges_csv": self._tables()["edges.csv"]}
-        return graph_sections(self, truth) | own
+    def _sections(self) -> dict[str, Any]:
+        return graph_sections(self, None) | self._shown({})
+
+    def _sections_beside(self, truth: CausalGraph) -> dict[str, Any]:
+        metrics = {"as a CPDAG": self.metrics_cpdag(truth), "as a DAG": self.metrics(truth)}
+        return graph_sections(self, truth) | self._shown(metrics)
+
+    def _shown(self, metrics: dict[str, GraphMetrics]) -> dict[str, Any]:
+        return {"metrics": metrics, "against": None, "edges_csv": self._tables()["edges.csv"]}
 
 
 def _as_cpdag(graph: CausalGraph) -> CausalGraph:

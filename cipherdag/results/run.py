@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import msgspec
 
 from cipherdag.algorithms.registry import ALGORITHMS, make_algorithm
-from cipherdag.errors import OutputError
+from cipherdag.errors import OutputError, ParameterError
 from cipherdag.findings.conclusion import Report
 from cipherdag.pages.numerals import size
 from cipherdag.protocol.progress import DropOut, RoundReport
@@ -155,7 +155,8 @@ class Run(ABC):
             "ledgers": {name: asdict(head) for name, head in self.heads.items()},
             "versions": dict(self.versions),
             "warnings": list(self.report.warnings),
-            **self._found(truth),
+            **self._found(),
+            **({} if truth is None else self._metrics(truth)),
         }
 
     def lines(self, truth: CausalGraph | None = None) -> list[str]:
@@ -190,7 +191,7 @@ class Run(ABC):
             written: When the page is written, in UTC; not shown if None.
             panels: What to show beside the algorithm's own panels.
         """
-        sections = self._sections(truth)
+        sections = self._sections() if truth is None else self._sections_beside(truth)
         return run_page(self, sections, has_truth=truth is not None, written=written, panels=panels)
 
     def save(self, folder: str | Path, *, truth: CausalGraph | None = None) -> Path:
@@ -246,7 +247,7 @@ class Run(ABC):
             raise OutputError(f"the result in {folder} is not complete: {error}") from error
 
     @abstractmethod
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
+    def _found(self) -> dict[str, Any]:
         """The part of `to_dict` that only this kind of result has."""
 
     @classmethod
@@ -259,12 +260,27 @@ class Run(ABC):
         """What was found, in lines."""
 
     @abstractmethod
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        """How near what was found is to the truth, in lines."""
-
-    @abstractmethod
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
+    def _sections(self) -> dict[str, Any]:
         """What `template` shows of this kind of result."""
+
+    def _metrics(self, truth: CausalGraph) -> dict[str, Any]:
+        """How near what was found is to the truth, for `to_dict`; only graphs can say it."""
+        raise self._not_compared(truth)
+
+    def _accuracy(self, truth: CausalGraph) -> list[str]:
+        """The same in lines."""
+        raise self._not_compared(truth)
+
+    def _sections_beside(self, truth: CausalGraph) -> dict[str, Any]:
+        """The sections, with the truth beside them."""
+        raise self._not_compared(truth)
+
+    def _not_compared(self, truth: CausalGraph) -> ParameterError:
+        told = f"a true graph of {len(truth.nodes)} variables"
+        return ParameterError(
+            f"a result of {self.algorithm} is not compared with {told}",
+            remedy="Leave the true graph out.",
+        )
 
     @abstractmethod
     def _tables(self) -> dict[str, str]:

@@ -114,7 +114,8 @@ def _standing_out(
     """Variables by which this site stands out, told from its data as they are now."""
     settings, least = own.settings(), own.policy().min_cell_size
     try:
-        table = load_table(own.data_source(settings), schema, site=settings.name).observational()
+        source, folder = own.data_source(settings), own.path
+        table = load_table(source, schema, site=settings.name, folder=folder).observational()
     except DataError as error:
         log.warning("not compared with the other sites: %s", error.message)
         return []

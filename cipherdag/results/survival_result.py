@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
-from cipherdag.errors import ParameterError
 from cipherdag.findings.forest import Estimate, Forest
 from cipherdag.findings.survival import GroupCurve, GroupTest, HazardModel, SurvivalAnalysis
 from cipherdag.graphs.exports import csv_text
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from cipherdag.graphs.graph import CausalGraph
 
 COLUMNS = ("group", "time", "at_risk", "events", "survival", "low", "high")
 
@@ -126,8 +124,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
             for name, own, d, e in zip(self.group_names, self.curves, events, expected, strict=True)
         ]
 
-    def _found(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _found(self) -> dict[str, Any]:
         found: dict[str, Any] = msgspec.to_builtins(
             {
                 **{
@@ -186,12 +183,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
         tests = ("within sites", self.test), ("of the rows of all sites", self.together)
         return [_tested(what, own) for what, own in tests if own is not None]
 
-    def _accuracy(self, truth: CausalGraph) -> list[str]:
-        _no_truth(truth)
-        return []
-
-    def _sections(self, truth: CausalGraph | None) -> dict[str, Any]:
-        _no_truth(truth)
+    def _sections(self) -> dict[str, Any]:
         return {
             "remarks": (),
             "own_limits": [],
@@ -254,8 +246,3 @@ def _line(
 
 def _ratio(ratio: float, low: float, high: float, p_value: float) -> str:
     return f"{shown(ratio)} ({shown(low)} to {shown(high)}), p = {probability(p_value)}"
-
-
-def _no_truth(truth: CausalGraph | None) -> None:
-    if truth is not None:
-        raise ParameterError("a survival analysis is not compared with a true graph")

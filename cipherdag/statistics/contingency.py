@@ -22,6 +22,9 @@ from cipherdag.statistics.threads import threads_for
 
 FloatVector = NDArray[np.float64]
 
+MOST_TERMS = 2**22
+"""Terms of G2 that are kept, 32 MiB; those of larger counts are computed when they occur."""
+
 
 @dataclass(frozen=True, slots=True)
 class Margins:
@@ -97,12 +100,12 @@ class GSquared:
     """G2 = 2 (sum k ln k - sum r ln r - sum c ln c + sum t ln t) over cells, margins, slices."""
 
     def __init__(self, n_rows: int, device: torch.device) -> None:
-        counts = np.arange(n_rows + 1, dtype=np.float64)
-        k_ln_k = counts * np.log(np.maximum(counts, 1.0))
+        (most,) = _k_ln_k(np.array([n_rows])).tolist()
         # four sums, each at most n ln n, stay within 63 bits
-        unit = 2.0 ** (60 - math.ceil(math.log2(max(k_ln_k[-1], 1.0))))
-        self._k_ln_k = torch.from_numpy(np.rint(k_ln_k * unit).astype(np.int64)).to(device)
-        self.scale = unit / 2
+        self._unit = 2.0 ** (60 - math.ceil(math.log2(max(most, 1.0))))
+        self.scale = self._unit / 2
+        known = np.arange(min(n_rows + 1, MOST_TERMS))
+        self._terms = self._rounded(known).to(device)
 
     def dense(self, tables: torch.Tensor, margins: Margins) -> torch.Tensor:
         """See `TableStatistic.dense`."""
@@ -113,14 +116,32 @@ class GSquared:
     def sparse(self, table: SparseTable) -> int:
         """See `TableStatistic.sparse`."""
         cells, x, y, slices = (
-            int(self._k_ln_k[counts].sum())
+            int(self._of(counts).sum())
             for counts in (table.cells, table.x_margins, table.y_margins, table.slice_totals)
         )
         return cells - x - y + slices
 
     def _sum(self, counts: torch.Tensor) -> torch.Tensor:
-        terms = self._k_ln_k.index_select(0, counts.reshape(-1))
-        return terms.view(-1, counts.shape[-1]).sum(dim=0)
+        return self._of(counts.reshape(-1)).view(-1, counts.shape[-1]).sum(dim=0)
+
+    def _of(self, counts: torch.Tensor) -> torch.Tensor:
+        """Terms k ln k of counts, shape (C,)."""
+        if len(self._terms) < MOST_TERMS:
+            return self._terms.index_select(0, counts)
+        terms = self._terms.index_select(0, counts.clamp(max=MOST_TERMS - 1))
+        large = counts >= MOST_TERMS
+        if bool(large.any()):
+            terms[large] = self._rounded(counts[large].cpu().numpy()).to(terms.device)
+        return terms
+
+    def _rounded(self, counts: NDArray[np.int64]) -> torch.Tensor:
+        return torch.from_numpy(np.rint(_k_ln_k(counts) * self._unit).astype(np.int64))
+
+
+def _k_ln_k(counts: NDArray[np.int64]) -> FloatVector:
+    numbers = counts.astype(np.float64)
+    found: FloatVector = numbers * np.log(np.maximum(numbers, 1.0))
+    return found
 
 
 class PearsonChiSquare:

@@ -224,16 +224,22 @@ def test_a_discriminating_path_needs_the_separating_set_of_its_ends():
     assert (into[2, 3], into[3, 2], into[1, 2]) == (ARROW, ARROW, ARROW)
 
 
-@given(st.integers(0, 10**6))
-def test_possible_d_sep_has_all_that_separates(seed):
-    """Of two variables that some set separates, a subset of Possible-D-SEP of one does."""
+def observed_case(seed):
+    """A random DAG without selection: what is observed, its MAG and skeleton, and the oracle."""
     dag, hidden, selected = random_case(2 * (seed // 2))
     observed = [v for v in range(len(dag)) if v not in hidden]
     mag = mag_of(dag, hidden, selected)
-    n, oracle = len(observed), OracleTest(dag)
-    skeleton = np.zeros((n, n), dtype=bool)
+    skeleton = np.zeros((len(observed), len(observed)), dtype=bool)
     for end in mag:
         skeleton[end] = True
+    return observed, mag, skeleton, OracleTest(dag)
+
+
+@given(st.integers(0, 10**6))
+def test_possible_d_sep_has_all_that_separates(seed):
+    """Of two variables that some set separates, a subset of Possible-D-SEP of one does."""
+    observed, mag, skeleton, oracle = observed_case(seed)
+    n = len(observed)
     marks = with_colliders(circles(skeleton), colliders_by_sepset(skeleton, sepsets_of(n, mag)))
     for x, y in combinations(range(n), 2):
         if not skeleton[x, y]:
@@ -261,14 +267,8 @@ def test_blocks_are_those_of_networkx(n, share, seed):
 @given(st.integers(0, 10**6))
 def test_what_separates_two_needs_no_variable_of_another_block(seed):
     """With an edge between the two, as while it is tested whether there is one."""
-    dag, hidden, selected = random_case(2 * (seed // 2))
-    observed = [v for v in range(len(dag)) if v not in hidden]
-    mag = mag_of(dag, hidden, selected)
-    n, oracle = len(observed), OracleTest(dag)
-    skeleton = np.zeros((n, n), dtype=bool)
-    for end in mag:
-        skeleton[end] = True
-    for (x, y), sepset in sepsets_of(n, mag).items():
+    observed, mag, skeleton, oracle = observed_case(seed)
+    for (x, y), sepset in sepsets_of(len(observed), mag).items():
         tested = skeleton.copy()
         tested[x, y] = tested[y, x] = True
         blocks = blocks_of(tested)

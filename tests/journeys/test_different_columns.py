@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from overlapping import LACKING, NAMES, simulated, sites_of
 
-from cipherdag import Federation, FedPC
+from cipherdag import Federation, FedFCI, FedPC
 from cipherdag.algorithms.fedpc.untested import UNTESTED_DETAIL
+from cipherdag.algorithms.registry import program_digest
 from cipherdag.errors import (
     CohortError,
     DifferencingError,
@@ -24,6 +25,7 @@ from cipherdag.protocol.engines.local import LocalEngine
 from cipherdag.protocol.plan import Member, Plan
 from cipherdag.protocol.replay import Replay
 from cipherdag.results.folder import verify_folder
+from cipherdag.results.pag_result import PAGResult
 from cipherdag.results.result import Result
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.policy.plan_account import plan_lines
@@ -60,10 +62,10 @@ def planned(hospitals, algorithm=FEDPC, names=SITES, lacking=None):
     return msgspec.structs.replace(plan, cohort=cohort, min_survivors=len(cohort))
 
 
-def carried_out(hospitals, plan, engine=None):
+def carried_out(hospitals, plan, engine=None, algorithm=FEDPC):
     session = hospitals.session({}, engine=engine or LocalEngine(hospitals.handlers()), plan=plan)
     facts = plan_facts(plan, session.open())
-    outcome = session.run(Replay(FEDPC.ask(facts), facts.present))
+    outcome = session.run(Replay(algorithm.ask(facts), facts.present))
     session.finish()
     return outcome, session
 
@@ -79,6 +81,21 @@ def test_folders_come_to_the_graph_that_one_process_comes_to(hospitals):
     for folder in hospitals.folders.values():
         for line in folder.sums_path.read_text().splitlines():
             assert [len(own) for own in msgspec.json.decode(line)["alike"]] == [3, 3]
+
+
+def test_sites_agree_on_what_groups_found_and_need_not_search(hospitals, monkeypatch):
+    """Each has a program of its own; none goes through graphs."""
+    own = FedFCI(evidence="stouffer", max_cond_size=1, integrate=10)
+    plan = msgspec.structs.replace(
+        planned(hospitals, own), algorithm="fedfci", program=program_digest("fedfci")
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr("cipherdag.algorithms.fedfci.report.integrated", None)
+        outcome, session = carried_out(hospitals, plan, algorithm=own)
+    assert session.result
+    assert [len(group.variables) for group in outcome.groups] == [10, 10]
+    found = own.conclude(outcome, plan_facts(plan, 12, names=NAMES))
+    assert [len(group["variables"]) for group in found.details["integrated"]["groups"]] == [10, 10]
 
 
 def test_sites_check_a_plan_before_they_join_it_and_again_when_they_do(hospitals):
@@ -179,6 +196,25 @@ def test_a_result_is_saved_read_and_repeated_with_what_was_not_tested(tmp_path, 
     assert set(beside) == set(map(frozenset, untested))
     assert result.page().count("No site measured both") >= 2
     assert call("repeat", str(tmp_path / "out"))[0] == 0
+
+
+def test_all_graphs_that_fit_are_saved_read_and_repeated(tmp_path, call):
+    for name, frame in zip(SITES, sites_of(np.random.default_rng(3)), strict=True):
+        kept = [v for v in frame.columns if v in ("v00", "v01", "v02", "v03", "v04")]
+        frame[kept].to_csv(tmp_path / f"{name}.csv", index=False)
+    files = [str(tmp_path / f"{name}.csv") for name in SITES]
+    run = ["run", "fedfci", *files, "--overlapping", "--integrate"]
+    code, said = told(call, *run, "2000", "--out", str(tmp_path / "out"))
+    assert code == 0
+    verify_folder(tmp_path / "out")
+    result = PAGResult.load(tmp_path / "out")
+    assert result.details["integrated"]["complete"]
+    assert (f"fit every group of sites: {len(result.fitting)}" in said) == bool(result.fitting)
+    assert ("No graph over all columns fits" in said) == (not result.fitting)
+    assert call("repeat", str(tmp_path / "out"))[0] == 0
+    code, said = told(call, *run, "1")
+    assert code == 0
+    assert "ended after 1 graphs were looked at" in said
 
 
 def test_a_schema_is_put_in_groups_on_the_command_line(tmp_path, call):

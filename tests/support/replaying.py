@@ -48,7 +48,7 @@ class RunApart:
         sums = b""
         for entry in self.summed:
             sums = digest(b"sums", sums, zlib.decompress(entry.opened))
-        decisions = self.algorithm.conclude(self.outcome, self.facts).decisions
+        decisions = self.algorithm.decisions(self.outcome, self.facts)
         return digest(b"result", self.plan.digest, sums, decisions)
 
 

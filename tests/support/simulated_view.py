@@ -1,14 +1,17 @@
 """What a coordinator receives in a run, made anew without any site: from plan and opened sums.
 
 The simulator is given the plan, the sums, how many variables there are and which are labels, and
-how long the schema is. It has no row, no schema and no key of a site.
+how long the schema is. It has no row, no schema and no key of a site. Of what some sites see it is
+made with their own tables and the schema, which they have, and with nothing of the others.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -39,9 +42,13 @@ from cipherdag.protocol.session import Session
 from cipherdag.protocol.verdict_rounds import accepted
 from cipherdag.protocol.wire import decode
 from cipherdag.questions.question import finds_verdicts
+from cipherdag.sites.answers.table_respondent import table_respondent
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
 from cipherdag.sites.record.ledger import Ledger
 from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
@@ -61,85 +68,157 @@ class View:
     told: dict
 
 
-class Pretending:
-    """Answers with a part of the sum that was opened; the parts of all sites are that sum."""
+class Rest:
+    """What some sites answer that pretend: the opened sums less the answers of those that do not.
 
-    def __init__(self, n_variables, position, n_sites, sums):
+    Of a round of verdicts it is any sums of which they are true, or the ``exact`` ones, by round.
+    """
+
+    def __init__(self, sums, n_sites, real=(), exact=None):
+        self.pretending = n_sites - len(real)
+        self._sums, self._exact = sums, exact or {}
+        self._n_sites, self._real = n_sites, real
+        self._last = (-1, None)
+
+    def of(self, place, question):
+        """What they answer together to one question, as whole numbers of the grid."""
+        if self._last[0] != place:
+            self._last = place, self._left(place, question)
+        return self._last[1]
+
+    def _left(self, place, question):
+        scale = [2**encoding.resolution_bits for encoding, _ in parts(question)]
+        lengths = [encoding.length for encoding, _ in parts(question)]
+        grid = np.repeat(np.array(scale, dtype=object), lengths)
+        own = sum((self._whole(one.answer(question), grid) for one in self._real), 0 * grid)
+        if not finds_verdicts(question):
+            total = self._whole(self._sums[place], grid)
+        elif place in self._exact:
+            total = self._exact[place]
+        else:
+            total = self._any_sums(question, self._sums[place] > 0, own)
+        left = total - own
+        for encoding, part in parts(question):
+            if encoding.comparison:  # one site that says so is enough
+                left[part] = np.where(left[part] > 0, 1, 0)
+        return left
+
+    @staticmethod
+    def _whole(values, grid):
+        return np.array(
+            [round(Fraction(v) * g) for v, g in zip(values.tolist(), grid, strict=True)]
+        )
+
+    def _any_sums(self, question, verdicts, own):
+        """The least sums of which the verdicts are true, and that these sites can bring about."""
+        sets = accepted(question, self._n_sites)
+        low = own.astype(np.int64)
+        high = low + self.pretending * (sets.most // self._n_sites)
+        candidates = np.vstack([low, sets.low, sets.high + 1])
+        within = (sets.low[:, None] <= candidates) & (candidates <= sets.high[:, None])
+        fits = (within.any(axis=0) == verdicts) & (low <= candidates) & (candidates <= high)
+        assert fits.any(axis=0).all(), "no sums are what was found"
+        return candidates[fits.argmax(axis=0), np.arange(len(low))].astype(object)
+
+
+class Pretending:
+    """Answers with a part of what all sites that pretend answer together."""
+
+    def __init__(self, n_variables, position, rest):
         self.n_variables = n_variables
-        self._position, self._n_sites = position, n_sites
-        self._sums = iter(sums)
+        self._position, self._rest = position, rest
+        self._asked = 0
 
     def answer(self, question):
-        total = next(self._sums)
-        if finds_verdicts(question):
-            total = self._any_sums(question, total)
-        answer = np.zeros(len(total))
+        left = self._rest.of(self._asked, question)
+        self._asked += 1
+        answer = np.zeros(len(left))
         for encoding, part in parts(question):
-            answer[part] = [self._part(encoding, value) for value in total[part].tolist()]
+            answer[part] = [self._part(encoding, value) for value in left[part].tolist()]
         return answer
-
-    def _any_sums(self, question, verdicts):
-        """Some sums of which the verdicts are true: 0 is the least of those of which none is."""
-        sets = accepted(question, self._n_sites)
-        there = sets.low <= sets.high
-        first = sets.low[there.argmax(axis=0), np.arange(len(verdicts))]
-        assert there.any(axis=0)[verdicts > 0].all()
-        return np.where(verdicts > 0, first, 0).astype(float)
 
     def _part(self, encoding, value):
         if encoding.comparison:
-            return value if self._position == 0 else 0.0
-        unit = Fraction(1, 2**encoding.resolution_bits)
-        bound = Fraction(encoding.bound)
-        left = Fraction(value)
+            return float(value) if self._position == 0 else 0.0
+        scale = 2**encoding.resolution_bits
+        bound = math.floor(Fraction(encoding.bound) * scale)
         for _ in range(self._position + 1):
-            own = min(max(left, -bound), bound)
-            left -= own
-        assert own % unit == 0
-        return float(own)
+            own = min(max(value, -bound), bound)
+            value -= own
+        return own / scale
 
 
-def simulated(plan, sums, *, n_variables, labels, schema_bytes, make):
-    """The view of a coordinator, from what it may know.
+@dataclass
+class Simulated:
+    """What a view is made from.
 
-    Args:
+    Attributes:
         plan: The plan; its sites get other keys.
-        sums: The opened sums, in order.
-        schema_bytes: How long the schema is that the sites seal for one another.
         make: The plan's algorithm.
+        sums: The opened sums, or the verdicts in their place, in order.
+        n_variables: How many there are.
+        labels: Positions of the labels.
+        schema: What the sites seal for one another: anything as long, or the very schema where the
+            view is that of sites.
+        inside: The sites whose view it is, by position, with their tables; none for the
+            coordinator's.
+        exact: Sums in the place of verdicts that they may know, by place in ``sums``.
     """
-    coordinator = SigningIdentity.generate()
-    keys = {member.name: SigningIdentity.generate() for member in plan.cohort}
-    cohort = tuple(Member(name=name, identity=key.public) for name, key in keys.items())
-    plan = msgspec.structs.replace(plan, cohort=cohort)
-    policy = Policy(
-        algorithms=frozenset({plan.algorithm}), questions=QUESTION_KINDS, allow_unprotected=True
-    )
-    handlers = {}
-    for position, (name, key) in enumerate(keys.items()):
-        profile = SiteProfile(
-            name=name,
-            identity=key,
-            coordinator=coordinator.public,
-            pinned={member.name: member.identity for member in cohort},
-            schema=bytes(schema_bytes),
-            rows=0,
-            labels=labels,
+
+    plan: Any
+    make: Any
+    sums: list
+    n_variables: int
+    labels: tuple
+    schema: bytes
+    inside: Mapping[int, Any] = field(default_factory=dict)
+    exact: Mapping[int, np.ndarray] = field(default_factory=dict)
+
+    def run(self):
+        """A run of which nobody but the sites inside has a row."""
+        coordinator = SigningIdentity.generate()
+        keys = {member.name: SigningIdentity.generate() for member in self.plan.cohort}
+        cohort = tuple(Member(name=name, identity=key.public) for name, key in keys.items())
+        plan = msgspec.structs.replace(self.plan, cohort=cohort)
+        engine = RecordingEngine(self._handlers(plan, keys, coordinator.public))
+        session = Session(engine, coordinator, plan)
+        facts = Facts(
+            session.open(),
+            len(cohort),
+            labels=session.labels,
+            seed=plan.seed,
+            fewest=plan.min_contributors,
         )
-        respondent = Pretending(n_variables, position, len(cohort), sums)
-        handlers[name] = SiteRuntime(profile, respondent, policy, Ledger(name, key)).handle
-    engine = RecordingEngine(handlers)
-    session = Session(engine, coordinator, plan)
-    facts = Facts(
-        session.open(),
-        len(cohort),
-        labels=session.labels,
-        seed=plan.seed,
-        fewest=plan.min_contributors,
-    )
-    outcome = session.run(Replay(make.ask(facts), facts.present))
-    told = {name: last.result for name, last in session.finish().items()}
-    return View(plan, engine, session.rounds, outcome, facts, told)
+        outcome = session.run(Replay(self.make.ask(facts), facts.present))
+        told = {name: last.result for name, last in session.finish().items()}
+        return View(plan, engine, session.rounds, outcome, facts, told)
+
+    def _handlers(self, plan, keys, coordinator):
+        policy = Policy(
+            algorithms=frozenset({plan.algorithm}), questions=QUESTION_KINDS, allow_unprotected=True
+        )
+        real = {
+            place: table_respondent(table, min_cell_size=0, device="cpu")
+            for place, table in self.inside.items()
+        }
+        rest = Rest(self.sums, len(keys), tuple(real.values()), self.exact)
+        outside = [place for place in range(len(keys)) if place not in real]
+        handlers = {}
+        for place, (name, key) in enumerate(keys.items()):
+            profile = SiteProfile(
+                name=name,
+                identity=key,
+                coordinator=coordinator,
+                pinned={member.name: member.identity for member in plan.cohort},
+                schema=self.schema,
+                rows=0,
+                labels=self.labels,
+            )
+            own = real.get(place)
+            if own is None:
+                own = Pretending(self.n_variables, outside.index(place), rest)
+            handlers[name] = SiteRuntime(profile, own, policy, Ledger(name, key)).handle
+        return handlers
 
 
 def outline(message):

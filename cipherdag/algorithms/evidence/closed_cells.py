@@ -82,7 +82,7 @@ def independent_within(
 
 
 def square_limits(
-    owner: IndexArray, variances: FloatVector, scale: FloatVector, alpha: float
+    owner: IndexArray, variances: FloatVector, scale: FloatVector, alpha: FloatVector
 ) -> FloatVector:
     """How far every cell may lie from 0 so that independent ones of a test all do, shape (K,).
 
@@ -91,17 +91,23 @@ def square_limits(
         variances: Shape (K,); 0 where a cell is not compared.
         scale: By what the square of a cell in deviations, and its degree of freedom, are multiplied
             to be a chi-square, of cells that are compared.
-        alpha: How many tests of independent variables may say dependent.
+        alpha: How many tests of independent variables may say dependent, of each cell's test.
     """
     from scipy.special import chdtri
 
     compared = variances > 0
     together = np.bincount(owner[compared], minlength=1)[owner[compared]]
-    level = -np.expm1(np.log1p(-alpha) / together)
-    square = np.ldexp(np.ceil(np.ldexp(chdtri(scale, level) / scale, SQUARE_BITS)), -SQUARE_BITS)
+    level = -np.expm1(np.log1p(-alpha[compared]) / together)
+    square = on_grid(chdtri(scale, level) / scale)
     limits = np.zeros(len(variances))
     limits[compared] = np.sqrt(square * variances[compared])
     return limits
+
+
+def on_grid(squares: FloatVector) -> FloatVector:
+    """Squared thresholds on a grid, not below what they were."""
+    found: FloatVector = np.ldexp(np.ceil(np.ldexp(squares, SQUARE_BITS)), -SQUARE_BITS)
+    return found
 
 
 def difference_amounts(

@@ -85,4 +85,4 @@ class ClosedScores(RememberedTests):
 def score_limits(question: ScoreWeights, variances: FloatVector, alpha: float) -> FloatVector:
     """How far the sum of every score may lie from 0, shape (K,); 0: it is not compared."""
     ones = np.ones(int((variances > 0).sum()))
-    return square_limits(question.owner, variances, ones, alpha)
+    return square_limits(question.owner, variances, ones, np.full(len(variances), alpha))

@@ -2,10 +2,12 @@
 
 Of a test, D is by how many rows a cell differs from independence within sites and configurations of
 S, added up over both, and V its variance given the margins. x and y are independent iff no cell has
-abs(D) above t sqrt(V). Over m cells t is such that independent ones would pass with probability 1 -
-alpha; dependent ones pass at least as often (Šidák), so the test keeps its level. It sees what
-the form of the sums sees, not associations of another direction in another configuration or at
-another site. The variances are opened before, the differences never.
+abs(D) above t sqrt(V), and the sum of the scores of the k sites' own tests is not above u sqrt(k).
+Over m cells t is such that independent ones would pass with probability 1 - alpha; dependent ones
+pass at least as often (Šidák), and u takes its part of alpha, so the test keeps its level. Cells
+see what the form of the sums sees; own tests see associations of another direction in another
+configuration or at another site, as in `stratified_forms`. Variances are opened before,
+differences and scores never.
 
 Where counts are rare D scatters more widely than a normal variate, and t is of a square scaled to
 the mean and variance of a chi-square (`chi_square_scale`); where no cell of a test varies by more
@@ -25,8 +27,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed_cells import independent_within, square_limits
-from cipherdag.algorithms.evidence.stratified_forms import LEAST_VARIANCE, faint_p
+from cipherdag.algorithms.evidence.closed_cells import independent_within, on_grid, square_limits
+from cipherdag.algorithms.evidence.stratified_forms import (
+    LEAST_VARIANCE,
+    OWN_WEIGHT,
+    TURNING_WEIGHT,
+    faint_p,
+)
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.stratified import TableCells
@@ -84,15 +91,33 @@ def cell_limits(question: TableCells, variances: FloatVector, alpha: float) -> F
         variances: Summed over the sites, shape (K,); 0 where too few vary.
         alpha: How many tests of independent variables may say dependent.
     """
+    n_cells = len(variances) - question.n_tests
+    owner, variances, sites = question.owner[:n_cells], *np.split(variances, [n_cells])
+    weight = np.where(question.tables.sides[:, 0] > 1, TURNING_WEIGHT, OWN_WEIGHT)
+    level = alpha / (1.0 + np.where(sites > 0, weight, 0.0))
     told = np.where(variances > LEAST_VARIANCE, variances, 0.0)
     own = told[told > 0]
     scale = chi_square_scale(np.ones(len(own)), 1.0 / own)
-    limits = square_limits(question.owner, told, scale, alpha)
-    some = np.bincount(question.owner, weights=told, minlength=question.n_tests) > 0
-    faint = (variances > 0) & ~some[question.owner]
-    cells = np.bincount(question.owner[faint], minlength=question.n_tests)
-    limits[faint] = faint_limits(cells, alpha)[question.owner[faint]]
-    return limits
+    limits = square_limits(owner, told, scale, level[owner])
+    some = np.bincount(owner, weights=told, minlength=question.n_tests) > 0
+    faint = (variances > 0) & ~some[owner]
+    cells = np.bincount(owner[faint], minlength=question.n_tests)
+    limits[faint] = faint_limits(cells, alpha)[owner[faint]]
+    some |= cells > 0
+    return np.concatenate([limits, score_limits(sites, np.where(some, level * weight, alpha))])
+
+
+def score_limits(sites: FloatVector, level: FloatVector) -> FloatVector:
+    """What the sums of so many sites' scores may come to, shape (B,); 0 of none.
+
+    Args:
+        sites: Shape (B,).
+        level: How many tests of independent variables may say dependent, shape (B,).
+    """
+    from scipy.special import ndtri
+
+    deviations = np.where(sites > 0, -ndtri(np.where(sites > 0, level, 0.5)), 0.0)
+    return on_grid(np.square(deviations)) ** 0.5 * np.sqrt(sites)
 
 
 def faint_limits(cells: IndexArray, alpha: float) -> FloatVector:

@@ -153,7 +153,8 @@ STRATIFIED = EvidenceKind(
     open=partial(within_sites, closed=False),
     close=partial(within_sites, closed=True),
     closed="For every cell of the table of every test, at how many sites it varies, where these "
-    "are enough the sum of its variances, and whether it stands out over all sites; of numbers, "
+    "are enough the sum of its variances, and whether it stands out over all sites; how many sites "
+    "have a test of their own, and whether the sum of the scores of these stands out; of numbers, "
     "for every test, how many sites do it, about how many rows they have for it together, and "
     "whether it says independent; of categories and numbers together, of every score of it, how "
     "many sites have it, how much it varies, and whether it stands out. No count, no difference "

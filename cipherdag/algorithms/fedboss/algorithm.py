@@ -195,9 +195,7 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         }
 
     def _run(self, facts: Facts) -> Searching:
-        known = Constraints.none(facts.n_variables)
-        if self.knowledge is not None:
-            known = self.knowledge.over(facts.names)
+        known = (self.knowledge or Knowledge()).over(facts.names)
         budget = Budget(self.max_rounds, self.max_values)
         scores = yield from open_scores(self, facts, budget)
         required = dag_of(known.required)

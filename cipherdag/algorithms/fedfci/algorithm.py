@@ -26,8 +26,9 @@ from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
+from cipherdag.algorithms.fedfci.groups import of_groups
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
-from cipherdag.algorithms.fedfci.report import concluded, hidden_causes
+from cipherdag.algorithms.fedfci.report import concluded, with_fitting
 from cipherdag.algorithms.fedfci.rfci import RFCI, Refined
 from cipherdag.algorithms.fedfci.search import (
     Told,
@@ -45,6 +46,7 @@ from cipherdag.algorithms.fedpc.report import evidence_disclosed, reported
 from cipherdag.algorithms.parameters import one_of, require, row_bound, within
 from cipherdag.findings.conclusion import LearntPAG, Report
 from cipherdag.findings.confidence import MarkCounts
+from cipherdag.graphs.ancestral.marks import NONE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
 from cipherdag.graphs.knowledge import Constraints, Knowledge
 from cipherdag.graphs.orientation import unshielded_pairs
@@ -64,10 +66,14 @@ from cipherdag.questions.question import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.algorithms.fedpc.pcstable import Pair
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.questions.presence import Measured, Presence
+
+MOST_GRAPHS = 10_000_000
+"""That `integrate` may look at: some hours."""
 
 Learning = Generator[Question, FloatVector, FedFCIOutcome]
 
@@ -106,12 +112,17 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             may be unmeasured. Such a pair may still have an edge: an unmeasured cause of both.
         bootstrap: Replicates over rows that every site draws from its own: the run is repeated in
             the same rounds, and in how many of them each mark stands is counted.
+        integrate: Where sites measured different variables, how many graphs to look at for those
+            over all variables that have, among the variables of every group of sites, the group's
+            own PAG (`graphs.ancestral.integration`). 0: none; the rules are applied to all
+            variables at once, those that hold whatever a group lacks.
 
     Leaks:
         What the evidence says of every test asked, by sums or by verdicts, and with `compare_sites`
         what `evidence.site_differences` does of every variable. Which tests are asked tells sites
         the skeleton after every layer, and which sets lie beyond the neighbours. With `bootstrap`
-        all of it once more for every replicate.
+        all of it once more for every replicate. With `integrate` it is the skeleton of every group
+        that they learn, and there are more tests; what fits is found from that alone.
     """
 
     name: ClassVar[str] = "fedfci"
@@ -136,6 +147,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     compare_sites: bool = True
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
+    integrate: int = within(0, 0, MOST_GRAPHS)
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
@@ -147,6 +159,11 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             "knowledge says what causes what, and with selection no mark says that alone; give up "
             "one of them",
         )
+        require(
+            not (self.integrate and (self.knowledge or self.selection or self.bootstrap)),
+            "integrate goes through graphs without selection that the tests allow; it cannot take "
+            "knowledge, selection or bootstrap yet",
+        )
 
     def check_measured(self, measured: Measured) -> None:
         """Take sites that lack variables where the evidence and the search do."""
@@ -155,6 +172,11 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             measured.everywhere or self.search == "fci",
             "sites lack variables, of which search rfci would take edges for granted that no site "
             "can test; choose search fci",
+        )
+        require(
+            not self.integrate or not measured.everywhere,
+            "every site measured every variable, so that there is nothing to integrate; leave "
+            "integrate at 0",
         )
 
     @property
@@ -186,9 +208,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             See the class.
         """
         check_sites(self, facts.n_sites)
-        known = Constraints.none(facts.n_variables)
-        if self.knowledge is not None:
-            known = self.knowledge.over(facts.names)
+        known = (self.knowledge or Knowledge()).over(facts.names)
         return (
             yield from replicated(
                 self._learn(known, facts),
@@ -205,6 +225,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
         kinds = source.kinds if self.compare_sites and not drawn else None
         shown = None if drawn else facts.present
+        if self.integrate:
+            return (yield from self._learn_by_group(source, settings, known, facts))
         found, marginal = yield from beside(
             self._skeleton(source, known, shown), marginal_differences(kinds, settings)
         )
@@ -214,9 +236,29 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         )
         return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
 
+    def _learn_by_group(
+        self, source: EvidenceSource, settings: EvidenceSettings, known: Constraints, facts: Facts
+    ) -> Learning:
+        """The run group by group of sites, for what fits all of them to be looked for."""
+        kinds = source.kinds if self.compare_sites else None
+        outcome, marginal = yield from beside(
+            of_groups(source, facts.measured, known, self._skeleton, self._judge),
+            marginal_differences(kinds, settings),
+        )
+        given = yield from differences_given_neighbours(
+            kinds, settings, marginal, outcome.marks != NONE
+        )
+        return replace(outcome, tests=dict(source.tally), differences=(*marginal, *given))
+
     def conclude(self, outcome: FedFCIOutcome, facts: Facts) -> LearntPAG:
         """The PAG by name, and why its edges stand."""
         return concluded(self, outcome, facts)
+
+    def decisions(self, outcome: FedFCIOutcome, facts: Facts) -> bytes:
+        """The graph of the run and every group's: what is integrated of them follows from these."""
+        found = concluded(replace(self, integrate=0), outcome, facts)
+        own = b"".join(own.marks.tobytes() for own in outcome.groups)
+        return found.decisions + own
 
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and how often."""
@@ -225,11 +267,10 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
 
     def report(self, found: LearntPAG) -> Report:
         """Pairs with an unmeasured cause, triples that stay open, and sites that differ."""
-        own = reported(self, found)
-        return replace(own, notes=(*hidden_causes(found.graph), *own.notes))
+        return with_fitting(found, reported(self, found))
 
     def _skeleton(
-        self, source: EvidenceSource, known: Constraints, shown: Presence | None
+        self, source: EvidenceSource, known: Constraints, shown: Presence | None = None
     ) -> Generator[Question, FloatVector, StableSkeleton]:
         if self.search == "rfci":
             return (
@@ -302,6 +343,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     @property
     def _rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
-        if self.colliders == "auto":
-            return "joining"
-        return None if self.colliders == "sepset" else self.colliders
+        rule = "joining" if self.colliders == "auto" else self.colliders
+        if rule == "sepset":
+            return None
+        return "turning" if self.closed and rule == "joining" else rule

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.algorithms.fedpc.outcome import WeakestTest
     from cipherdag.findings.confidence import MarkCounts
+    from cipherdag.graphs.ancestral.integration import Local
     from cipherdag.graphs.ancestral.marks import Marks
     from cipherdag.graphs.edges import BoolMatrix
     from cipherdag.graphs.knowledge import Constraints
@@ -32,6 +33,7 @@ class FedFCIOutcome:
         bootstrap: In how many replicates every mark occurs, if there were any.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
+        groups: Where these are integrated, the PAG of every group of sites among its variables.
     """
 
     marks: Marks
@@ -46,3 +48,4 @@ class FedFCIOutcome:
     known: Constraints | None = field(repr=False, default=None)
     bootstrap: MarkCounts | None = None
     untested: BoolMatrix | None = field(repr=False, default=None)
+    groups: tuple[Local, ...] = field(repr=False, default=())

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.fedfci.search import Judge, Told, start_marks
-from cipherdag.graphs.ancestral.marks import CIRCLE
 from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
-from cipherdag.graphs.ancestral.paths import discriminating
+from cipherdag.graphs.ancestral.paths import deciding
 from cipherdag.graphs.orientation import unshielded_pairs
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class RFCI:
             while True:
                 grounds = Grounds(found.sets, found.told.ambiguous, paths)
                 marks = completed(start, grounds, selection=self.selection)
-                new = set(_paths(marks)) - paths
+                new = set(deciding(marks)) - paths
                 if not new:
                     return marks
                 if (yield from self._thinned(found, _of_paths(new, found))):
@@ -155,9 +154,3 @@ def _of_paths(paths: Iterable[tuple[int, ...]], found: Refined) -> Iterator[Test
             sizes = (combinations(rest, size) for size in range(len(rest) + 1))
             for own in chain.from_iterable(sizes):
                 yield x, y, frozenset(own)
-
-
-def _paths(marks: Marks) -> Iterator[tuple[int, ...]]:
-    """The discriminating paths that could direct something."""
-    for c, b in np.argwhere(marks == CIRCLE).tolist():
-        yield from discriminating(marks, b, c)

@@ -218,9 +218,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             See the class.
         """
         check_sites(self, facts.n_sites)
-        known = Constraints.none(facts.n_variables)
-        if self.knowledge is not None:
-            known = self.knowledge.over(facts.names)
+        known = (self.knowledge or Knowledge()).over(facts.names)
         return (
             yield from replicated(
                 self._learn(known, facts),
@@ -339,10 +337,11 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
     @property
     def _rule(self) -> Literal["sepset"] | JudgingRule:
         """The rule for colliders that ``auto`` stands for."""
-        if self.colliders != "auto":
-            return self.colliders
-        told_all = self.decided_by != "vote" and self.sepset == "max"
-        return "joining" if told_all else "sepset"
+        rule = self.colliders
+        if rule == "auto":
+            told_all = self.decided_by != "vote" and self.sepset == "max"
+            rule = "joining" if told_all else "sepset"
+        return "turning" if self.closed and rule == "joining" else rule
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         code = self.reference == "code"
@@ -378,7 +377,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if not code:
             triples = [own for own in triples if own not in ambiguous]
         strength: Strengths = support
-        if judged is not None and (self.closed or self._rule == "joining"):
+        if judged is not None and self._rule in {"joining", "turning"}:
             strength = judged.colliders
         arcs = orient_colliders(
             skeleton,

@@ -10,8 +10,9 @@ every set S without y of which S or S with y separates the two, it takes log p w
 with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
 below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
 another middle of x and z only if no other set tells: were that a collider, it would make x and z
-dependent, and what y then does says nothing of y. By verdicts p is 1 or 0, so the sets in which x
-and z turn dependent as y joins are held against those in which they turn independent.
+dependent, and what y then does says nothing of y. ``turning`` is the same by verdicts, where p is 1
+or 0: sets in which x and z turn dependent as y joins are held against those in which they turn
+independent, and the balance must be a share of `TURNED` of all sets or more.
 
 Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
 nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.question import Question, SeparatorSearch
 
-JudgingRule = Literal["conservative", "majority", "joining"]
+JudgingRule = Literal["conservative", "majority", "joining", "turning"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "joining"]
 Verdict = Literal["collider", "ambiguous", "other"]
 
 CLEAR = 2.0
 """Factor by which p must change on average when a middle joins the sets."""
+TURNED = 0.2 - 2.0**-20
+"""Share of sets by which those that turn one way outnumber the others; no last digit decides it."""
 FLOOR = 0.01
 """Share of alpha below which p-values are all alike."""
 
@@ -117,8 +120,9 @@ def judge_triples(
         if any((own > alpha).any() for own in p_values):
             judged.separated.add(pair)
         middles = np.flatnonzero(adjacent[x] & adjacent[z])
-        if rule == "joining":
-            verdicts = _by_joining(sets, p_values, middles, alpha)
+        if rule in ("joining", "turning"):
+            clear = math.log(CLEAR) if rule == "joining" else -TURNED * math.log(FLOOR * alpha)
+            verdicts = _by_joining(sets, p_values, middles, alpha, clear)
         else:
             verdicts = _by_share(sets, p_values, middles, alpha, rule)
         judgements = list(zip(middles.tolist(), verdicts, strict=True))
@@ -143,7 +147,11 @@ def _may_be_effect(source: EvidenceSource, ends: Pair, y: int, others: list[int]
 
 
 def _by_joining(
-    sets: list[IndexArray], p_values: list[FloatVector], middles: IndexArray, alpha: float
+    sets: list[IndexArray],
+    p_values: list[FloatVector],
+    middles: IndexArray,
+    alpha: float,
+    clear: float,
 ) -> list[tuple[Verdict, float]]:
     """What p does as each middle joins the sets without it."""
     keys = [_keys(given) for given in sets]
@@ -168,17 +176,16 @@ def _by_joining(
         return found
 
     return [
-        _by_falls(falls(y, middles[middles != y]) or falls(y, middles[:0]))
+        _by_falls(falls(y, middles[middles != y]) or falls(y, middles[:0]), clear)
         for y in middles.tolist()
     ]
 
 
-def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
+def _by_falls(falls: list[float], clear: float) -> tuple[Verdict, float]:
     """What a middle is, and the factor by which p falls on average as it joins."""
     # summed exactly, so that the order of the variables is nothing to it
     mean = math.fsum(falls) / len(falls) if falls else 0.0
-    clear = abs(mean) >= math.log(CLEAR)
-    verdict: Verdict = "ambiguous" if not clear else "collider" if mean > 0 else "other"
+    verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
     return verdict, math.exp(mean)
 
 

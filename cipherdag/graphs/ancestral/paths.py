@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, NONE, TAIL, bits, directed
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, bits, directed
 from cipherdag.graphs.dags import members
 
 if TYPE_CHECKING:
@@ -53,6 +53,12 @@ def discriminating(marks: Marks, b: int, c: int) -> Iterator[tuple[int, ...]]:
             while path[-1] != b:
                 path.append(before[path[-1]])
             yield (*path, c)
+
+
+def deciding(marks: Marks) -> Iterator[tuple[int, ...]]:
+    """The discriminating paths that could direct something."""
+    for c, b in np.argwhere(marks == CIRCLE).tolist():
+        yield from discriminating(marks, b, c)
 
 
 class Uncovered:

@@ -17,7 +17,7 @@ from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.scores.within_scores import WithinScores
 
 if TYPE_CHECKING:
-    from cipherdag.questions.encodings import Encoding, FloatVector, IndexArray
+    from cipherdag.questions.encodings import BoolVector, Encoding, FloatVector, IndexArray
 
 
 class ScoreWeights(
@@ -67,6 +67,11 @@ class ScoreWeights(
     def owner(self) -> IndexArray:
         """The triplet of every score, shape (K,)."""
         return self.scores.owner
+
+    @property
+    def one_sided(self) -> BoolVector:
+        """What is compared to one side only: nothing, shape (K,)."""
+        return np.zeros(len(self.owner), dtype=bool)
 
     def with_differences(self) -> ScoreWeights:
         """The same triplets, with scores."""

@@ -23,7 +23,7 @@ from cipherdag.questions.local_beliefs import (
     edge_probability,
     off_diagonal,
 )
-from cipherdag.sites.table.rows_digest import rows_digest
+from cipherdag.sites.table.rows.digest import rows_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

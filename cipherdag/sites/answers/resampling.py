@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.sites.table.rows_digest import rows_digest
+from cipherdag.sites.table.rows.digest import rows_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

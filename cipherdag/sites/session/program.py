@@ -23,7 +23,6 @@ from cipherdag.questions.question import FloatVector, Question
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from cipherdag.findings.conclusion import Finding
 
 COMPUTED_WITH = ("cipherdag", "numpy", "scipy", "torch")
 """The libraries whose versions stand in a plan."""
@@ -55,8 +54,7 @@ class Program:
         """What it decided, once it has ended: the same wherever it ran."""
         if self.algorithm is None:
             return b""
-        found: Finding = self.algorithm.conclude(self.replay.outcome, self.facts)
-        return found.decisions
+        return self.algorithm.decisions(self.replay.outcome, self.facts)
 
     def result(self, plan: Plan, sums: bytes) -> bytes:
         """Digest of what the run came to, from the plan, the digest of all sums and `decisions`."""

@@ -76,7 +76,7 @@ def open_site(
     settings = site.settings()
     policy = site.policy_in(study)
     schema = Schema.load(site.schema_path(settings))
-    table = load_table(site.data_source(settings), schema, site=settings.name)
+    table = load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
     ledger = Ledger(settings.name, identity, path=site.ledger_path)
     sums = OpenedSums(schema.canonical(), site.sums_path)
     sums.check_complete(read_releases(ledger.lines))

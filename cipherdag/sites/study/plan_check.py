@@ -68,7 +68,7 @@ def _table(site: SiteFolder) -> SiteTable:
     settings = site.settings()
     try:
         schema = Schema.load(site.schema_path(settings))
-        return load_table(site.data_source(settings), schema, site=settings.name)
+        return load_table(site.data_source(settings), schema, site=settings.name, folder=site.path)
     except DataError as error:
         what, fix = without_values(error)
         raise SiteNotReadyError(what, remedy=fix) from None

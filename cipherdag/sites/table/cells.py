@@ -84,7 +84,7 @@ class RawTable:
     """
 
     names: tuple[str, ...]
-    chunks: Iterator[list[Cells]] = field(repr=False)
+    chunks: Iterator[Sequence[Cells]] = field(repr=False)
     types: tuple[ColumnType | None, ...] = ()
     file: str = ""
     place: Callable[[int], str] = field(default=below_header, repr=False)

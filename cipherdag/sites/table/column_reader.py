@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.table.column import Column
     from cipherdag.sites.table.notations import Notation
 
-CodeArray = NDArray[np.int32]
+CodeArray = NDArray[np.integer]
 ValueArray = NDArray[np.float64]
 
 MISSING_CODE = -1

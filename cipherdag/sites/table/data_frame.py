@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -33,12 +35,36 @@ def frame_table(frame: object) -> RawTable:
     if frame.shape[1] == 0:
         raise EmptyDataError("there are no columns", rows=len(frame))
     names = ["" if pd.isna(name) is True else str(name) for name in frame.columns]
-    chunks = ([_series_cells(column) for _, column in frame.items()] for _ in range(1))
-    types = tuple(_declared_order(column) for _, column in frame.items())
+    chunks = (_Columns(frame) for _ in range(1))
+    types = tuple(declared_order(column) for _, column in frame.items())
     return RawTable(tuple(map(normalise_name, names)), chunks, types=types)
 
 
-def _declared_order(series: pd.Series) -> ColumnType | None:
+class _Columns(Sequence["Cells"]):
+    """The cells of a frame's columns, each made when it is asked for: all at once would be many."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._width = frame.shape[1]
+        self._made = lru_cache(maxsize=1)(lambda column: series_cells(frame.iloc[:, column]))
+
+    def __len__(self) -> int:
+        return self._width
+
+    @overload
+    def __getitem__(self, column: int) -> Cells: ...
+
+    @overload
+    def __getitem__(self, column: slice) -> list[Cells]: ...
+
+    def __getitem__(self, column: int | slice) -> Cells | list[Cells]:
+        places = range(self._width)[column]
+        if isinstance(places, range):
+            return [self._made(place) for place in places]
+        return self._made(places)
+
+
+def declared_order(series: pd.Series) -> ColumnType | None:
+    """The type of an ordered categorical column; None of another."""
     import pandas as pd
 
     from cipherdag.sites.table.cells import ColumnType
@@ -49,7 +75,12 @@ def _declared_order(series: pd.Series) -> ColumnType | None:
     return ColumnType("enum", "Ordered categorical", values, ordered=True)
 
 
-def _series_cells(series: pd.Series) -> Cells:
+def series_cells(series: pd.Series) -> Cells:
+    """The cells of one column.
+
+    Raises:
+        UnreadableDataError: A cell holds a list or another structure.
+    """
     import pandas as pd
 
     kinds = pd.api.types

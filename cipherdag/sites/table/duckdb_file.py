@@ -7,6 +7,7 @@ Leaks:
 from __future__ import annotations
 
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.errors import (
@@ -15,16 +16,17 @@ from cipherdag.errors import (
     DatabaseQueryError,
     DatabaseUnreachableError,
 )
+from cipherdag.sites.table.arrow_cells import BATCH_ROWS, arrow_cells
 from cipherdag.sites.table.cells import CHUNK_ROWS, ColumnType, RawTable
 from cipherdag.sites.table.database import selection
 from cipherdag.sites.table.database_values import row_blocks
 from cipherdag.sites.table.names import normalise_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from cipherdag.sites.table.cells import TypeKind
+    from cipherdag.sites.table.cells import Cells, TypeKind
 
 _SHUT: dict[str, str | bool | int | float | list[str]] = {"enable_external_access": "false"}
 _TABLES = """
@@ -37,6 +39,7 @@ _NUMBERS = (
     "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
     "float", "double", "decimal",
 )  # fmt: skip
+_ALIKE = frozenset(_NUMBERS) - {"hugeint", "uhugeint", "decimal"} | {"boolean", "enum", "varchar"}
 _KINDS |= dict.fromkeys(_NUMBERS, "number")
 
 
@@ -82,9 +85,7 @@ def open_duckdb(
                 raise DatabaseQueryError("the query gives no table")
             names = tuple(normalise_name(name) for name in described.columns)
             types = tuple(_column_type(own) for own in described.types)
-            connection.execute(chosen)
-            blocks = iter(lambda: connection.fetchmany(CHUNK_ROWS), [])
-            yield RawTable(names, row_blocks(blocks), types)
+            yield RawTable(names, _blocks(connection, chosen, described), types)
         except duckdb.Error as error:
             raise _failure(error) from None
 
@@ -103,6 +104,28 @@ def _selection(connection: Any, table: str, columns: Sequence[str]) -> str:
             remedy='Write a .toml with address = "duckdb:///this file" and table.',
         )
     return selection(".".join(map(_quoted, parts)), [_quoted(column) for column in columns])
+
+
+def _blocks(connection: Any, query: str, described: Any) -> Iterator[list[Cells]]:
+    """The rows, by Arrow where that is installed and says the same of every type, else one by one.
+
+    Decimals, dates and times are written otherwise there.
+    """
+    if not all(own.id in _ALIKE for own in described.types) or not find_spec("pyarrow"):
+        connection.execute(query)
+        return row_blocks(iter(lambda: connection.fetchmany(CHUNK_ROWS), []))
+    reader = getattr(described, "to_arrow_reader", None) or described.fetch_arrow_reader
+    return _batches(reader)
+
+
+def _batches(reader: Callable[[int], Any]) -> Iterator[list[Cells]]:
+    import pyarrow as pa
+
+    try:
+        for batch in reader(BATCH_ROWS):
+            yield [arrow_cells(column) for column in batch.columns]
+    except (pa.ArrowException, OSError) as error:  # their words may quote a cell
+        raise DatabaseError(f"DuckDB stops the reading: {type(error).__name__}") from None
 
 
 def _quoted(name: str) -> str:

@@ -27,7 +27,7 @@ from cipherdag.sites.table.names import first_repeat, hidden_character, visible
 from cipherdag.sites.table.sources import READABLE, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pandas as pd
 
@@ -134,7 +134,7 @@ def _as_described(table: RawTable, description: FileDescription) -> RawTable:
     )
 
 
-def _telling(table: RawTable, file: str) -> Iterator[list[Cells]]:
+def _telling(table: RawTable, file: str) -> Iterator[Sequence[Cells]]:
     """The table's blocks, with a line in the log wherever the reading takes long."""
     rows, said = 0, time.monotonic()
     for chunk in table.chunks:

@@ -6,6 +6,7 @@ variables is missing.
 
 from __future__ import annotations
 
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -27,9 +28,11 @@ from cipherdag.sites.table.column_reader import (
 )
 from cipherdag.sites.table.names import nearest
 from cipherdag.sites.table.reading import check_row_count, open_table
+from cipherdag.sites.table.rows.stored import StoredRows, check_fits, code_type, taken_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from cipherdag.sites.table.cells import Cells, RawTable
     from cipherdag.sites.table.reading import TableSource
@@ -51,12 +54,15 @@ class SiteTable:
         names: The variables, sorted by code point: position = identifier.
         schema: The schema the table follows.
         rows: Number of rows n.
-        codes: Positions of categories and bins, int32 of shape (n, p): -1 where missing and in
-            the columns of continuous variables; None if there is no discrete variable.
-        values: Numbers, float64 of shape (n, p): NaN where missing and in the columns of discrete
-            variables; None if there is no continuous variable.
+        codes: Positions of categories and bins, of the smallest type that holds them, shape (n, p),
+            one column after the other in memory: -1 where missing and in the columns of continuous
+            variables; None if there is no discrete variable.
+        values: Numbers, float64 of shape (n, p), row by row in memory: NaN where missing and in the
+            columns of discrete variables; None if there is no continuous variable.
         interventions: Whether a row's variable was intervened on, bool of shape (n, p); None if
             the schema names no column for it.
+        folder: Where codes and values lie that are more than memory should hold, as
+            `rows.stored` says; None: where the system keeps temporary files.
     """
 
     names: tuple[str, ...] = field(repr=False)
@@ -65,6 +71,7 @@ class SiteTable:
     codes: CodeArray | None = field(repr=False)
     values: ValueArray | None = field(repr=False)
     interventions: NDArray[np.bool_] | None = field(repr=False, default=None)
+    folder: Path | None = field(repr=False, default=None)
 
     def __repr__(self) -> str:
         return f"SiteTable({self.rows} rows, {len(self.names)} variables, {self.kind})"
@@ -88,11 +95,16 @@ class SiteTable:
         return tuple(v for v, own in variables if own.ordered and own.cardinality > 2)  # noqa: PLR2004
 
     def numbers(self) -> ValueArray:
-        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing."""
+        """Codes of discrete and values of continuous variables, shape (n, p); NaN where missing.
+
+        Raises:
+            SiteNotReadyError: They are too large for this machine's memory.
+        """
         if self.codes is None:
             assert self.values is not None, "a table has codes or values"
             return self.values
-        codes = np.where(self.codes >= 0, self.codes, np.nan)
+        check_fits(self.codes.size * np.dtype(np.float64).itemsize)
+        codes = np.ascontiguousarray(np.where(self.codes >= 0, self.codes, np.nan))
         discrete = np.array(self.cardinalities) > 0
         return codes if self.values is None else np.where(discrete, codes, self.values)
 
@@ -106,7 +118,7 @@ class SiteTable:
         return replace(
             self,
             rows=len(rows),
-            codes=None if self.codes is None else self.codes[rows],
+            codes=None if self.codes is None else taken_rows(self.codes, rows, self.folder),
             values=None if self.values is None else self.values[rows],
             interventions=None if self.interventions is None else self.interventions[rows],
         )
@@ -120,7 +132,7 @@ class SiteTable:
             self,
             names=schema.names,
             schema=schema,
-            codes=self.codes[:, kept] if discrete and self.codes is not None else None,
+            codes=self.codes.T[kept].T if discrete and self.codes is not None else None,
             values=self.values[:, kept] if continuous and self.values is not None else None,
             interventions=None if self.interventions is None else self.interventions[:, kept],
         )
@@ -128,7 +140,9 @@ class SiteTable:
     def without(self, unmeasured: Sequence[int]) -> SiteTable:
         """The table without the values of some variables, by position."""
         gone = list(unmeasured)
-        codes = None if self.codes is None else self.codes.copy()
+        if not gone:
+            return self
+        codes = None if self.codes is None else self.codes.copy(order="K")
         values = None if self.values is None else self.values.copy()
         if codes is not None:
             codes[:, gone] = MISSING_CODE
@@ -143,7 +157,9 @@ class SiteTable:
         return self.take(np.flatnonzero(~self.interventions.any(axis=1)))
 
 
-def load_table(source: TableSource, schema: Schema, *, site: str | None = None) -> SiteTable:
+def load_table(
+    source: TableSource, schema: Schema, *, site: str | None = None, folder: Path | None = None
+) -> SiteTable:
     """Read a table and check every cell of it against the schema.
 
     Cells are compared as ``names.normalise_value`` writes them; numbers are ASCII decimal numbers.
@@ -159,8 +175,10 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
         schema: The schema of the study.
         site: Name of the site, for errors, and for columns that the schema says it did not measure:
             they may be absent, are not read, and have no value.
+        folder: Where rows are put aside that are more than memory should hold; see `SiteTable`.
 
     Raises:
+        OutputError: There is no room for them.
         UnreadableDataError: If the file is no table.
         EmptyDataError: If there is no row.
         TooFewRowsError: If there is one row.
@@ -172,25 +190,26 @@ def load_table(source: TableSource, schema: Schema, *, site: str | None = None) 
             where dates are declared, or outside its plausible range.
         ConstantColumnError: If a column has one value or bin only, or none, unless allowed.
     """
-    with open_table(source, site=site) as table:
+    with open_table(source, site=site) as table, _stores(schema, folder) as (codes, values):
         readers = _match_columns(table, schema, site)
         marks = _marks_reader(table, schema)
-        blocks = []
+        rows = 0
         for chunk in table.chunks:
-            blocks.append(_read_chunk(readers, chunk, schema))
+            rows += len(chunk[0])
+            _read_chunk(readers, chunk, codes, values)
             if marks is not None:
                 marks.read(chunk[marks.position])
-    rows = sum(own for own, _, _ in blocks)
-    check_row_count(rows, file=table.file, site=site)
-    discrete = any(column.cardinality for column in schema.variables)
-    continuous = not all(column.cardinality for column in schema.variables)
+        check_row_count(rows, file=table.file, site=site)
+        whole_codes = None if codes is None else codes.by_columns()
+        whole_values = None if values is None else values.by_rows()
     loaded = SiteTable(
         names=schema.names,
         schema=schema,
         rows=rows,
-        codes=np.concatenate([codes for _, codes, _ in blocks]) if discrete else None,
-        values=np.concatenate([v for _, _, v in blocks]) if continuous else None,
+        codes=whole_codes,
+        values=whole_values,
         interventions=None if marks is None else np.concatenate(marks.blocks),
+        folder=folder,
     )
     try:
         for reader in readers.values():
@@ -248,19 +267,34 @@ def _marks_reader(table: RawTable, schema: Schema) -> MarksReader | None:
     return MarksReader(column, table.names.index(column.name), schema.names)
 
 
+@contextmanager
+def _stores(
+    schema: Schema, folder: Path | None
+) -> Iterator[tuple[StoredRows | None, StoredRows | None]]:
+    """Where codes and values go; None where the schema has no such variable."""
+    sides = [column.cardinality for column in schema.variables]
+    width, kind, numbers = len(sides), code_type(max(sides)), np.dtype(np.float64)
+    codes = StoredRows(width, kind, MISSING_CODE, folder) if any(sides) else None
+    values = StoredRows(width, numbers, np.nan, folder) if not all(sides) else None
+    with ExitStack() as stack:
+        for own in (codes, values):
+            if own is not None:
+                stack.callback(own.close)
+        yield codes, values
+
+
 def _read_chunk(
-    readers: dict[int, ColumnReader], chunk: list[Cells], schema: Schema
-) -> tuple[int, CodeArray, ValueArray]:
-    """Rows, codes and values of one block, the arrays of shape (rows, p)."""
-    rows, variables = len(chunk[0]), schema.variables
-    discrete = any(column.cardinality for column in variables)
-    continuous = not all(column.cardinality for column in variables)
-    codes = np.full((rows if discrete else 0, len(variables)), MISSING_CODE, dtype=np.int32)
-    values = np.full((rows if continuous else 0, len(variables)), np.nan)
-    for variable, reader in readers.items():
-        target = codes if reader.column.cardinality else values
-        target[:, variable] = reader.read(chunk[reader.position])
-    return rows, codes, values
+    readers: dict[int, ColumnReader], chunk: Sequence[Cells], *stores: StoredRows | None
+) -> None:
+    """Add a block of rows to codes and values."""
+    for store, discrete in zip(stores, (True, False), strict=True):
+        if store is None:
+            continue
+        block = store.block(len(chunk[0]))
+        for variable, reader in readers.items():
+            if (reader.column.cardinality > 0) == discrete:
+                block[:, variable] = reader.read(chunk[reader.position])
+        store.append(block)
 
 
 def _check_varies(table: SiteTable, measured: list[int]) -> None:

@@ -81,8 +81,11 @@ def variance_of(n, row, column):
     return variance if variance > 1e-12 else 0.0
 
 
-def by_hand(parts, categories, triplet, alpha, fewest):
-    """1 for independent, 0 for dependent, NaN if not done; how close it was."""
+def by_hand(parts, categories, triplet, alpha, fewest, scores):
+    """1 for independent, 0 for dependent, NaN if not done; how close it was.
+
+    ``scores``: of the sites' own tests, each with 1 where there is one, shape (sites, 2).
+    """
     x, y, *given = triplet
     own = np.array([moments(rows, categories, x, y, given) for rows in parts])
     difference, variance = own.sum(axis=0)
@@ -95,14 +98,22 @@ def by_hand(parts, categories, triplet, alpha, fewest):
     # opened variances lie on a grid
     compared = (able >= fewest) & (variance > 0.25)
     close = (able >= fewest) & (np.abs(variance - 0.25) < 0.03)
-    if not compared.any():
+    total, k = scores.sum(axis=0)
+    if not compared.any() and k < fewest:
         return np.nan, not close.any()
-    share = 1.0 - (1.0 - alpha) ** (1.0 / compared.sum())
-    v = variance[compared]
-    dof = 1.0 / (1.0 + 0.5 / v)
-    limit = np.sqrt(stats.chi2.isf(share, dof) / dof * v)
-    far = np.abs(difference[compared]) / limit
-    clear = not close.any() and (np.abs(far - 1.0) > 0.02).all()
+    weight = (0.5 if given else 0.2) if k >= fewest else 0.0
+    level = alpha / (1.0 + weight)
+    far = np.zeros(0)
+    if compared.any():
+        share = 1.0 - (1.0 - level) ** (1.0 / compared.sum())
+        v = variance[compared]
+        dof = 1.0 / (1.0 + 0.5 / v)
+        limit = np.sqrt(stats.chi2.isf(share, dof) / dof * v)
+        far = np.abs(difference[compared]) / limit
+    if k >= fewest:
+        own_level = level * weight if compared.any() else alpha
+        far = np.append(far, total / (stats.norm.isf(own_level) * np.sqrt(k)))
+    clear = not close.any() and (np.abs(far - 1.0) > 0.03).all()
     return float((far <= 1.0).all()), clear
 
 
@@ -126,32 +137,40 @@ def test_verdicts_are_those_of_the_test_by_hand(
              np.array([[0, 3, 1, 2]])]  # fmt: skip
     (found, _, _), _ = drive(asking(tests, 4, n_sites, alpha=alpha, fewest=fewest), sites)
     triplets = [row.tolist() for block in tests for row in block]
+    tables = cells(tuple(categories), tests).tables
+    own = np.array([site.answer(tables)[tables.widths[: tables.n_tests].sum() :] for site in sites])
+    own = own.reshape(n_sites, 2, tables.n_tests, 2)
     for number, triplet in enumerate(triplets):
-        expected, clear = by_hand(parts, categories, triplet, alpha, fewest)
+        scores = own[:, min(len(triplet) - 2, 1), number]
+        expected, clear = by_hand(parts, categories, triplet, alpha, fewest, scores)
         if clear:
             np.testing.assert_equal(found[number], expected)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 2**32), st.lists(st.integers(2, 4), min_size=3, max_size=3))
-def test_a_site_answers_differences_and_variances_of_its_cells(seed, categories):
+def test_a_site_answers_differences_and_variances_of_its_cells_and_scores(seed, categories):
     rng = np.random.default_rng(seed)
     rows = discrete_codes(rng, int(rng.integers(5, 200)), categories, 0.1)
     tests = [np.array([[0, 1], [1, 2]]), np.array([[0, 1, 2], [0, 2, 1]])]
     question = cells(tuple(categories), tests)
     answer = discrete_site(rows, categories).answer(question)
-    n_cells = len(question.owner)
+    site, n_cells = discrete_site(rows, categories), len(question.owner) - question.n_tests
+    values = answer[: 2 * len(question.owner)].reshape(2, -1)
     expected = [
         moments(rows, categories, x, y, given)[
             :, : 1 if categories[x] == 2 else None, : 1 if categories[y] == 2 else None
         ].reshape(2, -1)
         for x, y, *given in (row.tolist() for block in tests for row in block)
     ]
-    np.testing.assert_allclose(answer[: 2 * n_cells], np.hstack(expected).ravel(), atol=1e-9)
+    np.testing.assert_allclose(values[:, :n_cells], np.hstack(expected), atol=1e-9)
+    # given nothing of the test of all rows, else of those of the configurations
+    told = site.answer(question.tables)[-4 * question.n_tests :].reshape(2, -1, 2)
+    assert (np.concatenate([told[0, :2], told[1, 2:]]) == values[:, n_cells:].T).all()
     varies = [float((own[1] > 0).any()) for own in expected]
-    assert answer[2 * n_cells :].tolist() == varies
+    assert answer[2 * len(question.owner) :].tolist() == varies
     alone = cells(tuple(categories), tests, differences=False)
-    assert (discrete_site(rows, categories).answer(alone) == answer[n_cells:]).all()
+    assert (site.answer(alone) == answer[len(question.owner) :]).all()
 
 
 @pytest.mark.parametrize(
@@ -228,13 +247,13 @@ def test_of_a_cell_that_too_few_sites_have_nothing_is_opened():
     columns, (counted, counts), (opened, variances), (compared, bits) = heard
     assert isinstance(columns[0], Columns)
     assert isinstance(counted, Contributors)
-    assert counts.tolist() == [4, 4, 2, 4]  # three cells, and the test itself
+    assert counts.tolist() == [4, 4, 2, 4, 4]  # three cells, the sites' own tests, and the test
     assert isinstance(opened, Covered)
     assert (variances[:2] > 0).all()
-    assert variances[2:].tolist() == [0, 0]  # neither the third cell nor the whole test
+    assert variances[2:].tolist() == [0, 4, 0]  # neither the third cell nor the whole test
     assert isinstance(compared, CellVerdicts)
     assert finds_verdicts(compared)
-    assert bits.tolist() == [1, 1]
+    assert bits.tolist() == [1, 1, 1]
     assert found.tolist() == [1.0]
     assert tally == {"stratified": 1}
 
@@ -244,21 +263,44 @@ def test_of_a_test_that_too_few_sites_have_only_their_number_is_opened():
     sites = [discrete_site(own, (3, 2)) for own in parts]
     (found, tally, _), heard = answered(asking([np.array([[0, 1]])], 2, 4), sites)
     assert len(heard) == 2
-    assert heard[1][1].tolist() == [2, 2, 0, 2]
+    assert heard[1][1].tolist() == [2, 2, 0, 2, 2]
     assert found.tolist() == [1.0]  # x varies at too few sites
     assert tally == {"varies at too few sites": 1}
 
 
-def test_a_test_whose_cells_are_at_few_sites_each_is_not_done():
+def test_a_test_whose_cells_are_at_few_sites_each_is_told_by_the_sites_own_tests():
     """x varies at every site, but each of its categories at two: no cell may be opened."""
     parts = spread([(0, 1), (1, 2), (0, 2)])
     sites = [discrete_site(own, (3, 2)) for own in parts]
     (found, tally, source), heard = answered(asking([np.array([[0, 1]])], 2, 3), sites)
-    assert heard[1][1].tolist() == [2, 2, 2, 3]
-    assert len(heard) == 2
-    assert np.isnan(found).all()
-    assert tally == {"no degrees of freedom or too few sites: none": 1}
+    assert heard[1][1].tolist() == [2, 2, 2, 3, 3]
+    assert heard[2][1].tolist() == [0, 0, 0, 3, 0]
+    assert (heard[3][1].tolist(), found.tolist()) == ([1], [1.0])
+    assert tally == {"stratified": 1}
     assert source.kinds is None  # so that sites are not compared, in sums
+
+
+def test_an_association_of_another_direction_at_another_site_is_found():
+    rng = np.random.default_rng(8)
+    parts = []
+    for site in range(4):
+        x, noise = rng.integers(0, 2, 300), rng.random(300) < 0.3
+        parts.append(np.column_stack([x, x ^ noise ^ (site % 2)]).astype(np.int64))
+    sites = [discrete_site(own, (2, 2)) for own in parts]
+    (found, _, _), heard = answered(asking([np.array([[0, 1]])], 2, 4), sites)
+    assert heard[-1][1].tolist() == [1, 0]  # the differences cancel, the scores do not
+    assert found.tolist() == [0.0]
+
+
+def test_scores_are_compared_to_one_side_only():
+    """Tables that are nearer to independence than chance has it are no dependence."""
+    rows = np.column_stack([np.repeat([0, 1], 100), np.tile([0, 1], 100)])
+    sites = [discrete_site(rows, (2, 2)) for _ in range(12)]
+    (found, _, _), heard = answered(asking([np.array([[0, 1]])], 2, 12), sites)
+    question = heard[-1][0].question
+    score = sites[0].answer(question)[1]
+    assert score * 12 < -stats.norm.isf(0.01 * 0.2 / 1.2 / 2) * np.sqrt(12)
+    assert (heard[-1][1].tolist(), found.tolist()) == ([1, 1], [1.0])
 
 
 def test_too_large_a_table_is_not_done():
@@ -320,10 +362,12 @@ def test_the_grid_is_fine_enough_and_sums_fit(n_sites):
 
 def test_thresholds_lie_on_a_grid_that_hides_a_platform_s_last_digit():
     question = cells((3, 4), [np.array([[0, 1]])], differences=False)
-    variances = np.random.default_rng(1).uniform(0.0, 40.0, 12)
+    variances = np.append(np.random.default_rng(1).uniform(0.0, 40.0, 12), 5.0)
     variances[3] = 0.25
     limits = cell_limits(question, variances, 0.01)
     assert limits[3] == 0
+    assert limits[12] ** 2 / 5 * 2**10 == pytest.approx(round(limits[12] ** 2 / 5 * 2**10))
+    limits, variances = limits[:12], variances[:12]
     own = variances > 0.25
     squares = limits[own] ** 2 / variances[own] * 2**10
     np.testing.assert_allclose(squares, np.rint(squares), rtol=1e-12)
@@ -340,7 +384,7 @@ def test_verdicts_that_cannot_be_are_refused():
     CellVerdicts(**good)
     for changes in (
         {"question": cells((2, 2), [np.array([[0, 1]])], differences=False)},
-        {"grid_bits": 35}, {"cells": pack_integers(np.array([1]))},
+        {"grid_bits": 35}, {"cells": pack_integers(np.array([2]))},
         {"cells": pack_integers(np.array([0, 0]))}, {"able": b""}, {"limits": b"\0" * 7},
         {"able": pack_integers(np.array([4]))}, {"limits": pack_integers(np.array([-1]))},
     ):  # fmt: skip

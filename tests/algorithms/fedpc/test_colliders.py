@@ -100,9 +100,9 @@ def plain_verdicts(skeleton, p_value, rule, alpha):
     return colliders, ambiguous
 
 
-def plain_joining(skeleton, p_value, alpha):
+def plain_joining(skeleton, p_value, alpha, clear=None):
     """Colliders with the factor by which p falls, and ambiguous triples."""
-    colliders, ambiguous = {}, set()
+    colliders, ambiguous, clear = {}, set(), clear or np.log(2)
     n = len(skeleton)
     for x, y, z in permutations(range(n), 3):
         if x > z or skeleton[x, z] or not (skeleton[x, y] and skeleton[y, z]):
@@ -121,9 +121,9 @@ def plain_joining(skeleton, p_value, alpha):
                         alone.append(falls[-1])
         falls = alone or falls
         mean = np.mean(falls) if falls else 0.0
-        if mean >= np.log(2):
+        if mean >= clear:
             colliders[x, y, z] = np.exp(mean)
-        elif mean > -np.log(2):
+        elif mean > -clear:
             ambiguous.add((x, y, z))
     return colliders, ambiguous
 
@@ -153,7 +153,8 @@ def test_joining_by_verdicts_is_that_of_plain_loops_over_their_bits(seed):
         # on the grid on which sums over three sites, of a row each, are compared
         return float(np.rint((p_value(x, y, given) - 0.3) * 2**10) > 0)
 
-    colliders, ambiguous = plain_joining(closed.skeleton, bit, 0.3)
+    a_fifth = 0.2 * np.log(100 / 0.3) - 1e-3
+    colliders, ambiguous = plain_joining(closed.skeleton, bit, 0.3, a_fifth)
     assert set(closed.ambiguous) == ambiguous
     assert closed.colliders == pytest.approx(colliders)
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cipherdag.sites.compute.ci_tests import bitmaps
+from cipherdag.sites.compute.ci_tests import bitmaps, counts, joint_codes
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
 from cipherdag.statistics.table_shapes import TableShape
 
@@ -83,3 +83,44 @@ def test_tables_with_many_cells_or_levels_are_not_counted_by_bits():
     own = bitmaps.Bitmaps(np.array(codes.T, dtype=np.int32, order="C"), np.array([2, 8, 16, 40]))
     sets = np.array([[0, 1], [1, 2], [0, 3]]).T
     assert own.faster(sets, np.array([[2, 8, 2], [8, 16, 40]])).tolist() == [True, False, False]
+
+
+@given(data_and_sets(), st.booleans(), st.sampled_from([8, 64, 1000, 2**17]))
+@settings(max_examples=60, deadline=None)
+def test_tables_of_many_rows_are_counted_block_by_block(given_, held, block):
+    codes, levels, sets = given_
+    if held:  # as a site's table is: by columns, of a small type, counted as it lies
+        codes = np.asfortranarray(codes.astype(np.int8))
+        before = codes.copy()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(bitmaps, "AVAILABLE", False)
+        patched.setitem(counts.CHUNK_ELEMENTS, "cpu", 5)
+        patched.setattr(joint_codes, "BLOCK_ROWS", block)
+        columns = DiscreteColumns(codes, CPU, memory_bytes=2**24, levels=levels)
+        found = [own for _, own in columns.whole_tables(sets)]
+    expected = [by_hand(codes, levels, own).ravel() for own in sets]
+    assert np.array_equal(np.concatenate(found), np.concatenate(expected))
+    if held:
+        assert np.array_equal(codes, before)
+
+
+@pytest.mark.parametrize("cells", [126, 127, 128, 32_766, 32_767, 32_768, 70_000])
+@pytest.mark.parametrize("missing", [False, True])
+def test_joint_codes_of_every_size_are_told_apart(cells, missing):
+    """Around the ends of the types that hold them, each cell has rows, and gaps have none."""
+    every = np.repeat(np.arange(cells), 2).astype(np.int32)
+    codes = every[:, None]
+    if missing:
+        codes = np.concatenate([codes, np.full((777, 1), -1)])
+    bits = np.packbits(codes[:, 0] >= 0)
+    padded = np.zeros(-(-len(bits) // 8) * 8, dtype=np.uint8)
+    padded[: len(bits)] = bits
+    observed = padded[None] if missing else None
+    found = joint_codes.joint_counts(codes.T.astype(np.int32), [0], [cells], cells, observed)
+    assert found.tolist() == [2] * cells
+
+
+def test_codes_that_a_table_holds_are_not_copied():
+    codes = np.asfortranarray(np.random.default_rng(0).integers(0, 3, (1000, 4)).astype(np.int8))
+    columns = DiscreteColumns(codes, CPU, memory_bytes=2**24)
+    assert np.shares_memory(columns._columns.numpy(), codes)

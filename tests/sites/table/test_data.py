@@ -53,7 +53,7 @@ def test_mixed_table_is_coded_in_sorted_order(tmp_path):
     assert table.kind == "mixed"
     assert table.rows == 3
     assert table.cardinalities == (0, 3, 2)
-    assert table.codes.dtype == np.int32
+    assert table.codes.dtype == np.int8
     assert table.values.dtype == np.float64
     np.testing.assert_array_equal(table.codes, [[-1, 1, 0], [-1, 0, 1], [-1, 2, 0]])
     np.testing.assert_array_equal(table.values[:, 0], [41, 52.5, 63])

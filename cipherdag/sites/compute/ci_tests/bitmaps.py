@@ -30,6 +30,8 @@ BLOCK_WORDS = 256
 # measured: what a cell costs beside its words, and what a row of codes costs, in words
 WORDS_PER_CELL = 40
 WORDS_PER_ROW = 1.4
+WORDS_PER_ROW_OF_MANY = 0.7
+"""Where a table's rows are so many that they are joined block by block."""
 AVAILABLE = hasattr(np, "bitwise_count")
 """From numpy 2 on."""
 
@@ -40,9 +42,15 @@ class Bitmaps:
     Args:
         columns: Codes, negative where missing, shape (p, n).
         levels: Levels of every variable, shape (p,).
+        words_per_row: What a row costs otherwise.
     """
 
-    def __init__(self, columns: NDArray[np.int32], levels: IndexArray) -> None:
+    def __init__(
+        self,
+        columns: NDArray[np.integer],
+        levels: IndexArray,
+        words_per_row: float = WORDS_PER_ROW,
+    ) -> None:
         self._columns = columns
         self._levels = np.where(levels <= MOST_LEVELS, levels, 0)
         # in front of all stands a bitmap of no row, for levels that only padding has
@@ -51,7 +59,7 @@ class Bitmaps:
         rows = columns.shape[1]
         self._n_words = -(-rows // ROWS_PER_WORD)
         self._words = np.zeros((1 + self._levels.sum(), self._n_words), dtype=np.uint64)
-        most = WORDS_PER_ROW * rows / (self._n_words + WORDS_PER_CELL)
+        most = words_per_row * rows / (self._n_words + WORDS_PER_CELL)
         self._most_cells = min(most, CHUNK_WORDS // BLOCK_WORDS)
 
     def faster(self, digits: IndexArray, bases: IndexArray) -> NDArray[np.bool_]:

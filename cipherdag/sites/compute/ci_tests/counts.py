@@ -15,6 +15,8 @@ import numpy as np
 import torch
 
 from cipherdag.sites.compute.ci_tests import bitmaps
+from cipherdag.sites.compute.ci_tests.joint_codes import joint_counts
+from cipherdag.sites.table.rows.stored import CODE_TYPES, code_type
 from cipherdag.statistics.contingency import SparseTable
 
 if TYPE_CHECKING:
@@ -81,15 +83,15 @@ class DiscreteColumns:
         self.levels: IndexArray = np.maximum(
             codes.max(axis=0, initial=-1).astype(np.int64) + 1, least
         )
-        missing = codes.T < 0
-        columns = np.array(codes.T, dtype=np.int32, order="C")
-        self._words: torch.Tensor | None = None
-        if missing.any():
-            self._words = _pack_rows(~missing).to(device)
-            columns[missing] = MISSING
+        columns = _in_columns(codes)
+        gaps = any((own < 0).any() for own in columns)
+        self._words = _pack_rows(columns).to(device) if gaps else None
         self._columns = torch.from_numpy(columns).to(device)
-        by_bits = device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows
-        self._bitmaps = bitmaps.Bitmaps(columns, self.levels) if by_bits else None
+        self._many = device.type == "cpu" and self.n_rows > CHUNK_ELEMENTS["cpu"]
+        self._bitmaps: bitmaps.Bitmaps | None = None
+        if device.type == "cpu" and bitmaps.AVAILABLE and self.n_rows:
+            cost = bitmaps.WORDS_PER_ROW_OF_MANY if self._many else bitmaps.WORDS_PER_ROW
+            self._bitmaps = bitmaps.Bitmaps(columns, self.levels, cost)
 
     def complete_rows(self, positions: IndexArray) -> IndexArray:
         """Number of rows without a missing value among some variables, shape (B,).
@@ -158,6 +160,8 @@ class DiscreteColumns:
 
     def _by_codes(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """As `_counts`, row by row."""
+        if self._many:
+            return self._one_by_one(digits, bases, cells)
         of_digit, of_base = self._on_device(digits), self._on_device(bases).to(torch.int32)
         chunk = self.chunk(self.n_rows, bytes_per_element=BYTES_PER_CODE)
         parts = []
@@ -170,6 +174,16 @@ class DiscreteColumns:
             parts.append(self._count(of_digit[:, part], of_base[:, part, None], cells[part]))
             start = stop
         return torch.cat(parts) if parts else of_digit.new_zeros(0)
+
+    def _one_by_one(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+        """As `_by_codes`, of tables that have many rows each."""
+        columns = self._columns.numpy()
+        observed = None if self._words is None else self._words.numpy().view(np.uint8)
+        found = [
+            joint_counts(columns, *own, observed)
+            for own in zip(digits.T.tolist(), bases.T.tolist(), cells.tolist(), strict=True)
+        ]
+        return torch.from_numpy(np.concatenate([np.zeros(0, dtype=np.int64), *found]))
 
     def chunk(self, elements: int, *, bytes_per_element: int) -> int:
         """How many tests to treat at a time that need this many elements each."""
@@ -253,10 +267,9 @@ class DiscreteColumns:
     ) -> torch.Tensor:
         """As `_counts`, at once, from mixed-radix codes of all rows; radices int32, (k, B, 1)."""
         first, *rest = digits.unbind()
-        code = self._mark_missing(self._columns.index_select(0, first))
+        code = self._mark_missing(self._wide(first))
         for digit, radix in zip(rest, radices.unbind()[1:], strict=True):
-            column = self._columns.index_select(0, digit)
-            code = self._mark_missing(column.addcmul_(code, radix))
+            code = self._mark_missing(self._wide(digit).addcmul_(code, radix))
         # incomplete rows carry the code -1 and go to one more cell in front of each table
         extra = 0 if self._words is None else 1
         widths = cells + extra
@@ -269,6 +282,11 @@ class DiscreteColumns:
         kept = torch.ones_like(counts, dtype=torch.bool)
         kept[starts.long() - 1] = False
         return counts[kept]
+
+    def _wide(self, variables: torch.Tensor) -> torch.Tensor:
+        """Codes that are to be joined, int32 of shape (B, n)."""
+        codes = self._columns.index_select(0, variables).to(torch.int32)
+        return codes if self._words is None else codes.masked_fill_(codes < 0, MISSING)
 
     def _mark_missing(self, code: torch.Tensor) -> torch.Tensor:
         """Bring the codes of incomplete rows to -1, where later digits keep them negative."""
@@ -288,11 +306,23 @@ def _margin(
     return margin, values // levels, counts
 
 
-def _pack_rows(observed: NDArray[np.bool_]) -> torch.Tensor:
+def _in_columns(codes: NDArray[np.integer]) -> NDArray[np.integer]:
+    """The codes by columns, shape (p, n): as a site's table holds them, or copied so."""
+    if codes.dtype in CODE_TYPES and codes.flags.f_contiguous and codes.flags.writeable:
+        return codes.T
+    kind = code_type(int(codes.max(initial=0)) + 1)
+    columns = np.empty(codes.T.shape, dtype=kind)
+    for own, whole in zip(columns, codes.T, strict=True):
+        np.maximum(whole, -1, out=own, casting="unsafe")
+    return columns
+
+
+def _pack_rows(columns: NDArray[np.integer]) -> torch.Tensor:
     """Bits of the rows in which each variable is observed, int64 of shape (p, words)."""
-    packed = np.packbits(observed, axis=1)
-    padded = np.zeros((len(packed), -(-observed.shape[1] // WORD) * 8), dtype=np.uint8)
-    padded[:, : packed.shape[1]] = packed
+    padded = np.zeros((len(columns), -(-columns.shape[1] // WORD) * 8), dtype=np.uint8)
+    for bits, own in zip(padded, columns, strict=True):
+        packed = np.packbits(own >= 0)
+        bits[: len(packed)] = packed
     return torch.from_numpy(padded.view(np.int64))
 
 

@@ -7,7 +7,6 @@ and with x and y or the conditioning set in any order.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -24,6 +23,7 @@ from cipherdag.sites.compute.ci_tests.cache import (
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.counts import MAX_CELLS, MAX_CODE, DiscreteColumns, PairCounts
 from cipherdag.sites.compute.device import resolve_device
+from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
 from cipherdag.statistics.contingency import (
     GSquared,
     Margins,
@@ -212,8 +212,8 @@ def _check(codes: NDArray[np.integer], statistic: str, dof: str, min_rows_per_ce
 
 def _varies(codes: NDArray[np.integer]) -> BoolVector:
     """Whether every variable has at least two values in the rows, shape (p,)."""
-    highest = codes.max(axis=0)
-    return np.asarray(np.where(codes < 0, highest, codes).min(axis=0) < highest)
+    met = ((own, own.max()) for own in codes.T)
+    return np.array([((own >= 0) & (own < highest)).any() for own, highest in met], dtype=bool)
 
 
 def _copied(codes: NDArray[np.integer]) -> IndexArray:
@@ -221,10 +221,13 @@ def _copied(codes: NDArray[np.integer]) -> IndexArray:
     first: dict[bytes, int] = {}
     found = np.arange(codes.shape[1])
     for variable in np.flatnonzero(_varies(codes)).tolist():
-        column = np.maximum(codes[:, variable], -1)
-        _, at, level = np.unique(column, return_index=True, return_inverse=True)
+        column = codes[:, variable]
+        if column.max() > len(column):
+            levels, column = np.unique(np.maximum(column, -1), return_inverse=True)
+            column = column.ravel() - (levels[0] < 0)
+        least, names = first_met(column)
         # levels by their first row, but missing values stay what they are
-        order = np.where(column[at] < 0, -1, at)
-        told = order[level.ravel()].astype("<i8").tobytes()
-        found[variable] = first.setdefault(hashlib.sha256(told).digest(), variable)
+        names[:-least] = -1
+        told = rows_digest(b"cipherdag copied column", Renamed(column, least, names))
+        found[variable] = first.setdefault(told, variable)
     return found

@@ -10,19 +10,20 @@ Leaks:
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.questions.stratified import JOLT, SPREAD
-from cipherdag.sites.table.rows_digest import rows_digest
+from cipherdag.sites.table.rows.digest import Renamed, first_met, rows_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.encodings import FloatVector, IndexArray
+    from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
+    from cipherdag.sites.table.rows.digest import Digested
 
 
 class Blur:
@@ -38,31 +39,43 @@ class Blur:
     def __init__(
         self, codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None
     ) -> None:
-        self._ranks: list[IndexArray] = []
-        self._met: list[int] = []
-        parts: list[list[NDArray[Any]]] = []
-        if codes is not None:
-            for own in np.asarray(codes).T:
-                levels, first, place = np.unique(own, return_index=True, return_inverse=True)
-                place = first[place.ravel()]  # where a category is first met names it
-                parts.append([place])
-                self._ranks.append(_ranks(levels, first))
-                self._met.append(int((levels >= 0).sum()))
-        if values is not None:
-            parts = [
-                [*(parts[v] if parts else ()), own] for v, own in enumerate(np.asarray(values).T)
-            ]
-        self._columns = [rows_digest(b"cipherdag column", *own) for own in parts]
-        ordered = b"".join(sorted(self._columns))
-        self._digest = hashlib.sha256(b"cipherdag blur" + ordered).digest()
+        ranks: list[IndexArray] = []
+        met: list[int] = []
+        self._columns: list[bytes] = []
+        width = next(own.shape[1] for own in (codes, values) if own is not None)
+        for variable in range(width):
+            parts: list[Digested] = []
+            if codes is not None:
+                least, first = first_met(codes[:, variable])
+                when = first[-least:]
+                ranks.append(_ranks(when))
+                met.append(int((when < len(codes)).sum()))
+                # where a category is first met names it
+                parts.append(Renamed(codes[:, variable], least, first))
+            if values is not None:
+                parts.append(values[:, variable])
+            self._columns.append(rows_digest(b"cipherdag column", *parts))
+        self._ranks, self._met = _in_rows(ranks), np.array(met, dtype=np.int64)
+        ordered = sorted(self._columns)
+        places = {own: place for place, own in enumerate(ordered)}
+        self._order = np.array([places[own] for own in self._columns], dtype=np.int64)
+        self._digest = hashlib.sha256(b"cipherdag blur" + b"".join(ordered)).digest()
 
     def column(self, variable: int) -> bytes:
         """What stands for a variable in a key."""
         return self._columns[variable]
 
-    def met(self, variable: int) -> int:
-        """How many categories of a variable rows have."""
-        return self._met[variable]
+    def pairs(self, x: IndexArray, y: IndexArray) -> tuple[list[bytes], BoolVector]:
+        """A name of each pair, whichever of the two comes first, and whether y does."""
+        turned: BoolVector = self._order[x] > self._order[y]
+        before, after = np.where(turned, y, x).tolist(), np.where(turned, x, y).tolist()
+        own = self._columns
+        return [own[v] + own[w] for v, w in zip(before, after, strict=True)], turned
+
+    def met(self, variables: int | IndexArray) -> IndexArray:
+        """How many categories of each variable rows have, in the shape of ``variables``."""
+        found: IndexArray = self._met[variables]
+        return found
 
     def sign(self, *variables: int) -> float:
         """-1 where the first of two categories is met second, once for each of these; else 1.
@@ -72,10 +85,12 @@ class Blur:
         turned = [v for v in variables if self._met[v] == 2 and self._ranks[v][0] != 0]  # noqa: PLR2004
         return -1.0 if len(turned) % 2 else 1.0
 
-    def ranks(self, variable: int, categories: int) -> IndexArray:
-        """The place of every category by when a row first has it, shape (categories,)."""
-        known = self._ranks[variable][:categories]
-        return np.concatenate([known, np.arange(len(known), categories)])
+    def ranks(self, variables: int | IndexArray, categories: int) -> IndexArray:
+        """The place of every category by when a row first has it, shape (..., categories)."""
+        known = self._ranks[variables][..., :categories]
+        beyond = np.arange(known.shape[-1], categories)
+        unmet = np.broadcast_to(beyond, (*known.shape[:-1], len(beyond)))
+        return np.concatenate([known, unmet], axis=-1)
 
     def __repr__(self) -> str:
         """Without the digest, from which the numbers follow."""
@@ -103,15 +118,19 @@ class Blur:
         return rng.uniform(-1.0, 1.0, shape)
 
 
-def _ranks(levels: IndexArray, first: IndexArray) -> IndexArray:
-    """The place of every code up to the highest: those that rows have by when one first has it."""
-    met = levels >= 0
-    highest = int(levels.max(initial=-1)) + 1
-    when = np.full(highest, np.iinfo(np.int64).max)
-    when[levels[met]] = first[met]
-    ranks = np.empty(highest, dtype=np.int64)
-    ranks[np.argsort(when, kind="stable")] = np.arange(highest)
+def _ranks(when: IndexArray) -> IndexArray:
+    """The place of every code: those that rows have by when one first has it."""
+    ranks = np.empty(len(when), dtype=np.int64)
+    ranks[np.argsort(when, kind="stable")] = np.arange(len(when))
     return ranks
+
+
+def _in_rows(ranks: Sequence[IndexArray]) -> IndexArray:
+    """Ranks of all variables, each followed by the numbers that it has not, shape (p, widest)."""
+    found = np.tile(np.arange(max(map(len, ranks), default=0)), (len(ranks), 1))
+    for row, own in zip(found, ranks, strict=True):
+        row[: len(own)] = own
+    return found
 
 
 def jolted(differences: FloatVector, moved: FloatVector) -> FloatVector:

@@ -21,34 +21,42 @@ from cipherdag.errors import MalformedMessageError, PolicyRefusedError
 from cipherdag.questions.descriptions import ColumnSums, ValueCounts
 from cipherdag.questions.pooled_data import LARGEST_DEVIATION
 from cipherdag.sites.compute.pooled.marks import drawn_in
+from cipherdag.sites.table.rows.stored import taken_rows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
 
 
-def complete_rows(missing: NDArray[np.bool_]) -> BoolVector:
-    """Which rows miss no value of the columns that have any, shape (n,).
+def complete_rows(rows: int, missing: Iterable[BoolVector]) -> BoolVector:
+    """Which rows miss no value of the columns that have any, shape (rows,).
 
     Args:
-        missing: Of every row and column, shape (n, p).
+        rows: How many there are.
+        missing: Of every column which rows miss it, shape (rows,).
     """
-    told = missing[:, ~missing.all(axis=0)]
-    return np.asarray(~told.any(axis=1), dtype=bool)
+    complete = np.ones(rows, dtype=bool)
+    for gaps in missing:
+        if not gaps.all():
+            complete &= ~gaps
+    return complete
 
 
 def without_gaps(
     codes: NDArray[np.integer], values: NDArray[np.float64] | None, discrete: NDArray[np.bool_]
 ) -> tuple[NDArray[np.integer], NDArray[np.float64] | None]:
     """The rows without a missing value in any column that has values."""
-    gaps = (codes < 0) & discrete
-    if values is not None:
-        gaps |= np.isnan(values) & ~discrete
-    complete = complete_rows(gaps)
+    rows, width = codes.shape
+    complete = complete_rows(
+        rows, (missing_in(codes, values, v, bool(discrete[v])) for v in range(width))
+    )
     if complete.all():
         return codes, values
-    return codes[complete], None if values is None else values[complete]
+    kept = np.flatnonzero(complete)
+    return taken_rows(codes, kept), None if values is None else values[complete]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +100,15 @@ class DescribedColumns:
         self._codes, self._values = codes, values
         self._known: dict[int, BoolVector] = {}
         complete = complete_rows(
-            np.column_stack([np.isnan(self._column(v)) for v in range(len(categories))])
+            self.rows,
+            (missing_in(codes, values, v, own > 0) for v, own in enumerate(categories.tolist())),
         )
         # tables of other questions are of complete rows where small counts are restricted
         other_tables = codes is not None and least > 1 and complete.any()
         self._complete = complete if other_tables else None
         self._whole = not (other_tables and _few(int((~complete).sum()), least))
         if not self._whole:
-            self._codes = None if codes is None else codes[complete]
+            self._codes = None if codes is None else taken_rows(codes, np.flatnonzero(complete))
             self._values = None if values is None else values[complete]
             self._complete = complete[complete]
 
@@ -277,3 +286,17 @@ def column_of(
         return np.where(own >= 0, own, np.nan).astype(np.float64)
     assert values is not None, "a continuous variable has values"
     return np.asarray(values[:, variable])
+
+
+def missing_in(
+    codes: NDArray[np.integer] | None,
+    values: NDArray[np.float64] | None,
+    variable: int,
+    discrete: bool,
+) -> BoolVector:
+    """The rows that miss a value of a variable, shape (n,)."""
+    if discrete:
+        assert codes is not None, "a discrete variable has codes"
+        return np.asarray(codes[:, variable] < 0)
+    assert values is not None, "a continuous variable has values"
+    return np.isnan(values[:, variable])

@@ -30,6 +30,7 @@ from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import (
     DescribedColumns,
     column_of,
+    missing_in,
     rows_of,
     without_gaps,
 )
@@ -164,10 +165,10 @@ class PoolableData:
         place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
         missing = np.zeros(p, dtype=bool)
         for variable in range(p):
-            own = self.column(variable)
-            missing[variable] = np.isnan(own).any()
-            if self._categories[variable] == 0:
-                marks = marks_of(self._to_mark(variable, own), least)
+            numbers = self._categories[variable] == 0
+            missing[variable] = missing_in(self._codes, self._values, variable, not numbers).any()
+            if numbers:
+                marks = marks_of(self._to_mark(variable, self.column(variable)), least)
                 place[variable], spread[:, variable], size[:, variable] = marks
         told = rows if rows >= least else 0
         parts = [[1, told], self._categories, place, *spread, *size, missing, [least > 1]]
@@ -354,7 +355,10 @@ class PoolableData:
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         free = self._moves is None
-        return share_summands(question, self.told_column, self.blur, least=least, given=free)
+        tables = self._columns().whole_tables if self.discrete else None
+        return share_summands(
+            question, self.told_column, self.blur, least=least, given=free, tables=tables
+        )
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
         from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from cipherdag.questions.site_differences import BLUR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cipherdag.questions.encodings import BoolVector, FloatVector, IndexArray
     from cipherdag.questions.site_differences import SiteDifferences
@@ -28,6 +29,7 @@ def share_summands(
     *,
     least: int,
     given: bool = True,
+    tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None = None,
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
@@ -37,11 +39,12 @@ def share_summands(
         blur: That of the site's rows.
         least: Rows below which a stratum adds nothing, at least 2.
         given: Whether variables given others are told of: rows by their configuration are counts.
+        tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
     parts: list[list[FloatVector]] = [[], [], [], [], []]
     for rows in question.sets():
-        for own in rows.tolist():
-            counts, n = share_counts(question, own, column)
+        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True):
+            counts, n = share_counts(question, own, column, table)
             unforetold = _blur(blur, question, own, counts)
             of_enough = (n >= least) & (given or len(own) == 1)
             first, second, told, weight = _summands(counts, n, of_enough, unforetold)
@@ -52,8 +55,22 @@ def share_summands(
     return np.concatenate([np.zeros(0), *(values for part in parts for values in part)])
 
 
+def _counted(
+    rows: IndexArray, tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None
+) -> Iterator[IndexArray | None]:
+    """For every set, shape (C, k), its variable first, the counts where `tables` has them."""
+    if tables is None or not len(rows):
+        yield from itertools.repeat(None, len(rows))
+        return
+    for own in np.roll(rows, -1, axis=1):
+        yield from (counts for _, counts in tables(own[None]))
+
+
 def share_counts(
-    question: SiteDifferences, own: list[int], column: Callable[[int], FloatVector]
+    question: SiteDifferences,
+    own: list[int],
+    column: Callable[[int], FloatVector],
+    counted: IndexArray | None = None,
 ) -> tuple[IndexArray, IndexArray]:
     """Rows of every share in every stratum, shape (strata, shares), and in each, (strata,).
 
@@ -61,9 +78,12 @@ def share_counts(
         question: What is compared.
         own: The variable, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
+        counted: The table of those given and the variable, which is fastest, where it is known.
     """
     variable, *given = own
     sides = question.categories
+    if counted is not None:
+        return _of_table(counted.reshape(-1, sides[variable]), numbers=False)
     values = column(variable)
     others = [column(position) for position in given]
     complete = ~np.isnan([values, *others]).any(axis=0)
@@ -77,10 +97,15 @@ def share_counts(
         marks = question.marks(variable)
         kinds, code = len(marks) + 1, np.searchsorted(marks, values[complete])
     table = np.bincount(stratum * kinds + code, minlength=strata * kinds).reshape(strata, kinds)
+    return _of_table(table, numbers=not sides[variable])
+
+
+def _of_table(table: IndexArray, *, numbers: bool) -> tuple[IndexArray, IndexArray]:
+    """Shares and rows of every stratum, from rows by stratum and category, or place of a number."""
     n = table.sum(axis=1)
-    if sides[variable]:
-        return (table[:, :1] if kinds == 2 else table), n  # noqa: PLR2004
-    return table[:, :-1].cumsum(axis=1), n
+    if numbers:
+        return table[:, :-1].cumsum(axis=1), n
+    return (table[:, :1] if table.shape[1] == 2 else table), n  # noqa: PLR2004
 
 
 def code_in(values: FloatVector) -> tuple[float, int] | None:

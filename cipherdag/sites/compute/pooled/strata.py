@@ -13,6 +13,7 @@ from cipherdag.statistics.quadratic_forms import (
     chi_square_scale,
     kronecker_matrices,
     quadratic_forms,
+    upper_triangle,
 )
 
 if TYPE_CHECKING:
@@ -55,14 +56,13 @@ def stratified_answer(
     moves = _Moves(question, blur)
     for owner, counts, moved in _tables(question, columns, moves, least=least, within=within):
         values = _summands(counts, moved)
-        tests, first = np.unique(owner, return_index=True)
+        first = _begins(owner)
+        tests = owner[first]
         summed = np.add.reduceat(values, first, axis=1)
         wholes[starts[tests] + np.arange(len(values))[:, None]] = summed
         sides = tuple(side - 1 for side in counts.shape[:2])
-        own[0, tests] = _own_tests(_forms(summed, sides))
-        given = question.sides[tests, 0] > 1
-        of_strata = np.add.reduceat(_forms(values, sides), first, axis=1)
-        own[1, tests[given]] = _own_tests(of_strata[:, given])
+        own[:, tests] = _own_tests(summed, values, first, sides)
+    own[1, question.sides[:, 0] == 1] = 0.0  # given nothing there is one configuration
     return np.concatenate([wholes, own.ravel()])
 
 
@@ -90,17 +90,17 @@ class _Moves:
         """
         if self._blur is None:
             return np.zeros(counts.shape), np.ones(len(owner))
-        first = np.flatnonzero(np.diff(owner, prepend=-1))
-        sizes = np.diff([*first, len(owner)])
+        first = _begins(owner)
+        sizes = np.diff(first, append=len(owner))
         names, places, cells = self._canonical(self._blur, owner[first], counts.shape[:2])
         places = np.repeat(places, sizes, axis=0)
         tables = np.empty((len(owner), places.shape[1]), dtype=np.int64)
         np.put_along_axis(tables, places, counts.reshape(-1, len(owner)).T, axis=1)
         order = np.lexsort((*tables.T, owner))
-        parts = zip(np.split(tables[order], first[1:]), cells, strict=True)
-        strata = [np.ascontiguousarray(own[:, :met]) for own, met in parts]
-        keys = [name + own.tobytes() for name, own in zip(names, strata, strict=True)]
-        spreads, numbers = self._blur.moves(keys, [own.size for own in strata])
+        ends = zip(names, cells.tolist(), first.tolist(), [*first[1:].tolist(), None], strict=True)
+        strata = tables[order]
+        keys = [name + strata[start:stop, :met].tobytes() for name, met, start, stop in ends]
+        spreads, numbers = self._blur.moves(keys, (sizes * cells).tolist())
         told = np.arange(tables.shape[1]) < np.repeat(cells, sizes)[:, None]
         drawn, in_order = np.zeros((2, *tables.shape))
         in_order[told] = numbers
@@ -117,21 +117,19 @@ class _Moves:
             Names, places of shape (tests, cells), those of categories that rows have first, and how
             many the latter are, shape (tests,).
         """
-        pairs, own = np.unique(self._pairs[tests], axis=0, return_inverse=True)
-        names, places = [], np.empty((len(pairs), sides[0] * sides[1]), dtype=np.int64)
-        met = np.empty(len(pairs), dtype=np.int64)
-        for number, (x, y) in enumerate(pairs.tolist()):
-            rows, columns = blur.ranks(x, sides[0])[:, None], blur.ranks(y, sides[1])
-            first, second = blur.met(x), blur.met(y)
-            turned = blur.column(x) > blur.column(y)
-            place = columns * first + rows if turned else rows * second + columns
-            beyond = (rows >= first) | (columns >= second)  # cells that no row is in
-            met[number] = first * second
-            place = np.where(beyond, met[number] - 1 + np.cumsum(beyond).reshape(sides), place)
-            places[number] = place.ravel()
-            names.append(b"".join(sorted([blur.column(x), blur.column(y)])))
-        own = own.ravel()
-        return [names[number] for number in own.tolist()], places[own], met[own]
+        x, y = self._pairs[tests].T
+        rows, columns = blur.ranks(x, sides[0])[:, :, None], blur.ranks(y, sides[1])[:, None]
+        first, second = (blur.met(own)[:, None, None] for own in (x, y))
+        names, turned = blur.pairs(x, y)
+        turned = turned[:, None, None]
+        place = np.where(turned, columns * first + rows, rows * second + columns)
+        place, beyond = (
+            own.reshape(len(tests), -1)
+            for own in (place, (rows >= first) | (columns >= second))  # cells that no row is in
+        )
+        met = (first * second).ravel()
+        place = np.where(beyond, met[:, None] - 1 + np.cumsum(beyond, axis=1), place)
+        return names, place, met
 
 
 def cells_answer(
@@ -143,19 +141,25 @@ def cells_answer(
     within: DiscreteColumns | None = None,
 ) -> FloatVector:
     """The answer to `TableCells` with differences; arguments as of `stratified_answer`."""
-    n_cells, sizes = len(question.owner), question.sides.prod(axis=1)
+    tables, sizes = question.tables, question.sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
-    moments, moves = np.zeros((2, n_cells)), _Moves(question.tables, blur)
-    for owner, counts, moved in _tables(
-        question.tables, columns, moves, least=least, within=within
-    ):
-        values = _moments(counts, moved)
-        tests, first = np.unique(owner, return_index=True)
+    moments, scores = np.zeros((2, sizes.sum())), np.zeros((2, question.n_tests))
+    moves = _Moves(tables, blur)
+    for owner, counts, moved in _tables(tables, columns, moves, least=least, within=within):
+        values, summands = _moments(counts, moved), _summands(counts, moved)
+        first = _begins(owner)
+        tests = owner[first]
         place = starts[tests] + np.arange(values.shape[1])[:, None]
         moments[:, place] = np.add.reduceat(values, first, axis=2)
-    difference, variance = moments
-    varies = np.bincount(question.owner, weights=variance, minlength=question.n_tests) > 0
-    return np.concatenate([difference, variance, varies], dtype=np.float64)
+        sides = tuple(side - 1 for side in counts.shape[:2])
+        summed = np.add.reduceat(summands, first, axis=1)
+        whole, of_strata = _own_tests(summed, summands, first, sides)
+        given = tables.sides[tests, 0] > 1
+        scores[:, tests] = np.where(given[:, None], of_strata, whole).T
+    of_cells = question.owner[: sizes.sum()]
+    varies = np.bincount(of_cells, weights=moments[1], minlength=question.n_tests) > 0
+    told = np.concatenate([moments, scores], axis=1).ravel()
+    return np.concatenate([told, varies], dtype=np.float64)
 
 
 def _tables(
@@ -200,6 +204,11 @@ def _firsts(counts: tuple[int, ...]) -> list[int]:
     return list(itertools.accumulate(counts[:-1], initial=0)) if counts else []
 
 
+def _begins(owner: IndexArray) -> IndexArray:
+    """Where each triplet's strata begin, of ascending owners."""
+    return np.flatnonzero(np.diff(owner, prepend=-1))
+
+
 def _by_shape(sides: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
     """The strata of some triplets by shape of table, and where their cells are counted.
 
@@ -211,9 +220,8 @@ def _by_shape(sides: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
     """
     sizes = sides.prod(axis=1)
     starts = np.cumsum(sizes) - sizes
-    shapes, shape_of = np.unique(sides[:, 1:], axis=0, return_inverse=True)
-    for number, (rows, columns) in enumerate(shapes.tolist()):
-        own = np.flatnonzero(shape_of.ravel() == number)
+    for rows, columns in sorted({*zip(*sides[:, 1:].T.tolist(), strict=True)}):
+        own = np.flatnonzero((sides[:, 1:] == (rows, columns)).all(axis=1))
         strata = sides[own, 0]
         stratum = np.arange(strata.sum()) - np.repeat(np.cumsum(strata) - strata, strata)
         begins = np.repeat(starts[own], strata) + stratum * rows * columns
@@ -227,12 +235,34 @@ def _forms(values: FloatMatrix, sides: tuple[int, ...]) -> FloatMatrix:
         values: Differences and distinct covariances, shape (values, U).
         sides: Rows and columns of differences.
     """
-    differences, covariances = np.split(values.T, [sides[0] * sides[1]], axis=1)
+    own = values.T
+    differences, covariances = own[:, : sides[0] * sides[1]], own[:, sides[0] * sides[1] :]
     matrices = kronecker_matrices(covariances, *sides)
     return np.stack(quadratic_forms(differences, matrices, tolerance=OWN_VARIANCE))
 
 
-def _own_tests(forms: FloatMatrix) -> FloatMatrix:
+def _own_tests(
+    summed: FloatMatrix, values: FloatMatrix, first: IndexArray, sides: tuple[int, ...]
+) -> FloatVector:
+    """The score of each test of all configurations together, and of all of each, and a 1.
+
+    Args:
+        summed: Differences and distinct covariances of every test, shape (values, T).
+        values: Those of every stratum, shape (values, U).
+        first: Where the strata of each test begin, shape (T,).
+        sides: Rows and columns of differences.
+
+    Returns:
+        Shape (2, T, 2); 0 without degrees of freedom.
+    """
+    count = len(first)
+    forms = _forms(np.concatenate([summed, values], axis=1), sides)
+    of_strata = np.add.reduceat(forms[:, count:], first, axis=1)
+    scores = _scores(np.concatenate([forms[:, :count], of_strata], axis=1))
+    return scores.reshape(2, count, OWN_VALUES)
+
+
+def _scores(forms: FloatMatrix) -> FloatMatrix:
     """The normal score of every chi-square, and 1; 0 without degrees of freedom, shape (U, 2)."""
     from scipy.special import ndtri
 
@@ -313,6 +343,6 @@ def _differences(
 
 def _spread(margin: FloatMatrix, n: FloatVector) -> FloatMatrix:
     """Upper triangle of n diag m - m m' without the last category, shape (values, U)."""
-    first, second = np.triu_indices(len(margin) - 1)
+    first, second = upper_triangle(len(margin) - 1)
     spread: FloatMatrix = margin[first] * (n * (first == second)[:, None] - margin[second])
     return spread

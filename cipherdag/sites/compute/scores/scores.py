@@ -137,7 +137,7 @@ class DiscreteBic:
     """
 
     def __init__(
-        self, codes: NDArray[np.int32], levels: Sequence[int], *, device: str = "auto"
+        self, codes: NDArray[np.integer], levels: Sequence[int], *, device: str = "auto"
     ) -> None:
         complete = codes[(codes >= 0).all(axis=1)]
         if len(complete) < 2:  # noqa: PLR2004

@@ -1,0 +1,176 @@
+"""FCI among the variables of every group of sites, and what all groups together say.
+
+Tests of a group's variables are asked of all sites that have them, so that two groups never differ
+in a test that both can take. What no site measured together no test says anything of.
+
+Source: Tillman and Spirtes, "Learning equivalence classes of acyclic models with latent and
+selection variables from multiple datasets with overlapping variables", AISTATS 2011, algorithm 2.
+
+Leaks:
+    As `cipherdag.algorithms.fedfci.search`, of more tests: an edge that one group took away is
+    tested by the others, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
+from cipherdag.graphs.ancestral.integration import Local, followed
+from cipherdag.graphs.ancestral.marks import NONE, circles
+from cipherdag.graphs.ancestral.orientation import Grounds, completed, with_colliders
+from cipherdag.graphs.knowledge import Constraints
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Mapping, Sequence
+
+    from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
+    from cipherdag.algorithms.fedfci.search import Told
+    from cipherdag.algorithms.fedpc.outcome import WeakestTest
+    from cipherdag.algorithms.fedpc.pcstable import Pair, StableSkeleton
+    from cipherdag.graphs.edge_evidence import Effect
+    from cipherdag.graphs.edges import BoolMatrix, IndexArray
+    from cipherdag.questions.encodings import BoolVector, FloatVector
+    from cipherdag.questions.pooled_data import ColumnKinds
+    from cipherdag.questions.presence import Measured
+    from cipherdag.questions.question import Question
+
+    Search = Callable[
+        ["EvidenceSource", "Constraints"], Generator[Question, FloatVector, StableSkeleton]
+    ]
+    Judging = Callable[
+        ["EvidenceSource", "BoolMatrix", "Mapping[Pair, frozenset[int]]"],
+        Generator[Question, FloatVector, Told],
+    ]
+
+
+class Among:
+    """A source of evidence over some variables, which become 0, 1, ...
+
+    Args:
+        source: Over all of them.
+        variables: Their positions, ascending, shape (k,).
+
+    Attributes:
+        kinds: None: differences between sites are looked for among all variables.
+    """
+
+    def __init__(self, source: EvidenceSource, variables: IndexArray) -> None:
+        self.kinds: ColumnKinds | None = None
+        self._source = source
+        self._variables = variables
+
+    def p_values(self, tests: Tests) -> PValues:
+        """See `EvidenceSource.p_values`."""
+        return (yield from self._source.p_values([self._variables[rows] for rows in tests]))
+
+    def strengths(self, pairs: IndexArray) -> FloatVector:
+        """See `RememberedTests.strengths`."""
+        return self._source.strengths(self._variables[pairs])
+
+    def left_undone(self, triplets: IndexArray) -> BoolVector:
+        """See `RememberedTests.left_undone`."""
+        return self._source.left_undone(self._variables[triplets])
+
+    def effect(self, test: Sequence[int]) -> Effect | None:
+        """See `RememberedTests.effect`."""
+        return self._source.effect(self._variables[list(test)].tolist())
+
+    @property
+    def tally(self) -> Mapping[str, int]:
+        """Of all variables."""
+        return self._source.tally
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What FCI found among the variables of a group; positions are those among all variables.
+
+    Attributes:
+        local: Its PAG.
+        sepsets: A separating set of every pair x < z without an edge, and its p-value.
+        weakest: Of every edge x < z the test of largest p-value.
+    """
+
+    local: Local
+    sepsets: dict[Pair, tuple[frozenset[int], float]]
+    weakest: dict[Pair, WeakestTest]
+
+
+def of_groups(
+    source: EvidenceSource, measured: Measured, known: Constraints, search: Search, judge: Judging
+) -> Generator[Question, FloatVector, FedFCIOutcome]:
+    """FCI among the variables of one group after the other; a test is asked once.
+
+    Args:
+        source: Tests.
+        measured: Which variables the sites measured.
+        known: What is known of p variables: nothing.
+        search: The search for a skeleton, over a source and what is known of its variables.
+        judge: Says of a source, a skeleton and separating sets what its unshielded triples are.
+
+    Returns:
+        Edges that no group took away, and the marks that follow; every group's own PAG. Rounds:
+        those of ``search`` and ``judge``, group after group, but where all was asked before.
+    """
+    found: tuple[Found, ...] = ()
+    for variables in measured.sets(len(known.required)):
+        found += ((yield from _of_group(source, variables, search, judge)),)
+    return _together(found, measured, known)
+
+
+def _of_group(
+    source: EvidenceSource, variables: tuple[int, ...], search: Search, judge: Judging
+) -> Generator[Question, FloatVector, Found]:
+    own = Among(source, np.array(variables, dtype=np.int64))
+    skeleton = yield from search(own, Constraints.none(len(variables)))
+    separations = skeleton.separations
+    told = yield from judge(own, skeleton.skeleton, separations.sets)
+    # what is open of all sets is told by the strongest: a PAG has no open triples
+    by_set = [(x, y, z) for x, y, z in told.ambiguous if y not in separations.sets[x, z]]
+    start = with_colliders(circles(skeleton.skeleton), [*told.colliders, *by_set])
+    marks = completed(start, Grounds(separations.sets), selection=False)
+
+    def among_all(pair: Pair) -> Pair:
+        return variables[pair[0]], variables[pair[1]]
+
+    return Found(
+        Local(variables, marks),
+        {
+            among_all(pair): (frozenset(variables[v] for v in given), separations.p_values[pair])
+            for pair, given in separations.sets.items()
+        },
+        {
+            among_all(pair): replace(test, given=tuple(variables[v] for v in test.given))
+            for pair, test in skeleton.tested(own).items()
+        },
+    )
+
+
+def _together(found: Sequence[Found], measured: Measured, known: Constraints) -> FedFCIOutcome:
+    """What all groups say: an edge falls where one takes it away, by the test of largest p."""
+    sepsets: dict[Pair, tuple[frozenset[int], float]] = {}
+    weakest: dict[Pair, WeakestTest] = {}
+    for own in found:
+        for pair, separation in own.sepsets.items():
+            if pair not in sepsets or separation[1] > sepsets[pair][1]:
+                sepsets[pair] = separation
+        for pair, test in own.weakest.items():
+            if pair not in weakest or test.p_value > weakest[pair].p_value:
+                weakest[pair] = test
+    groups = tuple(own.local for own in found)
+    marks = followed(len(known.required), groups)
+    return FedFCIOutcome(
+        marks=marks,
+        layers=(),
+        removed=0,
+        sepsets=sepsets,
+        colliders=(),
+        weakest={pair: own for pair, own in weakest.items() if marks[pair] != NONE},
+        known=known,
+        untested=measured.never(marks != NONE),
+        groups=groups,
+    )

@@ -1,0 +1,158 @@
+"""The graphs over all columns that fit what groups of sites tell: table, notes and warnings.
+
+Leaks:
+    Nothing new: they follow from the groups' graphs, and these from opened sums.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cipherdag.findings.conclusion import Note
+from cipherdag.findings.rows import Rows
+from cipherdag.graphs.ancestral.pag import PAG
+from cipherdag.graphs.edges import turned_mark
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from cipherdag.graphs.ancestral.integration import Integrations, Local
+
+DETAIL = "integrated"
+"""Where a conclusion's details have them."""
+TITLE = "Graphs that fit"
+CAPTION = (
+    "Graphs over all columns that have, among the columns of every group of sites, the group's own "
+    "graph; of every pair that some of them join, in how many it has which mark."
+)
+NO_EDGE = "no edge"
+
+
+def details_of(
+    found: Integrations, groups: Sequence[tuple[Local, bool]], names: Sequence[str]
+) -> dict[str, Any]:
+    """What `Integrated` reads, in the form that JSON has.
+
+    Args:
+        found: The graphs that fit.
+        groups: The PAG of every group, and whether it is one.
+        names: The variables.
+    """
+    return {
+        "complete": found.complete,
+        "looked_at": found.looked_at,
+        "graphs": [_edges(PAG(tuple(names), marks)) for marks in found.pags],
+        "groups": [
+            {
+                "variables": (own := [names[v] for v in local.variables]),
+                "edges": _edges(PAG(tuple(own), local.marks)),
+                "consistent": consistent,
+            }
+            for local, consistent in groups
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Integrated:
+    """What was found, as the details of a conclusion have it.
+
+    Attributes:
+        details: Whether all graphs that fit were found, how many were looked at, those that fit and
+            the groups' own as lists of edges, and whether each of the latter is consistent.
+    """
+
+    details: Mapping[str, Any]
+
+    @property
+    def settled(self) -> bool:
+        """Whether all graphs that fit are known, and there is one."""
+        return bool(self.details["complete"] and self.details["graphs"])
+
+    def graphs(self, names: Sequence[str]) -> tuple[PAG, ...]:
+        """Those that fit, over all columns."""
+        found = self.details["graphs"]
+        return tuple(PAG.from_marked(names, map(tuple, edges)) for edges in found)
+
+    def told_of(self, first: str, second: str) -> str:
+        """In how many of them two columns have an edge, in a sentence; "" if not all are known."""
+        if not self.settled:
+            return ""
+        have, every = self._having(first, second), len(self.details["graphs"])
+        if have == every:
+            return "Every graph that fits has an edge here."
+        return f"{have} of the {every} graphs that fit have an edge here."
+
+    def warnings(self) -> tuple[str, ...]:
+        """That no graph fits, or that the list is not complete."""
+        if self.settled:
+            return ()
+        if not self.details["complete"]:
+            said = (
+                "The search for graphs that fit all groups of sites ended after "
+                f"{self.details['looked_at']} graphs were looked at: the list of "
+                f"{len(self.details['graphs'])} is not complete. The graph shown has only what "
+                "follows without it; a larger integrate looks at more."
+            )
+            return (said,)
+        apart = [own["variables"] for own in self.details["groups"] if not own["consistent"]]
+        alone = "".join(f" Those of {', '.join(own)} do so by themselves." for own in apart)
+        said = (
+            "No graph over all columns fits what tests say of every group's: they contradict one "
+            f"another, by chance or since groups differ in what causes what.{alone} The graph "
+            "shown has the marks that some group tells and none gainsays."
+        )
+        return (said,)
+
+    def note(self) -> Note | None:
+        """What a terminal says where all are known."""
+        if not self.settled:
+            return None
+        every = len(self.details["graphs"])
+        some = [(*own, have) for own in self._pairs() if (have := self._having(*own)) < every]
+        return Note(
+            f"Graphs over all columns that fit every group of sites: {every}, and no other "
+            f"({self.details['looked_at']} were looked at). Marks are those that hold in all"
+            + ("; not all have these edges:" if some else "."),
+            tuple(f"{first} and {second}: in {have} of {every}" for first, second, have in some),
+        )
+
+    def panel(self) -> Rows:
+        """The table of the report."""
+        return Rows(
+            title=TITLE,
+            note=CAPTION,
+            columns=("From", "To", "Marks"),
+            rows=tuple(
+                (first, second, ", ".join(f"{mark} in {n}" for mark, n in sorted(marks.items())))
+                for first, second in self._pairs()
+                if (marks := +self._marks(first, second))
+            ),
+        )
+
+    def _having(self, first: str, second: str) -> int:
+        """In how many graphs two columns have an edge."""
+        return len(self.details["graphs"]) - self._marks(first, second)[NO_EDGE]
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        """The pairs that some graph joins, each in the order of the alphabet."""
+        found = {tuple(sorted(own[:2])) for edges in self.details["graphs"] for own in edges}
+        return sorted((first, second) for first, second in found)
+
+    def _marks(self, first: str, second: str) -> Counter[str]:
+        """In how many graphs the pair has which mark, seen from the first."""
+        found: Counter[str] = Counter()
+        for edges in self.details["graphs"]:
+            own = next((e for e in edges if {first, second} == {*e[:2]}), None)
+            found[NO_EDGE if own is None else _seen_from(first, own)] += 1
+        return found
+
+
+def _edges(graph: PAG) -> list[list[str]]:
+    return [[edge.source, edge.target, edge.mark] for edge in graph.edges]
+
+
+def _seen_from(first: str, edge: Sequence[str]) -> str:
+    return edge[2] if edge[0] == first else turned_mark(edge[2])

@@ -1,0 +1,215 @@
+"""A graph of which only some is known, and what follows: edges, ancestors, and middles of triples.
+
+Without selection the mark of an edge at b says whether b is an ancestor of the other end, so that
+marks are kept as such facts, of variables without an edge, too. All is in bit masks, since a search
+looks at thousands of such graphs.
+
+Leaks:
+    Nothing: graphs only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL
+from cipherdag.graphs.dags import members
+from cipherdag.graphs.identification.separation import closure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cipherdag.graphs.ancestral.marks import Marks
+    from cipherdag.graphs.orientation import Triple
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What graphs over some of p variables each say of one over all.
+
+    Attributes:
+        inside: Of pairs x < y that some set separates, which others are in such a set: no collider
+            between the two. One mask of every graph that says so.
+        outside: Of the same pairs, which are not: a collider, if adjacent to both.
+        induced: Edges x < y of a graph, and the mask of what it lacks: where the two are not
+            adjacent, a path over those has to make them dependent given any of the others.
+    """
+
+    inside: dict[Pair, int] = field(default_factory=dict)
+    outside: dict[Pair, int] = field(default_factory=dict)
+    induced: dict[Pair, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Partial:
+    """What is known of a graph over p variables; a bit mask of every variable.
+
+    Attributes:
+        joined: Its neighbours.
+        loose: What may be a neighbour or not.
+        below: What it is an ancestor of.
+        never: What it is no ancestor of.
+        middles: Of unshielded triples (x, y, z), x < z, of which it was assumed, whether y is a
+            collider.
+    """
+
+    joined: list[int]
+    loose: list[int]
+    below: list[int]
+    never: list[int]
+    middles: dict[Triple, bool] = field(default_factory=dict)
+
+    def branches(self, told: Told) -> list[Partial]:
+        """The graphs in which one pair or triple more is decided; none where all are."""
+        open_pairs = ((x, (own & -own).bit_length() - 1) for x, own in enumerate(self.loose) if own)
+        if (pair := next(open_pairs, None)) is not None:
+            return [self._with_edge(*pair, there=there) for there in (True, False)]
+        open_triples = (own for own in self.triples() if not any(self._said(own, told)))
+        if (triple := next(open_triples, None)) is not None:
+            return [self._with_middle(triple, collides=own) for own in (True, False)]
+        return []
+
+    def triples(self) -> Iterator[Triple]:
+        """The unshielded triples (x, y, z), x < z, that are sure to be."""
+        for y, near in enumerate(self.joined):
+            for x, z in combinations(members(near), 2):
+                if not (self.joined[x] | self.loose[x]) >> z & 1:
+                    yield x, y, z
+
+    def marks(self) -> Marks:
+        """The marks of all edges that may be, circles where nothing or too much is known."""
+        found = np.zeros((len(self.joined),) * 2, dtype=np.int8)
+        for b, (joined, loose) in enumerate(zip(self.joined, self.loose, strict=True)):
+            for a in members(joined | loose):
+                tail, arrow = self.below[b] >> a & 1, self.never[b] >> a & 1
+                found[a, b] = CIRCLE if tail == arrow else TAIL if tail else ARROW
+        return found
+
+    def settles(self, told: Told) -> bool:
+        """Add all that follows from what is known; whether that is without contradiction."""
+        while True:
+            before = (*self.joined, *self.loose, *self.below, *self.never)
+            if not (self._ancestors() and self._triples(told)):
+                return False
+            self._shielded(told)
+            if before == (*self.joined, *self.loose, *self.below, *self.never):
+                return self._induces(told)
+
+    def decide(self, x: int, y: int, *, there: bool) -> None:
+        """Decide whether a loose pair is adjacent."""
+        for a, b in ((x, y), (y, x)):
+            self.loose[a] &= ~(1 << b)
+            if there:
+                self.joined[a] |= 1 << b
+
+    def _said(self, triple: Triple, told: Told) -> tuple[bool, bool]:
+        """Whether anything says that the middle of a triple is a collider, and that it is none."""
+        x, y, z = triple
+        pair, ends = (min(x, z), max(x, z)), 1 << x | 1 << z
+        assumed = self.middles.get((pair[0], y, pair[1]))
+        yes = told.outside.get(pair, 0) >> y & 1 or not ends & ~self.never[y]
+        no = told.inside.get(pair, 0) >> y & 1 or self.below[y] & ends
+        return bool(yes or assumed), bool(no or assumed is False)
+
+    def _copy(self) -> Partial:
+        """One that can be changed alone."""
+        joined, loose = self.joined.copy(), self.loose.copy()
+        return Partial(joined, loose, self.below.copy(), self.never.copy(), self.middles.copy())
+
+    def _with_edge(self, x: int, y: int, *, there: bool) -> Partial:
+        found = self._copy()
+        found.decide(x, y, there=there)
+        return found
+
+    def _with_middle(self, triple: Triple, *, collides: bool) -> Partial:
+        found = self._copy()
+        found.middles[triple] = collides
+        return found
+
+    def _ancestors(self) -> bool:
+        """Ancestors of ancestors; what is no ancestor for want of a path, or would be one else."""
+        everything = (1 << len(self.below)) - 1
+        for v in range(len(self.below)):
+            self.below[v] = closure(self.below, self.below[v])
+        steps = [
+            (joined | loose) & ~never
+            for joined, loose, never in zip(self.joined, self.loose, self.never, strict=True)
+        ]
+        for v, own in enumerate(self.below):
+            self.never[v] |= everything & ~closure(steps, 1 << v)
+            for w in members(own):
+                self.never[w] |= self.never[v] | 1 << v
+        for v, never in enumerate(self.never):
+            above = sum(1 << w for w, own in enumerate(self.below) if own & never)
+            self.never[v] |= above & ~(1 << v)
+        facts = zip(self.below, self.never, strict=True)
+        return not any(a & (b | 1 << v) for v, (a, b) in enumerate(facts))
+
+    def _triples(self, told: Told) -> bool:
+        """What a collider or none says of ancestors."""
+        for x, y, z in self.triples():
+            collides, other = self._said((x, y, z), told)
+            if collides and other:
+                return False
+            if collides:
+                self.never[y] |= 1 << x | 1 << z
+            elif other and self.never[y] & (1 << x | 1 << z):
+                self.below[y] |= (1 << z) if self.never[y] >> x & 1 else (1 << x)
+        return True
+
+    def _plain(self, told: Told) -> dict[Pair, int]:
+        """By (u, v), what w makes u, v, w a triple whose middle is no collider."""
+        found: dict[Pair, int] = {}
+        for x, y, z in self.triples():
+            if self._said((x, y, z), told)[1]:
+                found[x, y] = found.get((x, y), 0) | 1 << z
+                found[z, y] = found.get((z, y), 0) | 1 << x
+        return found
+
+    def _shielded(self, told: Told) -> None:
+        """Take out loose pairs that cannot be adjacent: a triple would contradict what is told."""
+        for y, loose in enumerate(self.loose):
+            for z in members(loose):
+                beside = self.joined[y] & ~(self.joined[z] | self.loose[z]) & ~(1 << z)
+                if any(all(self._said((x, y, z), told)) for x in members(beside)):
+                    self.decide(y, z, there=False)
+
+    def _induces(self, told: Told) -> bool:
+        """Whether there may be an inducing path where groups have an edge and all have none."""
+        plain = self._plain(told)
+        return all(
+            self._may_induce(*pair, lacking, plain)
+            for pair, own in told.induced.items()
+            if not (self.joined[pair[0]] | self.loose[pair[0]]) >> pair[1] & 1
+            for lacking in own
+        )
+
+    def _may_induce(self, x: int, y: int, lacking: int, plain: dict[Pair, int]) -> bool:
+        """Whether there may be an inducing path between two variables relative to some.
+
+        It has one of those at least: else the two were adjacent.
+        """
+        near = [joined | loose for joined, loose in zip(self.joined, self.loose, strict=True)]
+        waiting = [(x, v, lacking >> v & 1) for v in members(near[x] & ~(1 << y))]
+        seen = set(waiting)
+        while waiting:
+            u, v, relative = waiting.pop()
+            onward = 0
+            above = not (self.never[v] >> x & 1 and self.never[v] >> y & 1)
+            if above and not self.below[v] >> u & 1:
+                onward |= near[v] & ~self.below[v] & ~plain.get((u, v), 0)
+            if lacking >> v & 1:
+                onward |= near[v] & (~self.never[v] if self.never[v] >> u & 1 else -1)
+            if relative and onward >> y & 1:
+                return True
+            for w in members(onward & ~(1 << x | 1 << y | 1 << u)):
+                if (step := (v, w, relative or lacking >> w & 1)) not in seen:
+                    seen.add(step)
+                    waiting.append(step)
+        return False

@@ -1,0 +1,1 @@
+"""All rows of a site: where they are held, and a digest of them."""

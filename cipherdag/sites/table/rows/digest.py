@@ -1,0 +1,78 @@
+"""A digest of all rows of a site, from which numbers follow that only the site can foretell."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+BLOCK_ROWS = 2**16
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Renamed:
+    """A column of codes in which every code is called otherwise.
+
+    Attributes:
+        codes: Shape (n,).
+        least: The smallest code.
+        names: What ``least`` and every code above it is called, int64.
+    """
+
+    codes: NDArray[np.integer]
+    least: int
+    names: NDArray[np.int64]
+
+
+Digested: TypeAlias = "NDArray[Any] | Renamed | None"
+
+
+def rows_digest(purpose: bytes, *arrays: Digested) -> bytes:
+    """SHA-256 of arrays for one purpose: 32 bytes, which stay at the site.
+
+    Codes count as int32, in whichever type they are held, and rows in their order, in whichever
+    order memory has them.
+    """
+    state = hashlib.sha256(purpose)
+    for array in arrays:
+        for content in row_bytes(array):
+            state.update(content)
+    return state.digest()
+
+
+def row_bytes(array: Digested) -> Iterator[bytes | memoryview]:
+    """How many bytes an array counts as, 8 bytes, and these, some rows at a time."""
+    own = np.zeros(0) if array is None else array
+    held = own.codes if isinstance(own, Renamed) else own
+    kind = _counted_as(own)
+    yield (held.size * kind.itemsize).to_bytes(8, "big")
+    for start in range(0, len(held), BLOCK_ROWS):
+        block = held[start : start + BLOCK_ROWS]
+        if isinstance(own, Renamed):
+            block = own.names[block.astype(np.int64) - own.least]
+        yield np.ascontiguousarray(block, dtype=kind).reshape(-1).view(np.uint8).data
+
+
+def _counted_as(own: NDArray[Any] | Renamed) -> np.dtype[Any]:
+    if isinstance(own, Renamed):
+        return own.names.dtype
+    small = own.dtype.kind == "i" and own.dtype.itemsize < np.dtype(np.int32).itemsize
+    return np.dtype(np.int32) if small else own.dtype
+
+
+def first_met(column: NDArray[np.integer]) -> tuple[int, NDArray[np.int64]]:
+    """The smallest code, 0 at most, and of every one from it on the first row, n where none is."""
+    least, highest = int(column.min(initial=0)), int(column.max(initial=-1))
+    first = np.full(highest - least + 1, len(column))
+    for start in reversed(range(0, len(column), BLOCK_ROWS)):
+        block = column[start : start + BLOCK_ROWS].astype(np.int64)
+        # of the rows that have a code, the last to be written is the first
+        first[block[::-1] - least] = np.arange(start, start + len(block))[::-1]
+    return least, first

@@ -1,0 +1,296 @@
+"""What parties see in a run follows from what they may know, and from nothing else of a site.
+
+The coordinator's view is made anew from plan and opened sums; of runs by verdicts those of every
+site, of the coordinator with each, and of pairs of sites, from the verdicts. Where the trust table
+of ``docs/explanation/verdicts.md`` says that two learn sums they are given these sums.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import tempfile
+from contextlib import contextmanager
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from unittest.mock import patch
+
+import adversary
+import numpy as np
+import pytest
+import replaying
+import simulated_view
+import site_views
+from scipy import stats
+from simulated_view import Simulated
+from site_views import COORDINATOR, Coalition, told_apart
+from trials import CLOSED, REPLAYED, replayed
+
+from cipherdag.privacy.comparison.dealing import DealingKeys
+from cipherdag.protocol.messages import content_digest
+from cipherdag.sites.session import handshake
+from cipherdag.sites.session import verdicts as site_verdicts
+
+
+@contextmanager
+def same_chance():
+    """Sites draw the same numbers for who deals: whoever simulates a view knows them, too."""
+    numbers = itertools.count()
+
+    def chance():
+        return sha256(str(next(numbers)).encode()).digest()
+
+    with patch.object(handshake, "new_chance", chance):
+        yield
+
+
+def real_run(name, protection="masking"):
+    """A run with all that was drawn in its rounds of verdicts."""
+    with tempfile.TemporaryDirectory() as folder, same_chance(), site_views.overheard() as compared:
+        path = Path(folder) / "journal.jsonl"
+        real = replaying.run_apart(replayed(name), path, protection, adversary.RecordingEngine)
+    real.compared = compared
+    return real
+
+
+once = cache(real_run)
+
+
+def simulated(name, real, **changes):
+    """What a simulator makes of a run, without any site but those inside."""
+    made = Simulated(
+        plan=real.plan,
+        make=replayed(name).algorithm,
+        sums=opened(real),
+        n_variables=real.facts.n_variables,
+        labels=real.facts.labels,
+        schema=bytes(len(schema_of(name))),
+    )
+    with same_chance(), site_views.overheard() as compared:
+        view = dataclasses.replace(made, **changes).run()
+    view.compared = compared
+    return view
+
+
+@cache
+def views(name, protection):
+    """A real run, and what a simulator makes of its plan and its sums without any site."""
+    real = once(name, protection)
+    return real, simulated(name, real)
+
+
+def schema_of(name):
+    return replayed(name).federation().sites[0].table.schema.canonical()
+
+
+def opened(real):
+    return [np.frombuffer(entry.values, dtype="<f8") for entry in real.summed]
+
+
+def received(engine):
+    """Every message: who sends it, in which order, every number in it, how long the rest is."""
+    return [
+        (operation, simulated_view.outline(reply), len(reply))
+        for operation, _, reply in engine.received
+    ]
+
+
+def told(rounds):
+    names = ("number", "kind", "label", "values", "n_sites", "aggregate")
+    return [[getattr(report, name) for name in names] for report in rounds]
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_coordinator_s_view_follows_from_the_plan_and_the_opened_sums(name):
+    real, made = views(name, "masking")
+    assert received(real.engine) == received(made.engine)
+    assert simulated_view.asked(real.engine) == simulated_view.asked(made.engine)
+    assert told(real.rounds) == told(made.rounds)
+    own = real.algorithm
+    found = own.conclude(real.outcome, real.facts).decisions
+    assert own.conclude(made.outcome, made.facts).decisions == found
+    # what all sites say at the end is a digest of plan, opened sums and decisions
+    assert set(real.told.values()) == {real.expected()}
+    assert len(set(made.told.values())) == 1
+
+
+def test_how_long_the_schema_is_can_be_told_from_what_is_sealed():
+    """The one thing of a site that the view above has beside plan and sums; its text is sealed."""
+    real, made = views("fedpc", "masking")
+    longer = simulated("fedpc", real, schema=bytes(1 + len(schema_of("fedpc"))))
+    assert received(longer.engine) != received(made.engine)
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_the_plan_s_generator_over_the_opened_sums_asks_what_was_asked(name):
+    real, _ = views(name, "masking")
+    asked, outcome = simulated_view.questions(
+        real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
+    )
+    contents = [content_digest(question) for question in asked]
+    assert contents == [entry.content for entry in real.summed]
+    lengths = [sum(encoding.length for encoding in question.encodings) for question in asked]
+    assert lengths == [len(sums) for sums in opened(real)]
+    decisions = real.algorithm.conclude(outcome, real.facts).decisions
+    assert decisions == real.algorithm.conclude(real.outcome, real.facts).decisions
+
+
+@pytest.mark.parametrize("name", REPLAYED)
+def test_shares_are_uniform_alone_and_together_in_real_and_simulated_runs(name):
+    real, made = views(name, "masking")
+    asked, _ = simulated_view.questions(
+        real.plan, dataclasses.replace(real.facts), opened(real), real.algorithm
+    )
+    samples = []
+    for engine, plan in ((real.engine, real.plan), (made.engine, made.plan)):
+        words = list(simulated_view.masked_words(engine, asked, plan).values())
+        pairs = [(a + b) % 1.0 for a, b in itertools.combinations(words, 2)]
+        samples.append([*words, *pairs, sum(words) % 1.0])
+    for truly, simulated in zip(*samples, strict=True):
+        assert len(truly) == len(simulated) > 20
+        assert stats.kstest(truly, "uniform").pvalue > 1e-6
+        assert stats.ks_2samp(truly, simulated).pvalue > 1e-6
+
+
+# the sites: what dealers, holders and others see of verdicts is made from verdicts
+
+
+ALONE = [Coalition(frozenset({site})) for site in range(4)]
+TOGETHER = [
+    Coalition(frozenset(own)) for own in ({COORDINATOR, 1}, {COORDINATOR, 2}, {0, 1}, {2, 3})
+]
+
+
+def simulated_for(coalition, name, real, *, sums=True):
+    """A run in which only the sites of a coalition have rows, and ``sums`` that they may know."""
+    tables = [site.table for site in replayed(name).federation().sites]
+    learnt = {
+        number - 1: own.sums
+        for number, own in real.compared.items()
+        if sums and coalition.learns_sums(own.roles)
+    }
+    inside = {site: tables[site] for site in coalition.members if site != COORDINATOR}
+    return simulated(name, real, schema=schema_of(name), inside=inside, exact=learnt)
+
+
+@pytest.mark.parametrize("coalition", [*ALONE, *TOGETHER], ids=str)
+@pytest.mark.parametrize("name", CLOSED)
+def test_what_sites_see_follows_from_the_verdicts(name, coalition):
+    real = once(name)
+    made = simulated_for(coalition, name, real)
+    assert told_apart(coalition, real, made) == set()
+    assert told(real.rounds) == told(made.rounds)
+
+
+def test_these_sites_have_every_role_and_every_two_roles():
+    def role(site, roles):
+        if site == COORDINATOR:
+            return "coordinator"
+        if site == roles.dealer:
+            return "dealer"
+        return "holder" if site in roles.holders else "other"
+
+    found = {
+        tuple(sorted(role(site, own.roles) for site in coalition.members))
+        for name in CLOSED
+        for own in once(name).compared.values()
+        for coalition in (*ALONE, *TOGETHER)
+    }
+    sites = ("dealer", "holder", "other")
+    two = set(itertools.combinations(("coordinator", *sites), 2)) | {("holder", "holder")}
+    assert found >= {(own,) for own in sites} | two
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_the_simulator_has_other_sums_where_only_verdicts_are_learnt(name):
+    real, alone = once(name), ALONE[0]
+    made = simulated_for(alone, name, real).compared
+    assert any((own.sums != made[number].sums).any() for number, own in real.compared.items())
+
+
+# power: whatever more a view tells, it is told apart
+
+
+@contextmanager
+def without_pads():
+    """Holders send bare shares, which the dealer can try sums on."""
+    with patch.object(DealingKeys, "pad", lambda keys, batch, count: np.zeros(count, dtype=bool)):
+        yield
+
+
+@contextmanager
+def with_small_blinds():
+    """What a dealer adds hides a sum no more than so far."""
+    honest = site_verdicts.draw_blinds
+
+    def small(batch):
+        return honest(batch) % np.uint64(batch.modulus // 16)
+
+    with patch.object(site_verdicts, "draw_blinds", small):
+        yield
+
+
+def tell_what_is_odd(real):
+    """Every site reads from the shares whether a sum is odd, and the same verdicts."""
+    for own in real.compared.values():
+        odd = np.array([int(value) % 2 for value in own.sums], dtype=bool)
+        told = own.shares[0] ^ own.shares[1]
+        own.shares = {0: np.concatenate([odd, odd]), 1: np.concatenate([odd, odd]) ^ told}
+
+
+def show_everyone_what_was_opened(real):
+    """The coordinator sends what was opened to sites that hold no keys, too."""
+    _, _, message = next(own for own in real.engine.sent if own[0] == "compare")
+    real.engine.sent += [("compare", member.name, message) for member in real.plan.cohort]
+
+
+HIDDEN_FROM = {
+    "dealer": (without_pads, "shares and those of the keys dealt"),
+    "holder": (with_small_blinds, "what was opened"),
+}
+"""How a run hides less from whom, and by what its views are told from those of a simulated one."""
+WEAKENED = ["fedpc vote verdicts", "fedpc stratified verdicts", *CLOSED[-2:]]
+
+
+def one_of(real, role):
+    """A site that has a role in the round with most verdicts; of holders the second."""
+    roles = max(real.compared.values(), key=lambda own: len(own.blinds)).roles
+    taken = {"dealer": roles.dealer, "holder": roles.holders[1]}
+    left = next(site for site in range(4) if site not in (roles.dealer, *roles.holders))
+    return Coalition(frozenset({taken.get(role, left)}))
+
+
+@pytest.mark.parametrize("role", HIDDEN_FROM)
+@pytest.mark.parametrize("name", WEAKENED)
+def test_a_run_that_hides_less_is_told_apart_by_whom_it_is_hidden_from(name, role):
+    weaken, told_by = HIDDEN_FROM[role]
+    with weaken():
+        real = real_run(name)
+    alone = one_of(real, role)
+    assert told_apart(alone, real, simulated_for(alone, name, real)) >= {told_by}
+
+
+@pytest.mark.parametrize("role", ["dealer", "holder", "other"])
+@pytest.mark.parametrize("name", WEAKENED)
+def test_a_view_that_tells_more_is_told_apart(name, role):
+    real = real_run(name)
+    alone = one_of(real, role)
+    made = simulated_for(alone, name, real)
+    assert told_apart(alone, real, made) == set()
+    show_everyone_what_was_opened(real)
+    assert told_apart(alone, real, made) == {"messages"}
+    if role == "other":
+        tell_what_is_odd(real)
+        assert told_apart(alone, real, made) >= {"shares and whether sums are odd"}
+
+
+@pytest.mark.parametrize("name", WEAKENED)
+def test_two_that_learn_sums_tell_one_run_from_another_with_the_same_verdicts(name):
+    """So what they see is made from the sums and not from the verdicts alone."""
+    real = once(name)
+    pair = next(
+        own for own in TOGETHER if any(own.learns_sums(r.roles) for r in real.compared.values())
+    )
+    made = simulated_for(pair, name, real, sums=False)
+    assert told_apart(pair, real, made) == {"sums"}

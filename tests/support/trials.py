@@ -1,0 +1,157 @@
+"""A run of every algorithm and kind of evidence that takes seconds, and the data of its sites."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from followed_patients import wards as hospitals
+
+from cipherdag import (
+    CausalGraph,
+    Describe,
+    Effect,
+    FedBOSS,
+    FedCD,
+    FedCMFS,
+    FedFCI,
+    FedPC,
+    GraphCheck,
+    RFcd,
+    Survival,
+)
+from cipherdag.algorithms.parameters import parameters_of
+from cipherdag.algorithms.registry import ALGORITHMS
+from cipherdag.graphs.networks import asia
+from cipherdag.testing import Trial
+
+SMALL = {"rounds": 2, "epochs": 1, "fit_steps": 20, "graph_steps": 5, "graphs": 20, "hidden": 8}
+
+
+DRAWN = CausalGraph.from_edges("1234", [("1", "2"), ("4", "2"), ("2", "3")])
+FOLLOWED = Survival(time="1", event="2", by="3", adjust=("3", "4"))
+
+
+@cache
+def clinics(columns):
+    rows = asia().sample(1500, np.random.default_rng(3))[list(asia().graph.nodes[:columns])]
+    return {"north": rows[:600], "south": rows[600:1000], "west": rows[1000:]}
+
+
+@cache
+def wards(columns):
+    """Four sites whose names are equally long, so that whoever deals says nothing by it."""
+    rows = asia().sample(2400, np.random.default_rng(5))[list(asia().graph.nodes[:columns])]
+    return {f"ward-{part}": rows[part::4] for part in range(4)}
+
+
+@cache
+def beds():
+    """The same with two columns of numbers, one of which depends on a category."""
+    rng = np.random.default_rng(7)
+    return {
+        name: own.assign(
+            score=rng.normal(own.iloc[:, 1] == "yes", 1.0), other=rng.normal(40.0, 3.0, len(own))
+        )
+        for name, own in wards(3).items()
+    }
+
+
+@cache
+def treated():
+    rng = np.random.default_rng(4)
+    whole = pd.concat(clinics(4).values(), ignore_index=True)
+    done = np.where(rng.random(len(whole)) < 0.3, whole.columns[0], "")
+    return {name: whole[part::3].assign(done=done[part::3]) for part, name in enumerate(clinics(4))}
+
+
+@cache
+def measured():
+    """Categories, numbers that are not always there, and a column that is nearly constant."""
+    rng = np.random.default_rng(6)
+    rows = clinics(3)
+    found = {}
+    for name, own in rows.items():
+        numbers = rng.normal(40.0, 3.0, len(own))
+        numbers[rng.random(len(own)) < 0.04] = np.nan
+        found[name] = own.assign(score=numbers, flag=np.arange(len(own)) < 5)
+    return found
+
+
+@cache
+def followed():
+    """Times until an event; columns are called by their places, as where only sites know names."""
+    places = {"months": "1", "died": "2", "arm": "3", "age": "4"}
+    return {name: own.rename(columns=places) for name, own in hospitals().items()}
+
+
+@cache
+def patients():
+    """Three sites that treat by age and sex, and what treatment and both do to a score.
+
+    Columns are named as sites call them where their names stay there.
+    """
+    rng = np.random.default_rng(7)
+    found = {}
+    for number, name in enumerate(("north", "south", "west"), start=2):
+        age, man = rng.normal(60.0, 10.0, 150 * number), rng.integers(0, 2, 150 * number)
+        given = rng.random(len(age)) < 1.0 / (1.0 + np.exp(-(age - 60.0) / 20.0 - man))
+        score = 3.0 * given + age / 10.0 + man + rng.normal(size=len(age))
+        found[name] = pd.DataFrame({"1": age, "2": given, "3": score, "4": np.where(man, "m", "f")})
+    return found
+
+
+@cache
+def trial(name):
+    """A run of an algorithm that takes seconds; every registered one needs an entry."""
+    labels = tuple(clinics(8)["north"].columns[1:3])
+    return {
+        "describe": Trial(algorithm=Describe(), data=measured()),
+        "survival": Trial(algorithm=FOLLOWED, data=followed()),
+        "effect": Trial(
+            algorithm=Effect(treatment="2", outcome="3", adjust="1,4", refute=True),
+            data=patients(),
+        ),
+        "graphcheck": Trial(algorithm=GraphCheck(DRAWN), data=patients()),
+        "fedpc": Trial(algorithm=FedPC(bootstrap=2), data=clinics(8)),
+        "fedfci": Trial(algorithm=FedFCI(bootstrap=2), data=clinics(8)),
+        "fedcmfs": Trial(algorithm=FedCMFS(k1=100, k2=100), data=clinics(8), labels=labels),
+        "rfcd": Trial(algorithm=RFcd(beam=2), data=clinics(4)),
+        "fedboss": Trial(algorithm=FedBOSS(restarts=2), data=clinics(8)),
+        "fedcd": Trial(algorithm=FedCD(**SMALL), data=treated(), interventions="done"),
+    }[name]
+
+
+CLOSED = [
+    *(f"fedpc {evidence} verdicts" for evidence in ("vote", "stratified", "fisher", "weighted_p")),
+    "fedpc stratified of any columns verdicts",
+    *(f"fedcmfs {evidence} verdicts" for evidence in ("weighted_p", "fisher")),
+]
+
+
+@cache
+def replayed(name):
+    """A trial of an algorithm, also with another search, or of FedPC with a kind of evidence."""
+    if name in ALGORITHMS:
+        return trial(name)
+    if name == "fedfci rfci":
+        return Trial(algorithm=FedFCI(search="rfci"), data=clinics(8))
+    if name.startswith("fedcmfs "):
+        own = FedCMFS(k1=100, k2=100, evidence=name.split(" ")[1], reveal="verdicts")
+        return Trial(algorithm=own, data=wards(6), labels=tuple(wards(6)["ward-0"].columns[1:3]))
+    if name.endswith(" verdicts"):
+        own = FedPC(evidence=name.split(" ")[1], reveal="verdicts")
+        return Trial(algorithm=own, data=beds() if "any columns" in name else wards(6))
+    return Trial(algorithm=FedPC(evidence=name.partition(" ")[2]), data=clinics(5))
+
+
+REPLAYED = (
+    [*ALGORITHMS, "fedfci rfci"]
+    + [
+        f"fedpc {evidence}"
+        for evidence in parameters_of(FedPC)["evidence"].choices
+        if evidence != FedPC().evidence
+    ]
+    + CLOSED
+)
