@@ -5,10 +5,10 @@
 
 As in the paper every site runs a rival on its own rows, with as many features as FedCMFS selects
 in the same cell (MB-MCF with its own number), and the sites' metrics are averaged. FedCMFS runs
-with the k1 and k2 that `fedcmfs.py` chose for the seed, which ``results/fedcmfs.json`` names. The
-paper does not say which rows the rivals' ML-KNN learns from: `run` measures both all training rows,
-as FedCMFS's (the tables), and the site's own. `run` appends a line per data set, number of sites
-and seed.
+anew, with the k1 and k2 that `fedcmfs.py` chose for the seed (``results/fedcmfs.json``). The paper
+does not say which rows the rivals' ML-KNN learns from: `run` measures both all training rows, as
+FedCMFS's (the tables), and the site's own. `run` appends a line per data set, number of sites and
+seed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> None:
     for seed in arguments.seeds:
         for name in arguments.data:
             data = load(arguments.folder, name)
-            for n_sites in SITES:
+            for n_sites in arguments.sites:
                 if (name, n_sites, seed) not in done:
                     cell = measure(data, n_sites, seed)
                     add_line(arguments.cells, cell)
@@ -103,6 +103,7 @@ def parse():
     run.add_argument("folder", type=Path)
     run.add_argument("--cells", type=Path, required=True)
     run.add_argument("--data", nargs="+", choices=list(TRAIN), default=list(TRAIN))
+    run.add_argument("--sites", nargs="+", type=int, choices=SITES, default=list(SITES))
     run.add_argument("--seeds", nargs="+", type=int, default=list(range(10)))
     table = commands.add_parser("table")
     table.add_argument("--cells", type=Path, required=True)

@@ -49,6 +49,7 @@ def write_table(cells: list[dict], out: Path) -> None:
             name: {"paper": ranks(paper, name), "here": ranks(here, name)} for name in METRICS
         },
         "seconds": sum(cell["seconds"] for cell in cells),
+        "missing": missing(cells),
     }
     write_report(out, "fedcmfs_rivals", report, markdown)
     print("\n".join(rank_table(report)))
@@ -60,6 +61,26 @@ def published() -> Cells:
     return {
         key: {method: own[key] for method, own in columns.items()} for key in columns["FedCMFS"]
     }
+
+
+def missing(cells: list[dict]) -> list[dict]:
+    """Cells of which no seed ran, and the minutes of one by what the data set's sites took.
+
+    None where none of the data set's ran; minutes are those of the machine as busy as it was.
+    """
+    per_site: dict[str, list[float]] = defaultdict(list)
+    for cell in cells:
+        per_site[cell["data"]].append(cell["seconds"] / cell["sites"] / 60.0)
+    done = {(cell["data"], cell["sites"]) for cell in cells}
+    return [
+        {
+            "data": data,
+            "sites": sites,
+            "minutes": float(np.mean(per_site[data])) * sites if data in per_site else None,
+        }
+        for data, sites in published()
+        if (data, sites) not in done
+    ]
 
 
 def summary(runs: list[dict[str, dict]]) -> dict[str, dict[str, dict]]:

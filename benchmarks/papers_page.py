@@ -9,25 +9,23 @@ figure of its own.
 
 from __future__ import annotations
 
-import json
 import tomllib
-from collections import Counter
 from pathlib import Path
 from statistics import mean, stdev
 
 import fedcd
 from fedpc_report import published
 from markdown_table import table
+from paper_verdicts import counted, results, standing
+from papers_fedcmfs import OF_FEDCMFS
 
 from cipherdag import FedCD
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "papers.md"
 SITES = (3, 5, 10, 15)
-VERDICTS = ("better", "alike", "worse")
 PAPER_SITES = {2: "FED-CD (2-clients)", 4: "FED-CD (4-clients)", 0: "ENCO"}
 FEDCD = ("fedcd", "fedcd_10")
-SMALLER_IS_BETTER = {"coverage", "hamming_loss", "ranking_loss"}
 INTRODUCTION = """# The papers' tables
 
 Every table and figure of the four papers that this package implements: theirs, ours, and how they
@@ -93,17 +91,6 @@ def command_of(script: Path) -> str:
     return next(line.strip() for line in lines if line.strip().startswith("python benchmarks/"))
 
 
-def results(name: str) -> dict:
-    """A result file."""
-    return json.loads((HERE / "results" / f"{name}.json").read_text("utf-8"))
-
-
-def counted(found: list[str]) -> str:
-    """`better 3, worse 1`, of verdicts."""
-    counts = Counter(found)
-    return ", ".join(f"{name} {counts[name]}" for name in VERDICTS if counts[name])
-
-
 def of_fedpc(data: str) -> dict:
     """SHD over the numbers of sites: votes, and pooled evidence or where that is none, fisher."""
     ours = {(c["data"], c["sites"], c["method"]): c for c in results("fedpc_tables")["cases"]}
@@ -126,13 +113,6 @@ def of_fedpc(data: str) -> dict:
         "script": "fedpc_tables.py",
         "results": ["fedpc_tables.json"],
     }
-
-
-def standing(theirs: float, low: float, high: float) -> str:
-    """How ours, from low to high, stands to a figure of which less is better."""
-    if theirs > high:
-        return "better"
-    return "worse" if theirs < low else "alike"
 
 
 def of_sachs() -> dict:
@@ -183,54 +163,6 @@ def of_shares() -> dict:
         "verdict": "alike" if 2 * at_30 > len(best) else "mixed",
         "script": "fedpc_figures.py",
         "results": ["fedpc_figures.json"],
-    }
-
-
-def of_fedcmfs(measure: str) -> dict:
-    """Means of 24 cells, and how many are beyond a deviation."""
-    verdicts, theirs, here = [], [], []
-    for row in results("fedcmfs")["results"]:
-        own = row["methods"]["fedcmfs"][measure]
-        paper, found, spread = row["paper"][measure], own["mean"], own["deviation"]
-        if measure not in SMALLER_IS_BETTER:
-            paper, found = -paper, -found
-        verdicts.append(standing(paper, found - spread, found + spread))
-        theirs.append(abs(paper))
-        here.append(abs(found))
-    return {
-        "theirs": f"{mean(theirs):.3f}",
-        "here": f"{mean(here):.3f}",
-        "verdict": counted(verdicts),
-        "script": "fedcmfs.py",
-        "results": ["fedcmfs.json"],
-    }
-
-
-def of_grid() -> dict:
-    """How far average precision on the test rows goes over the grid of k1 and k2."""
-    spans = {}
-    for row in results("fedcmfs")["results"]:
-        low, high = row["test_average_precision_over_grid"]
-        spans.setdefault(row["data"], []).append(high - low)
-    named = {name: " / ".join(f"{own:.3f}" for own in spans[name]) for name in ("flags", "image")}
-    return {
-        "here": "average precision over 0, 10 and 30 % moves by "
-        + "; ".join(f"{own} on {name}" for name, own in named.items())
-        + " with 3 / 5 / 10 sites",
-        "verdict": "alike" if max(spans["flags"]) < min(spans["image"]) else "mixed",
-        "script": "fedcmfs.py",
-        "results": ["fedcmfs.json"],
-    }
-
-
-def of_education() -> dict:
-    """One masked run on Education."""
-    run = next(own for own in results("fedcmfs_speed")["runs"] if own["data"] == "education")
-    return {
-        "here": f"{run['wall_seconds']:.1f} s on one core",
-        "verdict": "better",
-        "script": "fedcmfs_speed.py",
-        "results": ["fedcmfs_speed.json"],
     }
 
 
@@ -345,14 +277,12 @@ CELLS = {
     "sachs": of_sachs,
     "layers": of_layers,
     "shares": of_shares,
-    "fedcmfs": of_fedcmfs,
-    "grid": of_grid,
-    "education": of_education,
     "rfcd": of_rfcd,
     "fedcd": of_fedcd,
     "length": of_length,
     "naive": of_naive,
     "entropy": of_entropy,
+    **OF_FEDCMFS,
 }
 """What reads ours and theirs, by the first word of ``cells``."""
 

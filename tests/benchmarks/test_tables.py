@@ -28,6 +28,7 @@ WRITERS = {
     "fedcd_reach": "fedcd",
     "fedcd_structured": "fedcd",
     "fedcmfs": "fedcmfs_table",
+    "fedcmfs_rivals": "fedcmfs_rivals_table",
     "fedpc_figures": "fedpc_figures",
     "fedpc_speed": "fedpc_speed",
     "fedpc_tables": "fedpc_report",
