@@ -1,8 +1,9 @@
-"""What verdicts cost beside sums, and what each tells of single sites: two tables in one run.
+"""What verdicts cost beside sums, and what each tells of single sites and of members.
 
     python benchmarks/verdicts.py benchmarks/data/alarm_5000.csv.gz --networks DATA/bn
 
-DATA/bn holds networks as BIF; without it the third table is left out.
+DATA/bn holds networks as BIF; without it the last two tables are left out. With ``--parts`` some
+parts are measured, and the others stay as they are in the file of ``--out``.
 
 The first table has seconds, rounds and megabytes of the site that sends most, of the same evidence
 with sums opened and closed, under masking. The second counts what one run by votes tells of single
@@ -10,11 +11,14 @@ sites, which are three and hold 500 rows each: single votes that unanimous count
 of one or two sites, and how well votes given nothing tell whether a person's row was among a site's
 (membership). That attacker is the strongest there is: it knows all other rows, and has only to find
 which of two runs it was. Printed is the area under the curve; 0.5 is a guess. The third table has
-the mean structural Hamming distance to the CPDAG of the true graph over samples of 5,000 rows.
+the same of an attacker who knows the population and the person's row, but no other row
+(``membership.py``); of eight samples of people the mean and its standard error. The fourth has the
+mean structural Hamming distance to the CPDAG of the true graph over samples of 5,000 rows.
 """
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from dataclasses import replace
@@ -25,6 +29,7 @@ import pandas as pd
 from bif import read_bif
 from markdown_table import table
 from measuring import parser, write_report
+from membership import REVEALED, ROWS, SITES, area, population_attacks, population_table
 
 from cipherdag import Federation, FedPC
 from cipherdag.questions.coverage import Contributors, Covered
@@ -34,7 +39,6 @@ from cipherdag.questions.verdicts import EdgeVerdicts
 from cipherdag.sites.table.schema import Schema
 
 EVIDENCE = ("vote", "stratified", "fisher", "weighted_p")
-REVEALED = ("sums", "verdicts")
 WAYS = (
     ("vote", "verdicts", "auto"),
     *(("fisher", kind, "auto") for kind in REVEALED),
@@ -43,7 +47,8 @@ WAYS = (
     ("stratified", "verdicts", "auto"),
 )
 """Evidence, what is revealed, and the rule for colliders."""
-SITES, ROWS = 3, 500
+NETWORKS = {"alarm": WAYS, "insurance": WAYS, "andes": (WAYS[3], WAYS[5])}
+"""On the largest, for time, what `stratified` finds with sums opened and closed."""
 RULE = {"colliders": "majority", "sepset": "search", "compare_sites": False}
 """What verdicts are enough for, so that both runs ask for tests of the same kind."""
 
@@ -159,20 +164,13 @@ def membership(data, reveal, trials, rng):
             # alike: a guess; else the run that it is like is known
             scores.append((1.0 if inside else -1.0) * (away > 0))
             truth.append(inside)
-    return _auc(np.array(scores), np.array(truth))
+    return area(np.array(scores), np.array(truth))
 
 
 def _schema(data):
     """The whole table's; a rare category may be missing at one site."""
     known = Schema.infer([data])
     return replace(known, columns=tuple(replace(c, allow_constant=True) for c in known.columns))
-
-
-def _auc(scores, truth):
-    """The area under the curve; ties count one half."""
-    inside, outside = scores[truth], scores[~truth]
-    above = (inside[:, None] > outside).mean()
-    return float(above + 0.5 * (inside[:, None] == outside).mean())
 
 
 def attacks(data, trials, seed):
@@ -190,10 +188,10 @@ def attacks(data, trials, seed):
     return cases
 
 
-def accuracy(folder, networks, sites, samples, ways=WAYS):
+def accuracy(folder, sites, samples):
     """Distances to the CPDAG of the true graph, by network and way."""
     cases = []
-    for name in networks:
+    for name, ways in NETWORKS.items():
         network = read_bif(folder / f"{name}.bif.gz")
         far = {way: [] for way in ways}
         for seed in range(samples):
@@ -216,13 +214,13 @@ def accuracy_table(cases):
     heads = list(dict.fromkeys(case["way"] for case in cases))
     rows = []
     for name in dict.fromkeys(case["network"] for case in cases):
-        own = [statistics.mean(case["shd"]) for case in cases if case["network"] == name]
-        rows.append([name, *(f"{mean:.1f}" for mean in own)])
+        own = {case["way"]: case["shd"] for case in cases if case["network"] == name}
+        rows.append([name, *(f"{statistics.mean(own[w]):.1f}" if w in own else "" for w in heads)])
     return table(["network", *heads], rows)
 
 
-def markdown(report):
-    """All tables."""
+def cost_table(cases):
+    """A row for every kind of evidence, sums and verdicts with an arrow between."""
     rows = [
         [
             case["evidence"],
@@ -233,18 +231,48 @@ def markdown(report):
             ),
             f"{case['differing_pairs']} of {case['edges']}",
         ]
-        for case in report["cases"]
+        for case in cases
     ]
     heads = ["evidence", "sites", "s", "MB of a site", "rounds", "edges of one only"]
-    told = [
-        [case["reveal"], case["votes"], case["few"], f"{case['membership']:.2f}"]
-        for case in report["attacks"]
+    return table(heads, rows)
+
+
+def attack_table(cases):
+    """A row for sums and one for verdicts."""
+    rows = [
+        [case["reveal"], case["votes"], case["few"], f"{case['membership']:.2f}"] for case in cases
     ]
-    attacked = ["revealed", "single votes told", "counts of one or two sites", "membership AUC"]
-    lines = [*table(heads, rows), "", *table(attacked, told)]
-    if report["accuracy"]:
-        lines += ["", *accuracy_table(report["accuracy"])]
-    return "\n".join(lines) + "\n"
+    heads = ["revealed", "single votes told", "counts of one or two sites", "membership AUC"]
+    return table(heads, rows)
+
+
+TABLES = {
+    "cases": cost_table,
+    "attacks": attack_table,
+    "population": population_table,
+    "accuracy": accuracy_table,
+}
+"""Every part of the report, by the table that shows it."""
+
+
+def markdown(report):
+    """The tables of all parts that were measured."""
+    shown = [show(report[part]) for part, show in TABLES.items() if report.get(part)]
+    return "\n\n".join("\n".join(lines) for lines in shown) + "\n"
+
+
+def measured(arguments):
+    """Each part that is asked for."""
+    data, seed = pd.read_csv(arguments.data, dtype=str), arguments.seed
+    parts = {
+        "cases": lambda: cost(data, arguments.sites, arguments.repeats, seed),
+        "attacks": lambda: attacks(data, arguments.trials, seed),
+    }
+    if arguments.networks is not None:
+        alarm = arguments.networks / "alarm.bif.gz"
+        parts["population"] = lambda: population_attacks(read_bif(alarm), seed)
+        parts["accuracy"] = lambda: accuracy(arguments.networks, arguments.sites, arguments.samples)
+    return {part: measure() for part, measure in parts.items() if part in arguments.parts}
 
 
 def main() -> None:
@@ -255,16 +283,12 @@ def main() -> None:
     options.add_argument("--trials", type=int, default=100)
     options.add_argument("--networks", type=Path)
     options.add_argument("--samples", type=int, default=5)
+    options.add_argument("--parts", nargs="+", choices=list(TABLES), default=list(TABLES))
     arguments = options.parse_args()
-    data = pd.read_csv(arguments.data, dtype=str)
-    report = {
-        "cases": cost(data, arguments.sites, arguments.repeats, arguments.seed),
-        "attacks": attacks(data, arguments.trials, arguments.seed),
-        "accuracy": [],
-    }
-    if arguments.networks is not None:
-        names = ("alarm", "insurance")
-        report["accuracy"] = accuracy(arguments.networks, names, arguments.sites, arguments.samples)
+    kept = arguments.out and arguments.out.with_suffix(".json")
+    before = json.loads(kept.read_text("utf-8")) if kept and kept.exists() else {}
+    found = measured(arguments)
+    report = {part: found.get(part, before.get(part, [])) for part in TABLES}
     print(markdown(report))
     write_report(arguments.out, "verdicts", report, markdown)
 
