@@ -74,7 +74,8 @@ def compared(arguments, files: dict[str, Path], rows: int) -> list[dict]:
             case = json.loads(done.stdout)
             found.append({"source": kind, "way": way} | case)
             print(rows, json.dumps(found[-1]), flush=True)
-    assert len({own.pop("sum") for own in found}) == 1, "the ways count otherwise"
+    sums = {own.pop("sum") for own in found}
+    assert len(sums) == 1, "the ways count otherwise"
     return found
 
 
@@ -95,7 +96,7 @@ def measured(arguments) -> dict:
     weighted = [np.arange(1, len(own) + 1) @ own for own in counts]
     return {
         "ready": ready - started, "seconds_each": each, "peak_mb": peak_mb(),
-        "sum": [int(own) for own in weighted].__repr__(),
+        "sum": str([int(own) for own in weighted]),
     }  # fmt: skip
 
 

@@ -140,8 +140,32 @@ class DiscreteColumns:
         starts = np.flatnonzero(np.diff(np.cumsum(cells) // PIECE_CELLS, prepend=-1))
         for start, stop in itertools.pairwise([*starts.tolist(), len(sets)]):
             piece = slice(start, stop)
-            counts = self._counts(sets[piece].T, bases[:, piece], cells[piece])
-            yield piece, counts.cpu().numpy()
+            counts = self._once if self._many else self._counts
+            yield piece, counts(sets[piece].T, bases[:, piece], cells[piece]).cpu().numpy()
+
+    def _once(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
+        """As `_counts`; tables of the same variables in several orders are counted in one of them.
+
+        Tests of the same variables differ in which two are tested, given the others.
+        """
+        order = np.argsort(digits, axis=0)
+        sets, known = np.unique(
+            np.take_along_axis(digits, order, axis=0), axis=1, return_inverse=True
+        )
+        if sets.shape[1] == digits.shape[1]:
+            return self._counts(digits, bases, cells)
+        sides = self.levels[sets]
+        sizes, known = sides.prod(axis=0), known.ravel()
+        counted = self._counts(sets, sides, sizes)
+        # how far apart two values of a digit are in the order that is counted
+        steps = sizes // np.cumprod(sides, axis=0)
+        steps = np.take_along_axis(steps[:, known], np.argsort(order, axis=0), axis=0)
+        left = np.arange(cells.sum()) - np.repeat(np.cumsum(cells) - cells, cells)
+        place = np.repeat((np.cumsum(sizes) - sizes)[known], cells)
+        for base, step in zip(bases[::-1], steps[::-1], strict=True):
+            left, digit = np.divmod(left, np.repeat(base, cells))
+            place += digit * np.repeat(step, cells)
+        return counted[torch.from_numpy(place)]
 
     def _counts(self, digits: IndexArray, bases: IndexArray, cells: IndexArray) -> torch.Tensor:
         """Counts of B tables, one after the other, of variables and bases per digit (k, B)."""
