@@ -132,7 +132,8 @@ def of_missing() -> dict:
     seeds = sorted({len(row["seeds"]) for row in report["results"]})
     return RIVALS | {
         "theirs": "as above",
-        "here": f"not run for time: {named} sites; what ran has {seeds[0]} to {seeds[-1]} seeds",
+        "here": f"not run for time: {named} sites, one seed as busy as the machine was; "
+        f"what ran has {seeds[0]} to {seeds[-1]} seeds",
         "verdict": "not run",
     }
 

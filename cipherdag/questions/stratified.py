@@ -189,7 +189,9 @@ class TableCells(
         differences: Whether differences are answered, too.
     """
 
-    leaves: ClassVar[str] = "how much counts vary where variables are independent"
+    leaves: ClassVar[str] = (
+        "how much counts vary where variables are independent, and how many test"
+    )
 
     tables: StratifiedTables
     differences: bool = False

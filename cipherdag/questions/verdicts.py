@@ -190,7 +190,9 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         limits: How far each sum of differences may lie from 0, on the grid.
     """
 
-    leaves: ClassVar[str] = "whether a cell of a table stands out over all sites together"
+    leaves: ClassVar[str] = (
+        "whether a cell of a table, or a score, stands out over all sites together"
+    )
 
     question: TableCells | ScoreWeights
     amounts: ByCount

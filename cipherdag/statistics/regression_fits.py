@@ -23,7 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.questions.encodings import require_possible
-from cipherdag.questions.regression_steps import Regression, coefficient_count, column_count
+from cipherdag.questions.regression_steps import (
+    Regression,
+    coefficient_count,
+    column_count,
+    outputs,
+    predictor_columns,
+)
 from cipherdag.questions.scores.within_scores import tested_model
 from cipherdag.statistics.reproducible import dot, product, solve
 from cipherdag.statistics.thresholds import (
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector
 
 FloatMatrix = NDArray[np.float64]
+Places = NDArray[np.int64]
 
 FEWEST_PER_COEFFICIENT = 5
 STEPS = 40
@@ -72,7 +79,7 @@ class Fit:
             residual squares.
         rank: Number of coefficients that the data determine.
         scarce: Rows outside the response's most frequent category; all rows of a linear model.
-        variance: Of the last coefficient; 0 where that was not asked for, or it is not determined.
+        rows: Of every category of a discrete response, once they are counted.
         converged: Gain of a step, as a share of the likelihood, that is not worth a round.
         information: The last Hessian, shape (m, m).
         undone: Whether the predictors leave nothing of a linear response.
@@ -86,12 +93,11 @@ class Fit:
     value: float = -np.inf
     rank: int = 0
     scarce: float = 0.0
-    variance: float = 0.0
+    rows: FloatVector | None = None
     converged: float = CONVERGED
     information: FloatMatrix | None = None
     undone: bool = False
     finished: bool = False
-    _surveyed: bool = False
     _free: FloatMatrix | None = None
     _move: FloatVector | None = None
     _gain: float = 0.0
@@ -124,7 +130,7 @@ class Fit:
             self._solve(value, gradient, hessian)
             return
         worse = value < self.value - ROUNDING * (1.0 + abs(self.value))
-        if not self._surveyed:
+        if self.rows is None:
             self._survey(gradient, hessian, count)
             if self.model.ordered and not self.site_effect:
                 return  # only now it is known where to start
@@ -145,15 +151,12 @@ class Fit:
             self._share = largest_share(self.coefficients[:count], self._move[:count])
         if self._gain <= self.converged * (1.0 + abs(value)) or self._left == 0:
             self.value += max(self._gain, 0.0)
-            self.variance = _last_variance(hessian)
             self.finished = True
 
     def _survey(self, gradient: FloatVector, hessian: FloatMatrix, count: int) -> None:
         """Rows by category, as all are equally likely at first, and what may move."""
-        self._surveyed = True
-        constants = np.arange(0, len(gradient), len(gradient) // count)
+        constants = self._constants(count)
         if self.model.ordered:
-            constants = np.arange(count)
             rows = rows_by_category(gradient[constants], hessian.diagonal()[constants])
         else:
             chance = 1.0 / (count + 1)
@@ -163,11 +166,40 @@ class Fit:
         about = f"a regression of variable {self.model.response + 1}"
         require_possible(about, "fewer than no rows", holds=rows.min() > -1.0)
         if self.model.ordered and not self.site_effect:
-            self._free = free_directions(rows, len(gradient))
             self.coefficients[constants] = marginal_thresholds(rows)
-        self.scarce = float(rows.sum() - rows.max())
+        self._count(rows, constants)
+
+    def variance(self, place: int) -> float:
+        """Of one coefficient of a finished fit; 0 where the rows do not determine it."""
+        if self.information is None:
+            return 0.0
+        unit = np.eye(len(self.coefficients))[place]
+        own = unit if self._free is None else product(self._free.T, unit[:, None])[:, 0]
+        return dot(own, newton_step(self.information, own)[0])
+
+    def start_from(self, near: Fit, places: Places, count: int) -> None:
+        """Begin where another fit of the same rows ended, and where its coefficients go to.
+
+        That of some of the predictors is nearer than coefficients of 0, at which all categories are
+        equally likely; nor are the rows of the categories counted anew.
+        """
+        if near.rows is None or near.astray:
+            return
+        self.coefficients[places] = near.proposed
+        self._count(near.rows, self._constants(count))
+
+    def _constants(self, count: int) -> Places:
+        """Places of thresholds, or of constants."""
+        length = len(self.coefficients)
+        return np.arange(count) if self.model.ordered else np.arange(0, length, length // count)
+
+    def _count(self, rows: FloatVector, constants: Places) -> None:
+        """Keep the rows by category, and what may move."""
+        self.rows, self.scarce = rows, float(rows.sum() - rows.max())
         if self.site_effect:
-            self._free = np.delete(np.eye(len(gradient)), constants, axis=1)
+            self._free = np.delete(np.eye(len(self.coefficients)), constants, axis=1)
+        elif self.model.ordered:
+            self._free = free_directions(rows, len(self.coefficients))
 
     def _solve(self, squares: float, products: FloatVector, gram: FloatMatrix) -> None:
         self.coefficients, self.rank = newton_step(gram, products)
@@ -180,13 +212,50 @@ class Fit:
         self.scarce, self.finished = rows, True
 
 
-def first_fit(model: Regression, categories: Sequence[int], *, site_effect: bool = False) -> Fit:
-    """A regression at coefficients of 0, with all categories of the response equally likely."""
+def first_fit(
+    model: Regression,
+    categories: Sequence[int],
+    *,
+    site_effect: bool = False,
+    near: Fit | None = None,
+) -> Fit:
+    """A regression at coefficients of 0, with all categories of the response equally likely.
+
+    Args:
+        model: What is to be fitted.
+        categories: Number of categories of every variable, 0 for a continuous one.
+        site_effect: Whether constants or thresholds are the sites' own.
+        near: A fit over the same rows of a model that has some of the predictors and no
+            interactions, from which this one begins; None where there is none.
+    """
     coefficients = np.zeros(coefficient_count(model, categories))
     own = categories[model.response]
     if model.ordered:
         coefficients[: own - 1] = equal_thresholds(own)
-    return Fit(model, own > 0, coefficients, site_effect=site_effect)
+    fit = Fit(model, own > 0, coefficients, site_effect=site_effect)
+    if near is not None and own:
+        fit.start_from(near, _places(near.model, model, categories), outputs(own))
+    return fit
+
+
+def _place_of(variable: int, model: Regression, categories: Sequence[int]) -> int:
+    """Where the first column of a predictor stands; of those that interact, the last one."""
+    if model.crossed:
+        return column_count(model, categories) - 1
+    before = model.predictors[: model.predictors.index(variable)]
+    return 1 + sum(predictor_columns(categories[own]) for own in before)
+
+
+def _places(small: Regression, large: Regression, categories: Sequence[int]) -> Places:
+    """Where the coefficients of a model stand in one with more predictors."""
+    columns = [0]
+    for variable in small.predictors:
+        start = _place_of(variable, large, categories)
+        columns += range(start, start + predictor_columns(categories[variable]))
+    count, width = outputs(categories[large.response]), column_count(large, categories)
+    if large.ordered:  # the thresholds take the place of the constant
+        return np.append(np.arange(count), np.array(columns[1:], dtype=np.int64) + count - 1)
+    return (np.arange(count)[:, None] * width + columns).ravel()
 
 
 def nested_models(
@@ -199,6 +268,8 @@ def nested_models(
 ) -> tuple[Regression, Regression]:
     """The model without and the model with the other variable, on the same rows.
 
+    Predictors that do not interact are in ascending order, so that tests share their models.
+
     Args:
         row: x, y, s1, ..., sl.
         categories: Number of categories of every variable, 0 for a continuous one.
@@ -208,8 +279,14 @@ def nested_models(
     """
     large = tested_model(row, categories, ordered, interactions=interactions)
     other = large.predictors[-1]
-    further = (other,) if left_out else ()
-    return replace(large, predictors=large.predictors[:-1], complete_in=further), large
+    small = replace(
+        large, predictors=large.predictors[:-1], complete_in=(other,) if left_out else ()
+    )
+    return (small, large) if interactions else (_in_order(small), _in_order(large))
+
+
+def _in_order(model: Regression) -> Regression:
+    return replace(model, predictors=tuple(sorted(model.predictors)))
 
 
 def likelihood_ratio(
@@ -230,7 +307,7 @@ def likelihood_ratio(
 
 
 def effect_of(
-    small: Fit, large: Fit, categories: Sequence[int], own_constants: int
+    small: Fit, large: Fit, other: int, categories: Sequence[int], own_constants: int
 ) -> tuple[float, float] | None:
     """The effect of the other variable, and its standard deviation; None where it has no sign.
 
@@ -240,21 +317,24 @@ def effect_of(
     Args:
         small: The model without the other variable.
         large: The model with it.
+        other: The variable.
         categories: Number of categories of every variable, 0 for a continuous one.
         own_constants: How many constants the sites have beside those of the model.
     """
     ratio, dof = likelihood_ratio(small, large, categories)
     if dof != 1.0 or large.model.ordered:
         return None
+    place = _place_of(other, large.model, categories)
     if large.discrete:
         one_output = categories[large.model.response] == 2  # noqa: PLR2004
-        known = one_output and large.variance > 0.0
-        return (float(large.coefficients[-1]), math.sqrt(large.variance)) if known else None
+        variance = large.variance(place) if one_output else 0.0
+        # with the last step, as the value has its gain
+        return (float(large.proposed[place]), math.sqrt(variance)) if variance > 0.0 else None
     spread = large.scarce - column_count(small.model, categories) - own_constants - 2
     if spread <= 0:
         return None
     size = math.sqrt(-math.expm1(-ratio / large.scarce))
-    return math.atanh(math.copysign(size, large.coefficients[-1])), 1.0 / math.sqrt(spread)
+    return math.atanh(math.copysign(size, large.coefficients[place])), 1.0 / math.sqrt(spread)
 
 
 def step_parts(step: FloatVector, count: int) -> tuple[float, FloatVector, FloatMatrix]:
@@ -280,10 +360,3 @@ def newton_step(hessian: FloatMatrix, gradient: FloatVector) -> tuple[FloatVecto
 
 def _upper(count: int) -> NDArray[np.bool_]:
     return ~np.tri(count, k=-1, dtype=bool)
-
-
-def _last_variance(hessian: FloatMatrix) -> float:
-    """The last diagonal entry of the Hessian's inverse."""
-    last = np.zeros(len(hessian))
-    last[-1:] = 1.0
-    return float(newton_step(hessian, last)[0][-1:].sum())

@@ -16,8 +16,9 @@ than one pair of rows, a bound on such sums is compared (`faint_p`).
 Source: Mantel and Haenszel, JNCI 22 (1959) 719-748; Šidák, JASA 62 (1967) 626-633.
 
 Leaks:
-    Of every cell of a test at how many sites it varies; of those that enough sites vary in, the
-    sum of the variances, and whether the cell stands out; see `TableCells` and `CellVerdicts`.
+    Of every cell of a test at how many sites it varies, and how many have a score; of those that
+    enough sites vary in, the sum of the variances, and whether the cell stands out; where enough
+    have one, whether the sum of the scores does; see `TableCells` and `CellVerdicts`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from cipherdag.algorithms.evidence.stratified_forms import (
 )
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
 from cipherdag.questions.coverage import Contributors
-from cipherdag.questions.stratified import TableCells
+from cipherdag.questions.stratified import COARSE_BITS, TableCells
 from cipherdag.statistics.quadratic_forms import chi_square_scale
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.pooled_data import ColumnKinds
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
+ROUNDED = 2.0 ** -(COARSE_BITS + 1)
+"""Of one site's variance, what its grid rounds off at most."""
 FAINT_STEP = 0.25
 """Of limits where next to nothing varies: coarse, so that no platform's last digit decides."""
 FAINT_STEPS = 256
@@ -75,34 +78,44 @@ class ClosedTables(StratifiedTests):
         able = np.rint((yield Contributors(question=question)))
         varying = able[len(question.owner) :]
         independent = yield from independent_within(
-            question, able, partial(self._limits, question), self._settings, quarters=1
+            question, able, partial(self._limits, question, able), self._settings, quarters=1
         )
         return self._settled(tests, independent, varying)
 
-    def _limits(self, question: TableCells, variances: FloatVector) -> FloatVector:
-        return cell_limits(question, variances, self._settings.spec.alpha)
+    def _limits(
+        self, question: TableCells, able: FloatVector, variances: FloatVector
+    ) -> FloatVector:
+        heard = np.where(able >= max(self._settings.fewest, 1), able, 0.0)[: len(variances)]
+        return cell_limits(question, heard, variances, self._settings.spec.alpha)
 
 
-def cell_limits(question: TableCells, variances: FloatVector, alpha: float) -> FloatVector:
-    """How far the difference of every cell may lie from 0, shape (K,); 0: it is not compared.
+def cell_limits(
+    question: TableCells, heard: FloatVector, variances: FloatVector, alpha: float
+) -> FloatVector:
+    """How far the difference of every cell, and each score, may lie from 0; 0: it is not compared.
 
     Args:
         question: The cells.
-        variances: Summed over the sites, shape (K,); 0 where too few vary.
+        heard: How many sites each varies at, shape (K,); 0 where these are too few.
+        variances: Summed over the sites, shape (K,); 0 where too few vary, or next to nothing does.
         alpha: How many tests of independent variables may say dependent.
     """
     n_cells = len(variances) - question.n_tests
     owner, variances, sites = question.owner[:n_cells], *np.split(variances, [n_cells])
+    heard = heard[:n_cells]
     weight = np.where(question.tables.sides[:, 0] > 1, TURNING_WEIGHT, OWN_WEIGHT)
     level = alpha / (1.0 + np.where(sites > 0, weight, 0.0))
-    told = np.where(variances > LEAST_VARIANCE, variances, 0.0)
+    # what the grid may have rounded off is added: alike sites round alike
+    told = np.where(variances > LEAST_VARIANCE, variances + heard * ROUNDED, 0.0)
     own = told[told > 0]
     scale = chi_square_scale(np.ones(len(own)), 1.0 / own)
     limits = square_limits(owner, told, scale, level[owner])
     some = np.bincount(owner, weights=told, minlength=question.n_tests) > 0
-    faint = (variances > 0) & ~some[owner]
+    faint = (heard > 0) & ~some[owner]
+    most = np.zeros(question.n_tests)
+    np.maximum.at(most, owner[faint], heard[faint])
     cells = np.bincount(owner[faint], minlength=question.n_tests)
-    limits[faint] = faint_limits(cells, alpha)[owner[faint]]
+    limits[faint] = faint_limits(cells, most, level)[owner[faint]]
     some |= cells > 0
     return np.concatenate([limits, score_limits(sites, np.where(some, level * weight, alpha))])
 
@@ -120,14 +133,15 @@ def score_limits(sites: FloatVector, level: FloatVector) -> FloatVector:
     return on_grid(np.square(deviations)) ** 0.5 * np.sqrt(sites)
 
 
-def faint_limits(cells: IndexArray, alpha: float) -> FloatVector:
+def faint_limits(cells: IndexArray, heard: FloatVector, level: FloatVector) -> FloatVector:
     """As `cell_limits`, of tests in which no cell varies by more than `LEAST_VARIANCE`.
 
     Args:
         cells: How many there are, shape (B,).
-        alpha: See there.
+        heard: At how many sites one of them varies at most, shape (B,).
+        level: How many tests of independent variables may say dependent, shape (B,).
     """
     steps = FAINT_STEP * np.arange(1.0, FAINT_STEPS)
-    beyond = faint_p(steps, cells[:, None], np.zeros(1)) <= alpha
+    beyond = faint_p(steps, cells[:, None], heard[:, None]) <= level[:, None]
     limits: FloatVector = steps[beyond.argmax(axis=1)]
     return limits

@@ -31,6 +31,7 @@ from cipherdag.questions.regression_steps import (
     too_large,
 )
 from cipherdag.statistics.effects import ODDS, ODDS_PER_UNIT, of_correlation, of_log_odds
+from cipherdag.statistics.nearby_fits import NearbyFits
 from cipherdag.statistics.normal_scores import normal_scores
 from cipherdag.statistics.regression_fits import (
     Fit,
@@ -93,6 +94,7 @@ class RegressionTests(RememberedTests):
         self._interactions = settings.interactions
         self._present = settings.present
         self._known: dict[Regression, tuple[Fit, int]] = {}
+        self._finished: dict[int, NearbyFits] = {}
 
     def _ask(self, tests: Tests) -> PValues:
         """One round per Newton step, at most 40, and per halving; one before for small counts."""
@@ -132,10 +134,11 @@ class RegressionTests(RememberedTests):
         if small is None or large is None or not small[1] == large[1] != MIXED:
             return None
         constants = large[1] - 1 if self._site_effect else 0
-        found = effect_of(small[0], large[0], self._categories, constants)
+        x, y = test[:2]
+        other = x if large[0].model.response == y else y
+        found = effect_of(small[0], large[0], other, self._categories, constants)
         if found is None or not large[0].discrete:
             return None if found is None else of_correlation(*found)
-        other = large[0].model.predictors[-1]
         if self._categories[other]:
             return of_log_odds(*found, ODDS)
         log_odds, deviation = np.ldexp(found, -self._exponents[other]).tolist()
@@ -181,9 +184,11 @@ class RegressionTests(RememberedTests):
 
     def _fit(self, models: list[Regression]) -> Fitting:
         """Fit models side by side, and keep each with the number of sites it was fitted over."""
+        at_first = self._present.n_sites
+        near = {model: self._nearby(at_first).near(model) for model in models}
         fits = {
-            model: first_fit(model, self._categories, site_effect=self._site_effect)
-            for model in models
+            model: first_fit(model, self._categories, site_effect=self._site_effect, near=own)
+            for model, own in near.items()
         }
         counts = {model: len(fit.coefficients) for model, fit in fits.items()}
         active = models
@@ -212,8 +217,19 @@ class RegressionTests(RememberedTests):
                     fits[model].hear(*step_parts(step, counts[model]), n_outputs)
             active = [model for model in active if not fits[model].finished]
         n_sites = covered.pop() if len(covered) == 1 else MIXED
-        self._known |= {model: (fit, n_sites) for model, fit in fits.items()}
+        for model, fit in fits.items():
+            # one that began near another counts on the rows that the sites had then
+            whole = n_sites == at_first or (n_sites != MIXED and near[model] is None)
+            self._known[model] = fit, n_sites if whole else MIXED
+            if whole:
+                self._nearby(n_sites).keep(fit)
         return []
+
+    def _nearby(self, n_sites: int) -> NearbyFits:
+        """The fits over so many sites, from which others begin."""
+        if n_sites not in self._finished:
+            self._finished[n_sites] = NearbyFits(self._kinds.incomplete.__getitem__)
+        return self._finished[n_sites]
 
 
 def _rounds(models: list[Regression], counts: dict[Regression, int]) -> Iterator[list[Regression]]:

@@ -377,7 +377,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if not code:
             triples = [own for own in triples if own not in ambiguous]
         strength: Strengths = support
-        if judged is not None and self._rule in {"joining", "turning"}:
+        if judged is not None and (self.closed or self._rule == "joining"):
             strength = judged.colliders
         arcs = orient_colliders(
             skeleton,

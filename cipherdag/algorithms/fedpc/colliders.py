@@ -12,7 +12,7 @@ below alpha / 100 are all alike to it. A set counts only if both tests can be do
 another middle of x and z only if no other set tells: were that a collider, it would make x and z
 dependent, and what y then does says nothing of y. ``turning`` is the same by verdicts, where p is 1
 or 0: sets in which x and z turn dependent as y joins are held against those in which they turn
-independent, and the balance must be a share of `TURNED` of all sets or more.
+independent, and the balance must be a share of `TURNED` of the sets that tell, or more.
 
 Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
 nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a

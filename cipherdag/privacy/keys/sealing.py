@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from cipherdag.errors import KeyAgreementError
+from cipherdag.errors import KeyAgreementError, ParameterError
 from cipherdag.privacy.keys.pairkeys import KEY_BYTES, derive_each
 from cipherdag.privacy.secrecy import Secret
 
@@ -59,6 +59,8 @@ class SealingKey(Secret):
             The length of the plaintext.
         """
         nonce = nonce or os.urandom(_NONCE_BYTES)
+        if len(nonce) != _NONCE_BYTES:
+            raise ParameterError(f"a nonce has {_NONCE_BYTES} bytes")
         return nonce + self._cipher.encrypt(nonce, plaintext, associated)
 
     def unseal(self, sealed: bytes, associated: bytes) -> bytes:

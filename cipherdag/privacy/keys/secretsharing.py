@@ -93,9 +93,9 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """
     if not 1 <= threshold <= len(shares):
         raise ShareError(f"{len(shares)} pieces came, but {threshold} are needed")
-    points = np.array([point % PRIME for point in shares], dtype=np.uint64)
-    if len(np.unique(points)) < len(points):
-        raise ShareError("two pieces are for the same point")
+    if not all(0 < point < PRIME for point in shares):
+        raise ShareError("a piece is for a point that no share is taken at")
+    points = np.array([*shares], dtype=np.uint64)
     values = np.stack([_read(share) for share in shares.values()])
     at = np.append(points[threshold:], np.uint64(0))
     found = _product(_weights(at, points[:threshold]), values[:threshold])

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.regression_steps import coefficient_count, outputs, too_large
+from cipherdag.questions.regression_steps import (
+    coefficient_count,
+    outputs,
+    step_length,
+    too_large,
+)
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
@@ -14,6 +19,7 @@ from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
+from cipherdag.statistics.nearby_fits import NearbyFits
 from cipherdag.statistics.regression_fits import (
     FEWEST_PER_COEFFICIENT,
     first_fit,
@@ -35,9 +41,6 @@ if TYPE_CHECKING:
 
     FloatMatrix = NDArray[np.float64]
 
-UNROLLED = 8
-"""Length from which on numpy adds up a row in several parts."""
-
 
 def regression_steps(
     question: RegressionSteps, column: Callable[[int], NDArray[np.float64]]
@@ -54,14 +57,15 @@ def regression_steps(
     for model, count in zip(question.models, question.coefficient_counts, strict=True):
         own = coefficients[start : start + count]
         start += count
-        design, response = expand.rows(model)
         categories = question.categories[model.response]
-        if question.site_effect and categories:
+        if not question.site_effect:
+            answers.append(whole_step(expand, model, own, categories))
+        elif categories:
             step = own_thresholds_step if model.ordered else profile_step
-            answers.append(step(design, response, own, categories))
+            answers.append(step(*expand.rows(model), own, categories))
         else:
-            rows = centred(design, response) if question.site_effect else (design, response)
-            answers.append(model_step(*rows, own, categories, ordered=model.ordered))
+            rows = centred(*expand.rows(model))
+            answers.append(model_step(*rows, own, categories, ordered=False))
     return np.concatenate([np.zeros(0), *answers])
 
 
@@ -94,6 +98,7 @@ class RegressionTest(CachedTest):
         self._interactions, self._fewest = interactions, fewest
         self._expand = Expansion.of_site(categories, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
+        self._nearby = NearbyFits(lambda variable: self._expand.incomplete([variable]))
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         outcomes = not_done(np.zeros(len(tests), dtype=np.int64))
@@ -119,8 +124,13 @@ class RegressionTest(CachedTest):
     def _fit(self, model: Regression) -> tuple[Fit, int]:
         """The regression at its maximum, and its rows; kept, as tests share smaller models."""
         if model not in self._fits:
-            design, response = self._expand.rows(model)
-            self._fits[model] = own_fit(model, design, response, self._categories), len(response)
+            fit = first_fit(model, self._categories, near=self._nearby.near(model))
+            own, count = self._categories[model.response], len(fit.coefficients)
+            while not fit.finished:
+                step = whole_step(self._expand, model, fit.proposed, own)
+                fit.hear(*step_parts(step, count), outputs(own))
+            self._nearby.keep(fit)
+            self._fits[model] = fit, self._expand.complete(model)
         return self._fits[model]
 
 
@@ -143,6 +153,20 @@ def own_fit(
     return fit
 
 
+def whole_step(
+    expand: Expansion, model: Regression, coefficients: FloatVector, categories: int
+) -> FloatVector:
+    """`model_step` over all complete rows: those that are alike at once, or block by block."""
+    table = expand.patterns(model) if categories and not model.ordered else None
+    if table is not None:
+        design, counts = table
+        return _logits(design, counts[:, 1:].T, counts.sum(axis=1), coefficients)
+    found = np.zeros(step_length(len(coefficients)))
+    for design, response in expand.blocks(model):
+        found += model_step(design, response, coefficients, categories, ordered=model.ordered)
+    return found
+
+
 def model_step(
     design: FloatMatrix,
     response: FloatVector,
@@ -155,24 +179,30 @@ def model_step(
     if ordered:
         return cumulative_step(design, response, coefficients, categories)
     if categories:
-        return _logits(design, response, coefficients, categories)
+        seen = response == np.arange(1, outputs(categories) + 1)[:, None]
+        return _logits(design, seen.astype(np.float64), 1.0, coefficients)
     return pack_step(float(response @ response), design.T @ response, design.T @ design)
 
 
 def _logits(
-    design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
+    design: FloatMatrix, seen: FloatMatrix, rows: FloatVector | float, coefficients: FloatVector
 ) -> FloatVector:
-    """Log likelihood, gradient and minus the Hessian of a multinomial logistic model."""
-    count, columns = outputs(categories), design.shape[1]
-    logits = bounded_logits(design @ coefficients.reshape(count, columns).T)
-    # numpy is slow along short rows, and adds up those of eight or more in another order
-    by_output = np.asfortranarray(logits) if count < UNROLLED else logits
-    largest = by_output.max(axis=1, initial=0.0)
-    weights = np.exp(by_output - largest[:, None])
-    total = weights.sum(axis=1) + np.exp(-largest)
-    chance = np.ascontiguousarray(weights / total[:, None])
-    seen = (response == np.arange(1, count + 1)[:, None]).T.astype(np.float64, order="C")
-    likelihood = (seen * logits).sum() - (largest + np.log(total)).sum()
-    gradient = ((seen - chance).T @ design).ravel()
-    square = information(design, chance).reshape(count * columns, -1)
+    """Log likelihood, gradient and minus the Hessian of a multinomial logistic model.
+
+    Args:
+        design: Columns, shape (n, columns).
+        seen: How often every row has each category but 0, shape (outputs, n).
+        rows: How often it is there, shape (n,), or the same for all.
+        coefficients: Output by output.
+    """
+    count, columns = len(seen), design.shape[1]
+    logits = bounded_logits(coefficients.reshape(count, columns) @ design.T)
+    largest = logits.max(axis=0, initial=0.0)
+    weights = np.exp(logits - largest)
+    rest = np.exp(-largest)
+    total = weights.sum(axis=0) + rest
+    chance = weights / total
+    likelihood = float(seen.ravel() @ logits.ravel()) - (rows * (largest + np.log(total))).sum()
+    gradient = ((seen - rows * chance) @ design).ravel()
+    square = information(design, chance.T, rows).reshape(count * columns, -1)
     return pack_step(likelihood, gradient, square)

@@ -1,0 +1,198 @@
+"""Designs in blocks of rows, and fits that begin where others ended: the same regressions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from itertools import permutations
+
+import numpy as np
+import pytest
+from driving import drive
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mixed_sites import CATEGORIES, log_likelihood, mixed_data, mixed_site
+from queries import Queries, random_tests
+
+from cipherdag.algorithms.algorithm import Facts
+from cipherdag.questions.question import RegressionSteps
+from cipherdag.questions.regression_steps import Regression, coefficient_count, outputs
+from cipherdag.sites.compute.pooled import expansion
+from cipherdag.sites.compute.pooled.expansion import Expansion
+from cipherdag.sites.compute.pooled.site_regressions import model_step, whole_step
+from cipherdag.statistics.nearby_fits import NearbyFits
+from cipherdag.statistics.regression_fits import first_fit, step_parts
+
+
+def site(data):
+    return Expansion.of_site(CATEGORIES, lambda variable: data[:, variable])
+
+
+@st.composite
+def models(draw):
+    order = draw(st.permutations(range(len(CATEGORIES))))
+    size = draw(st.integers(0, 4))
+    predictors, further = tuple(order[1 : 1 + size]), tuple(order[1 + size : 2 + size])
+    ordered = CATEGORIES[order[0]] > 2 and draw(st.booleans())
+    crossed = draw(st.integers(0, size))
+    return Regression(order[0], predictors, further, ordered, crossed)
+
+
+@given(model=models(), seed=st.integers(0, 99), rows=st.integers(0, 60), size=st.integers(1, 70))
+@settings(max_examples=60, deadline=None)
+def test_blocks_are_the_whole_design_row_by_row(model, seed, rows, size):
+    expand = site(mixed_data(np.random.default_rng(seed), rows, 0.1))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expansion, "BLOCK_ROWS", size)
+        blocks = list(expand.blocks(model))
+    design, response = expand.rows(model)
+    assert np.array_equal(np.concatenate([own for own, _ in blocks]), design)
+    assert np.array_equal(np.concatenate([own for _, own in blocks]), response)
+    assert expand.complete(model) == len(response)
+
+
+@given(model=models(), seed=st.integers(0, 99), size=st.integers(1, 400))
+@settings(max_examples=40, deadline=None)
+def test_steps_added_up_over_blocks_are_those_of_all_rows(model, seed, size):
+    rng = np.random.default_rng(seed)
+    expand = site(mixed_data(rng, 300, 0.05))
+    own = CATEGORIES[model.response]
+    coefficients = rng.normal(size=coefficient_count(model, CATEGORIES)) * 0.3
+    if model.ordered:
+        coefficients[: own - 1].sort()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expansion, "BLOCK_ROWS", size)
+        found = whole_step(expand, model, coefficients, own)
+    expected = model_step(*expand.rows(model), coefficients, own, ordered=model.ordered)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+THREADS = """
+import hashlib, sys
+import numpy as np
+sys.path[:0] = {path!r}
+from test_regression_blocks import many_rows
+print(many_rows())
+"""
+
+
+def many_rows():
+    """A digest of the steps of wide and narrow models over more rows than a block has."""
+    rng = np.random.default_rng(0)
+    data = np.concatenate([mixed_data(rng, 12_000), rng.normal(size=(12_000, 60))], axis=1)
+    categories = CATEGORIES + (0,) * 60
+    expand = Expansion.of_site(categories, lambda variable: data[:, variable])
+    found = hashlib.sha256()
+    for response, predictors in ((5, range(6, 66)), (1, (0, 2, 3)), (0, range(6, 60))):
+        model = Regression(response, tuple(predictors))
+        at = np.full(coefficient_count(model, categories), 0.01)
+        found.update(whole_step(expand, model, at, categories[response]).tobytes())
+    return found.hexdigest()
+
+
+def test_threads_change_no_bit_of_a_step():
+    found = set()
+    for threads in ("1", "2", "7"):
+        names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        done = subprocess.run(
+            [sys.executable, "-c", THREADS.format(path=sys.path)],
+            env={**os.environ, **dict.fromkeys(names, threads)},
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        )
+        found.add(done.stdout.strip())
+    assert found == {many_rows()}
+
+
+# ------------------------------------------------------------------ fits that begin near another
+
+
+def fitted(expand, model, near=None):
+    """A finished fit, and how many steps it took."""
+    fit, own, taken = first_fit(model, CATEGORIES, near=near), CATEGORIES[model.response], 0
+    while not fit.finished:
+        step = whole_step(expand, model, fit.proposed, own)
+        fit.hear(*step_parts(step, len(fit.coefficients)), outputs(own))
+        taken += 1
+    return fit, taken
+
+
+@pytest.mark.parametrize(("response", "ordered"), [(1, False), (2, False), (5, False), (5, True)])
+def test_a_fit_that_begins_near_another_ends_where_it_would_from_nothing(response, ordered):
+    rng = np.random.default_rng(response)
+    data = mixed_data(rng, 2000)
+    expand, others = site(data), [v for v in range(6) if v != response]
+    for order in list(permutations(others, 3))[::7]:
+        small = Regression(response, order[:2], order[2:], ordered)
+        large = Regression(response, tuple(sorted(order)), (), ordered)
+        start, _ = fitted(expand, small)
+        near, quick = fitted(expand, large, start)
+        cold, slow = fitted(expand, large)
+        assert quick < slow
+        assert near.rank == cold.rank
+        assert near.scarce == cold.scarce
+        assert near.value == pytest.approx(cold.value, rel=1e-10, abs=1e-7)
+        np.testing.assert_allclose(near.proposed, cold.proposed, rtol=1e-3, atol=1e-3)
+        if not ordered:
+            expected = log_likelihood(data, response, sorted(order), CATEGORIES)
+            assert near.value == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_fit_begins_near_the_likeliest_with_most_of_its_predictors_over_the_same_rows():
+    data = mixed_data(np.random.default_rng(0), 500)
+    data[3, 3] = np.nan
+    expand = site(data)
+    known = NearbyFits(lambda variable: expand.incomplete([variable]))
+    kept = {}
+    for predictors, further in (((), ()), ((0,), ()), ((2,), ()), ((2, 3), ()), ((2,), (3,))):
+        model = Regression(1, predictors, further)
+        kept[predictors, further], _ = fitted(expand, model)
+        known.keep(kept[predictors, further])
+    both = max(kept[(0,), ()], kept[(2,), ()], key=lambda fit: fit.value)
+    assert known.near(Regression(1, (0, 2))) is both
+    assert known.near(Regression(1, (4, 5))) is kept[(), ()]
+    # only those that leave the same row out
+    assert known.near(Regression(1, (0, 2, 3))) is kept[(2, 3), ()]
+    assert known.near(Regression(1, (0, 2), (3,))) is kept[(2,), (3,)]
+    assert known.near(Regression(2, (0,))) is None
+    assert known.near(Regression(1, (0, 2), crossed=2)) is None
+
+
+def test_a_fit_on_its_way_to_infinity_is_no_beginning():
+    data = mixed_data(np.random.default_rng(1), 400)
+    data[:, 4] = data[:, 1]
+    expand = site(data)
+    astray, _ = fitted(expand, Regression(1, (4,)))
+    assert astray.astray
+    assert not first_fit(Regression(1, (0, 4)), CATEGORIES, near=astray).coefficients.any()
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.04])
+def test_tests_asked_one_size_after_the_other_are_those_asked_at_once(missing):
+    rng = np.random.default_rng(7)
+    data, tests = mixed_data(rng, 1500, missing), random_tests(6, [15, 30, 30], rng)
+    sites = [mixed_site(part) for part in np.array_split(data, 3)]
+    at_once = Queries("glm", tests)
+    drive(at_once.ask(Facts(6, 3)), sites)
+    queries, found = Queries("glm", tests), []
+
+    def in_turn():
+        source = yield from queries.open(6)
+        for block in tests:
+            found.extend((yield from source.p_values([block])))
+
+    _, asked = drive(in_turn(), sites)
+    for one, other in zip(found, at_once.found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-12)
+    steps = [own for own in asked if isinstance(own, RegressionSteps)]
+    begun = set()
+    for question in steps:
+        for model in question.models:
+            assert list(model.predictors) == sorted(model.predictors)
+            begun.add((model.response, model.predictors, model.complete_in))
+    # whichever variable is tested, one set of predictors is fitted once
+    by_set = {(response, frozenset(own), further) for response, own, further in begun}
+    assert len(begun) == len(by_set)
