@@ -140,11 +140,12 @@ def source_of(path: Path) -> Source:
     if path.is_file():  # a pipe could be read only once
         with path.open("rb") as opened:
             head = opened.read(_HEAD_BYTES)
-    for magic, (what, remedy) in _NO_TABLES.items():
-        if head.startswith(magic):
-            raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
-    source = next(told, _CSV)
+    source = next(told, None)
+    for magic, (what, remedy) in _NO_TABLES.items() if source is None else ():
+        if head.startswith(magic):  # the checksum that a DuckDB file begins with may, too
+            raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
+    source = source or _CSV
     ending = path.suffix.lower()
     claimed = next((own for own in SOURCES if ending in own.endings), source)
     if claimed is not source and path.is_file():

@@ -30,6 +30,7 @@ from cipherdag.sites.table.database_values import NO_SINGLE_VALUE, value_cells
 from cipherdag.sites.table.reading import open_table
 from cipherdag.sites.table.schema import Schema
 from cipherdag.sites.table.site_table import load_table
+from cipherdag.sites.table.sources import source_of
 
 SCHEMA = Schema(
     (
@@ -474,3 +475,8 @@ def test_a_source_shows_where_it_is_and_no_secret(tmp_path):
     assert source.credentials == tmp_path / "secret"
     assert source.secret().password == SECRET
     assert SECRET not in repr(source)
+
+
+def test_a_duckdb_file_is_known_whatever_its_checksum_begins_with(tmp_path):
+    (tmp_path / "clinic.db").write_bytes(b"<\x00\x01\x02\x03\x04\x05\x06DUCK" + bytes(60))
+    assert source_of(tmp_path / "clinic.db").words == "DuckDB"
