@@ -142,8 +142,9 @@ def source_of(path: Path) -> Source:
             head = opened.read(_HEAD_BYTES)
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
     source = next(told, None)
-    for magic, (what, remedy) in _NO_TABLES.items() if source is None else ():
-        if head.startswith(magic):  # the checksum that a DuckDB file begins with may, too
+    for magic, (what, remedy) in _NO_TABLES.items():
+        # the checksum that a DuckDB file begins with may look like one
+        if source is None and head.startswith(magic):
             raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
     source = source or _CSV
     ending = path.suffix.lower()
