@@ -141,12 +141,12 @@ def source_of(path: Path) -> Source:
         with path.open("rb") as opened:
             head = opened.read(_HEAD_BYTES)
     told = (own for own in SOURCES if own.magic and head[own.place :].startswith(own.magic))
-    source = next(told, None)
+    own: Source | None = next(told, None)
     for magic, (what, remedy) in _NO_TABLES.items():
         # the checksum that a DuckDB file begins with may look like one
-        if source is None and head.startswith(magic):
+        if own is None and head.startswith(magic):
             raise UnreadableDataError(what, remedy=remedy.format(name=path.name))
-    source = source or _CSV
+    source = own or _CSV
     ending = path.suffix.lower()
     claimed = next((own for own in SOURCES if ending in own.endings), source)
     if claimed is not source and path.is_file():
