@@ -79,8 +79,7 @@ class Expansion:
     def blocks(self, model: Regression) -> Iterator[tuple[FloatMatrix, FloatVector]]:
         """What `rows` yields, a block of rows after the other; each design's columns lie together.
 
-        The blocks are the same however many threads there are, and so is the order of sums over
-        them; there is one at least.
+        How rows are cut depends on nothing but their number; there is one block at least.
         """
         values = self._values(model.response)
         complete = self._complete(model)
