@@ -55,6 +55,16 @@ def sites_of_rare_categories(together):
     return [discrete_site(own, (2, 2)) for own in codes]
 
 
+def sites_that_turn(seed):
+    """Four sites, at two of which the association of two columns has the other direction."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for site in range(4):
+        x, noise = rng.integers(0, 2, 300), rng.random(300) < 0.3
+        parts.append(np.column_stack([x, x ^ noise ^ (site % 2)]).astype(np.int64))
+    return [discrete_site(own, (2, 2)) for own in parts]
+
+
 def _table(spec):
     return spec.name if spec.name in ("pearson", "exact-mean") else "g2"
 

@@ -10,7 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from driving import drive, plain_sum
-from evidence_sites import discrete_codes, discrete_site, sites_of_rare_categories
+from evidence_sites import (
+    discrete_codes,
+    discrete_site,
+    sites_of_rare_categories,
+    sites_that_turn,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -311,12 +316,7 @@ def test_a_test_whose_cells_are_at_few_sites_each_is_told_by_the_sites_own_tests
 
 
 def test_an_association_of_another_direction_at_another_site_is_found():
-    rng = np.random.default_rng(8)
-    parts = []
-    for site in range(4):
-        x, noise = rng.integers(0, 2, 300), rng.random(300) < 0.3
-        parts.append(np.column_stack([x, x ^ noise ^ (site % 2)]).astype(np.int64))
-    sites = [discrete_site(own, (2, 2)) for own in parts]
+    sites = sites_that_turn(8)
     (found, _, _), heard = answered(asking([np.array([[0, 1]])], 2, 4), sites)
     assert heard[-1][1].tolist() == [1, 0]  # the differences cancel, the scores do not
     assert found.tolist() == [0.0]

@@ -15,6 +15,7 @@ from evidence_sites import (
     gaussian_site,
     gaussian_values,
     sites_of_rare_categories,
+    sites_that_turn,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -394,12 +395,7 @@ def test_the_sites_own_tests_are_those_of_each_sites_strata(seed):
 
 def test_an_association_of_another_direction_at_another_site_is_found():
     """Sums of differences cancel; sums of the sites' own chi-squares do not."""
-    rng = np.random.default_rng(8)
-    parts = []
-    for site in range(4):
-        x, noise = rng.integers(0, 2, 300), rng.random(300) < 0.3
-        parts.append(np.column_stack([x, x ^ noise ^ (site % 2)]).astype(np.int64))
-    sites = [discrete_site(own, (2, 2)) for own in parts]
+    sites = sites_that_turn(8)
     question = about((2, 2), [np.array([[0, 1]])])
     forms = stratified_forms(question, plain_sum(question, sites))
     assert stats.chi2.sf(forms.whole[0], 1) > 0.01
