@@ -485,8 +485,8 @@ def test_a_table_of_categories_alone_is_changed_by_chance_alone():
     for _ in range(400):
         values = rng.normal(size=(40, 1))  # what makes the digests differ
         codes = np.column_stack([np.arange(40) % 2, np.arange(40) // 20])
-        table = Rows(codes, np.column_stack([np.full((40, 1), np.nan), values]))
-        numbers = part_numbers(table, (0, 1), Blur(codes, values))
+        values = np.column_stack([np.full((40, 1), np.nan), values])
+        numbers = part_numbers(Rows(codes, values), (0, 1), Blur(codes, values))
         found.append(np.bincount(codes[numbers == 0] @ [1, 2], minlength=4))
     mean, covariance = np.mean(found, axis=0), np.cov(np.transpose(found))
     chance = 1.0 / PARTS

@@ -127,7 +127,9 @@ def test_coefficients_and_errors_are_those_of_least_squares(seed):
     design = hinges(spline, x)
     expected = np.linalg.lstsq(design.T, y, rcond=None)[0]
     assert np.linalg.matrix_rank(design) == len(design)
-    assert spline.coefficients == pytest.approx(expected, abs=1e-6)
+    # the columns may be nearly dependent, and coefficients then a thousand times as large
+    within = 1e-6 * max(1.0, np.abs(expected).max())
+    assert spline.coefficients == pytest.approx(expected, abs=within)
     assert spline.sse == pytest.approx(((y - expected @ design) ** 2).sum())
     assert spline.terms[0] == ()
     assert all(len({own.variable for own in factors}) == len(factors) <= 2

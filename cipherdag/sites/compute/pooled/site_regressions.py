@@ -19,7 +19,6 @@ from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
-from cipherdag.statistics.nearby_fits import NearbyFits
 from cipherdag.statistics.regression_fits import (
     FEWEST_PER_COEFFICIENT,
     first_fit,
@@ -98,7 +97,6 @@ class RegressionTest(CachedTest):
         self._interactions, self._fewest = interactions, fewest
         self._expand = Expansion.of_site(categories, column)
         self._fits: dict[Regression, tuple[Fit, int]] = {}
-        self._nearby = NearbyFits(lambda variable: self._expand.incomplete([variable]))
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
         outcomes = not_done(np.zeros(len(tests), dtype=np.int64))
@@ -124,12 +122,11 @@ class RegressionTest(CachedTest):
     def _fit(self, model: Regression) -> tuple[Fit, int]:
         """The regression at its maximum, and its rows; kept, as tests share smaller models."""
         if model not in self._fits:
-            fit = first_fit(model, self._categories, near=self._nearby.near(model))
+            fit = first_fit(model, self._categories)
             own, count = self._categories[model.response], len(fit.coefficients)
             while not fit.finished:
                 step = whole_step(self._expand, model, fit.proposed, own)
                 fit.hear(*step_parts(step, count), outputs(own))
-            self._nearby.keep(fit)
             self._fits[model] = fit, self._expand.complete(model)
         return self._fits[model]
 
