@@ -89,19 +89,24 @@ def run_apart(trial, journal, protection, wire=LocalEngine):
         versions=computed_with(),
     )
     session = Session(engine, coordinator, plan, journal=Journal(journal))
-    facts = Facts(
-        session.open(),
-        len(pinned),
-        labels=session.labels,
-        seed=plan.seed,
-        fewest=plan.min_contributors,
-    )
+    facts = facts_of(plan, session.open(), session.labels)
     outcome = session.run(Replay(algorithm.ask(facts), facts.present))
     told = {name: last.result for name, last in session.finish().items()}
     assert set(told.values()) == {session.result}
     summed = [entry for entry in Journal(journal).entries if isinstance(entry, Summed)]
     run = [own for own in programs if own.replay.ended]  # each site also made one to see if it can
     return RunApart(algorithm, plan, facts, outcome, session.rounds, summed, told, run, engine)
+
+
+def facts_of(plan, n_variables, labels):
+    """What an algorithm is told of a run without options."""
+    return Facts(
+        n_variables,
+        len(plan.cohort),
+        labels=labels,
+        seed=plan.seed,
+        fewest=plan.min_contributors,
+    )
 
 
 def saved(run, path):
@@ -119,14 +124,8 @@ def replayed_digest(path):
     """Digest of all questions and decisions of the installed program, for the sums of a run."""
     content = msgspec.msgpack.decode(path.read_bytes())
     plan = decode(content["plan"], Plan)
-    n_variables, n_sites, labels = content["facts"]
-    facts = Facts(
-        n_variables,
-        n_sites,
-        labels=tuple(labels),
-        seed=plan.seed,
-        fewest=plan.min_contributors,
-    )
+    n_variables, _, labels = content["facts"]
+    facts = facts_of(plan, n_variables, tuple(labels))
     program = installed_program(plan, facts)
     state, question = sha256(), program.replay.advance(1, None)
     for step, (values, covered) in enumerate(content["sums"], start=2):

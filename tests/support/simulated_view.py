@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 from adversary import RecordingEngine
 from driving import parts
+from replaying import facts_of
 
-from cipherdag.algorithms.algorithm import Facts
 from cipherdag.privacy.fixedpoint import plane_lengths, word_moduli
 from cipherdag.privacy.keys.identity import SigningIdentity
 from cipherdag.protocol.messages import (
@@ -49,6 +49,8 @@ from cipherdag.sites.session.runtime import SiteProfile, SiteRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from cipherdag.algorithms.algorithm import Facts
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
@@ -182,13 +184,7 @@ class Simulated:
         plan = msgspec.structs.replace(self.plan, cohort=cohort)
         engine = RecordingEngine(self._handlers(plan, keys, coordinator.public))
         session = Session(engine, coordinator, plan)
-        facts = Facts(
-            session.open(),
-            len(cohort),
-            labels=session.labels,
-            seed=plan.seed,
-            fewest=plan.min_contributors,
-        )
+        facts = facts_of(plan, session.open(), session.labels)
         outcome = session.run(Replay(self.make.ask(facts), facts.present))
         told = {name: last.result for name, last in session.finish().items()}
         return View(plan, engine, session.rounds, outcome, facts, told)

@@ -12,6 +12,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -111,7 +112,9 @@ class OwnScores:
         if categories:
             response = self._joined(response, model.response)
         if small not in self._fits:
-            self._fits[small] = own_fit(small, nuisance, response, self._categories)
+            ordered = small.ordered
+            step = partial(model_step, nuisance, response, categories=categories, ordered=ordered)
+            self._fits[small] = own_fit(small, self._categories, step)
         fit = self._fits[small]
         if fit.undone or fit.scarce < FEWEST_PER_COEFFICIENT * design.shape[1]:
             return nothing

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.regression_steps import (
-    coefficient_count,
-    outputs,
-    step_length,
-    too_large,
-)
+from cipherdag.questions.regression_steps import outputs, step_length, too_large
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
@@ -122,31 +118,27 @@ class RegressionTest(CachedTest):
     def _fit(self, model: Regression) -> tuple[Fit, int]:
         """The regression at its maximum, and its rows; kept, as tests share smaller models."""
         if model not in self._fits:
-            fit = first_fit(model, self._categories)
-            own, count = self._categories[model.response], len(fit.coefficients)
-            while not fit.finished:
-                step = whole_step(self._expand, model, fit.proposed, own)
-                fit.hear(*step_parts(step, count), outputs(own))
+            own = self._categories[model.response]
+            step = partial(whole_step, self._expand, model, categories=own)
+            fit = own_fit(model, self._categories, step)
             self._fits[model] = fit, self._expand.complete(model)
         return self._fits[model]
 
 
 def own_fit(
-    model: Regression, design: FloatMatrix, response: FloatVector, categories: tuple[int, ...]
+    model: Regression, categories: tuple[int, ...], step: Callable[[FloatVector], FloatVector]
 ) -> Fit:
     """A regression over one site's rows at its maximum.
 
     Args:
         model: What is fitted.
-        design: Its columns, shape (n, columns).
-        response: Codes or values, shape (n,).
         categories: Number of categories of every variable, 0 for a continuous one.
+        step: What `model_step` gives at coefficients, over those rows.
     """
-    own, count = categories[model.response], coefficient_count(model, categories)
     fit = first_fit(model, categories)
     while not fit.finished:
-        step = model_step(design, response, fit.proposed, own, ordered=model.ordered)
-        fit.hear(*step_parts(step, count), outputs(own))
+        parts = step_parts(step(fit.proposed), len(fit.coefficients))
+        fit.hear(*parts, outputs(categories[model.response]))
     return fit
 
 
