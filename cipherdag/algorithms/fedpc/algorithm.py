@@ -318,7 +318,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             standing=found.standing,
             differences=(*marginal, *given),
             weakest=found.tested(source),
-            apart={} if drawn else found.apart,
+            apart=() if drawn else found.apart,
             known=known,
             untested=untested,
         )
