@@ -61,6 +61,9 @@ class WithinSites:
         self.kinds: ColumnKinds | None = None if closed else kinds
         self.doubted: EvidenceSource | None = None
         self._discrete = kinds.categories > 0
+        if closed:  # no site has more than all; the shorter sums are, the shorter are the keys
+            fewer = min(settings.max_rows, 1 << max(kinds.rows - 1, 1).bit_length())
+            settings = replace(settings, max_rows=fewer)
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
         if closed:
