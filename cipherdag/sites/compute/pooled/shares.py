@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,18 +41,16 @@ def share_summands(
         given: Whether variables given others are told of: rows by their configuration are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
-    parts: list[list[FloatVector]] = [[], [], [], [], []]
-    for rows in question.sets():
-        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True):
-            counts, n = share_counts(question, own, column, table)
-            unforetold = _blur(blur, question, own, counts)
-            of_enough = (n >= least) & (given or len(own) == 1)
-            first, second, told, weight = _summands(counts, n, of_enough, unforetold)
-            alone = len(own) == 1 and question.categories[own[0]] == 0
-            coded = told * float(alone and code_in(column(own[0])) is not None)
-            for part, values in zip(parts, (first, second, coded, told, weight), strict=True):
-                part.append(values.ravel())
-    return np.concatenate([np.zeros(0), *(values for part in parts for values in part)])
+    found = [
+        _shares(question, own, column, blur, table)
+        for rows in question.sets()
+        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True)
+    ]
+    if not found:
+        return np.zeros(0)
+    together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
+    of_enough = (together.n >= least) & (given | together.alone)
+    return _summands(together, of_enough, question.widths())
 
 
 def _counted(
@@ -66,46 +64,83 @@ def _counted(
         yield from (counts for _, counts in tables(own[None]))
 
 
-def share_counts(
+class _Shares(NamedTuple):
+    """What a site has of one set.
+
+    Attributes:
+        counts: Rows of every share in every stratum, shape (strata * shares,).
+        n: Rows of every stratum, shape (strata,).
+        unforetold: What is added to every angle, in standard errors, shape (strata * shares,).
+        coded: Whether the variable is a number with a value as `code_in` finds, shape (strata,).
+        alone: Whether nothing is given, shape (strata,).
+    """
+
+    counts: IndexArray
+    n: IndexArray
+    unforetold: FloatVector
+    coded: BoolVector
+    alone: BoolVector
+
+
+def _shares(
     question: SiteDifferences,
     own: list[int],
     column: Callable[[int], FloatVector],
-    counted: IndexArray | None = None,
-) -> tuple[IndexArray, IndexArray]:
-    """Rows of every share in every stratum, shape (strata, shares), and in each, (strata,).
+    blur: Blur,
+    counted: IndexArray | None,
+) -> _Shares:
+    """What there is of a variable and those given.
 
     Args:
         question: What is compared.
         own: The variable, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
+        blur: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
+    """
+    sides, number = question.categories, question.categories[own[0]] == 0
+    held = [column(position) for position in own] if counted is None else []
+    table = _table(question, own, held) if counted is None else counted.reshape(-1, sides[own[0]])
+    n = table.sum(axis=1)
+    if number:
+        counts = table[:, :-1].cumsum(axis=1)
+    else:
+        counts = table[:, :1] if table.shape[1] == 2 else table  # noqa: PLR2004
+    coded = number and len(own) == 1 and code_in(held[0]) is not None
+    return _Shares(
+        counts.ravel(),
+        n,
+        _blur(blur, question, own, counts).ravel(),
+        np.full(len(n), coded),
+        np.full(len(n), len(own) == 1),
+    )
+
+
+def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -> IndexArray:
+    """Rows of every stratum by the variable's category, or place of a number between its marks.
+
+    Args:
+        question: What is compared.
+        own: The variable, and those given.
+        held: Codes or values of each, shape (n,), NaN where missing.
     """
     variable, *given = own
     sides = question.categories
-    if counted is not None:
-        return _of_table(counted.reshape(-1, sides[variable]), numbers=False)
-    values = column(variable)
-    others = [column(position) for position in given]
-    complete = ~np.isnan([values, *others]).any(axis=0)
-    stratum, strata = np.zeros(int(complete.sum()), dtype=np.int64), 1
-    for position, other in zip(given, others, strict=True):
-        stratum = stratum * sides[position] + other[complete].astype(np.int64)
-        strata *= sides[position]
+    complete = ~np.isnan(held[0])
+    for other in held[1:]:
+        complete &= ~np.isnan(other)
+    values = held[0][complete]
     if sides[variable]:
-        kinds, code = sides[variable], values[complete].astype(np.int64)
+        kinds, code = sides[variable], values.astype(np.int64)
     else:
         marks = question.marks(variable)
-        kinds, code = len(marks) + 1, np.searchsorted(marks, values[complete])
-    table = np.bincount(stratum * kinds + code, minlength=strata * kinds).reshape(strata, kinds)
-    return _of_table(table, numbers=not sides[variable])
-
-
-def _of_table(table: IndexArray, *, numbers: bool) -> tuple[IndexArray, IndexArray]:
-    """Shares and rows of every stratum, from rows by stratum and category, or place of a number."""
-    n = table.sum(axis=1)
-    if numbers:
-        return table[:, :-1].cumsum(axis=1), n
-    return (table[:, :1] if table.shape[1] == 2 else table), n  # noqa: PLR2004
+        kinds, code = len(marks) + 1, np.searchsorted(marks, values)
+    strata, stratum = 1, np.zeros(len(values), dtype=np.int64)
+    for position, other in zip(given, held[1:], strict=True):
+        stratum = stratum * sides[position] + other[complete].astype(np.int64)
+        strata *= sides[position]
+    table = np.bincount(stratum * kinds + code, minlength=strata * kinds)
+    return table.reshape(strata, kinds)
 
 
 def code_in(values: FloatVector) -> tuple[float, int] | None:
@@ -151,13 +186,13 @@ def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexAr
     return np.take_along_axis(drawn, alike, axis=1)
 
 
-def _summands(
-    counts: IndexArray, n: IndexArray, of_enough: BoolVector, blur: FloatVector
-) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector]:
+def _summands(found: _Shares, of_enough: BoolVector, widths: IndexArray) -> FloatVector:
+    """The answer's values, of all sets together, of each of whose strata ``widths`` has shares."""
     told: FloatVector = np.where(of_enough, 1.0, 0.0)
-    weight = 4.0 * n + 2.0
-    angle = np.arcsin(np.sqrt((counts + 0.375) / (n + 0.75)[:, None]))
-    scaled = np.sqrt(weight)[:, None] * angle + blur
-    first: FloatVector = np.sqrt(weight)[:, None] * scaled * told[:, None]
-    second: FloatVector = scaled**2 * told[:, None]
-    return first, second, told, weight * told
+    weight = 4.0 * found.n + 2.0
+    root, rows, on = (np.repeat(own, widths) for own in (np.sqrt(weight), found.n + 0.75, told))
+    angle = np.arcsin(np.sqrt((found.counts + 0.375) / rows))
+    scaled = root * angle + found.unforetold
+    return np.concatenate(
+        [root * scaled * on, scaled**2 * on, found.coded * told, told, weight * told]
+    )
