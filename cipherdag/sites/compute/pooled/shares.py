@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.site_differences import BLUR
+from cipherdag.questions.site_differences import BLUR, MARKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +30,7 @@ def share_summands(
     least: int,
     given: bool = True,
     tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None = None,
+    whole: Callable[[int], FloatVector] | None = None,
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
@@ -38,15 +39,22 @@ def share_summands(
         column: Codes or values of a variable, shape (n,), NaN where missing.
         blur: That of the site's rows.
         least: Rows below which a stratum adds nothing, at least 2.
-        given: Whether variables given others are told of: rows by their configuration are counts.
+        given: Whether variables given categories are told of: rows by configuration are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
+        whole: As ``column``, of the rows that regressions are of; None for those.
     """
+    fits, start = question.fit_array(), 0
     parts: list[list[FloatVector]] = [[], [], [], [], []]
     for rows in question.sets():
         for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True):
-            counts, n = share_counts(question, own, column, table)
-            unforetold = _blur(blur, question, own, counts)
-            of_enough = (n >= least) & (given or len(own) == 1)
+            fit = fits[start : start + 1 + len(own)] if question.fitted(own) else None
+            if fit is None:
+                counts, n = share_counts(question, own, column, table)
+            else:
+                start += len(fit)
+                counts, n = _rest_counts(question, own, whole or column, fit)
+            unforetold = _blur(blur, question, own, counts, rest=fit is not None)
+            of_enough = (n >= least) & (given or len(own) == 1 or fit is not None)
             first, second, told, weight = _summands(counts, n, of_enough, unforetold)
             alone = len(own) == 1 and question.categories[own[0]] == 0
             coded = told * float(alone and code_in(column(own[0])) is not None)
@@ -100,6 +108,22 @@ def share_counts(
     return _of_table(table, numbers=not sides[variable])
 
 
+def _rest_counts(
+    question: SiteDifferences,
+    own: list[int],
+    column: Callable[[int], FloatVector],
+    fit: FloatVector,
+) -> tuple[IndexArray, IndexArray]:
+    """As `share_counts`, of what a common regression leaves of a number given numbers."""
+    origins, units = question.origin_array(), question.unit_array()
+    rest = np.full_like(column(own[0]), fit[0])
+    for weight, v in zip(fit[1:].tolist(), own, strict=True):
+        rest += weight * np.ldexp(column(v) - origins[v], -int(units[v]))
+    rest = rest[~np.isnan(rest)]
+    place = np.searchsorted(np.array(MARKS), rest)
+    return _of_table(np.bincount(place, minlength=len(MARKS) + 1)[None], numbers=True)
+
+
 def _of_table(table: IndexArray, *, numbers: bool) -> tuple[IndexArray, IndexArray]:
     """Shares and rows of every stratum, from rows by stratum and category, or place of a number."""
     n = table.sum(axis=1)
@@ -134,19 +158,28 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     return None
 
 
-def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray) -> FloatVector:
+def _blur(
+    blur: Blur,
+    question: SiteDifferences,
+    own: list[int],
+    counts: IndexArray,
+    *,
+    rest: bool,
+) -> FloatVector:
     """What is added to every angle, in standard errors, shape (strata, shares).
 
     Whatever categories are called, the same of them has the same number. Marks between which no row
     lies have one number: several would average out.
     """
-    about = b"".join(blur.column(v) for v in own)
+    # of what regressions leave one for all of a variable: those of many would average out, too
+    about = b"".join(blur.column(v) for v in (own[:1] if rest else own))
     if categories := question.categories[own[0]]:
         drawn = BLUR * blur.uniform(about, (len(counts), categories))
         if blur.met(own[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
-    drawn = BLUR * blur.uniform(about + question.marks(own[0]).tobytes(), counts.shape)
+    marks = b"rest" if rest else question.marks(own[0]).tobytes()
+    drawn = BLUR * blur.uniform(about + marks, counts.shape)
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, alike, axis=1)
 
