@@ -11,6 +11,7 @@ Leaks:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from cipherdag.questions.regression_steps import (
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
 from cipherdag.statistics.corrections import corrected
 from cipherdag.statistics.regression_fits import first_fit, step_parts
+from cipherdag.statistics.reproducible import dot
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -170,11 +172,13 @@ def _common_fits(
     found = {}
     for own, count, step in zip(sets, counts, np.split(sums, ends), strict=True):
         fit = first_fit(Regression(*own), kinds.categories.tolist())
-        fit.hear(*step_parts(step, count), 1)
+        squares, products, gram = step_parts(step, count)
+        fit.hear(squares, products, gram, 1)
         if fit.undone or fit.rank < count or fit.scarce <= count:
             continue
         constant, *slopes = fit.coefficients.tolist()
-        deviation = np.exp(-fit.value / fit.scarce) / np.sqrt(fit.scarce)
+        # a question: the same to the last bit wherever a site computes it, which logarithms are not
+        deviation = math.sqrt((squares - dot(products, fit.coefficients)) / fit.scarce)
         found[own] = np.array([-constant, 1.0, *(-slope for slope in slopes)]) / deviation
     return found
 
