@@ -176,6 +176,6 @@ def known_of(constraints: Constraints | None, a: int, b: int) -> str:
     """What was known of an edge between a and b: "edge", its "direction", or nothing."""
     if constraints is None:
         return ""
-    if constraints.joined[a, b]:
+    if constraints.required[[a, b], [b, a]].any():
         return "edge"
     return "direction" if constraints.forbidden[[a, b], [b, a]].any() else ""

@@ -15,8 +15,9 @@ Leaks:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import groupby
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,13 +26,19 @@ from cipherdag.errors import GraphError, ParameterError
 from cipherdag.graphs.extension import checked, topological_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
     from cipherdag.graphs.edges import BoolMatrix, IndexArray
 
+DENSE_UP_TO = 256
+"""Variables up to which graphs are composed as matrices, and beyond which row by row."""
 Conflicts = Literal["overwrite", "keep", "strongest"]
+Pairs = Collection[tuple[int, int]]
+OpenPairs = Mapping[int, Pairs]
+"""By variable the ends, both ways round, of ambiguous triples around it."""
+NONE_OPEN: OpenPairs = MappingProxyType({})
 Triple = tuple[int, int, int]
 """An unshielded triple x - y - z as (x, y, z), x < z."""
 Strengths = Mapping[tuple[int, int], float] | Mapping[Triple, float]
@@ -170,14 +177,17 @@ def meek(
         ParameterError: A rule other than 1 to 4.
     """
     graph = checked(arcs)
-    known: dict[int, Callable[[BoolMatrix, Collection[Triple]], BoolMatrix]]
+    known: dict[int, Callable[[BoolMatrix, OpenPairs], BoolMatrix]]
     known = {1: _rule_1, 2: _rule_2, 3: _rule_3, 4: _rule_4}
     if unknown := set(rules) - set(known):
         raise ParameterError(f"Meek's rules are 1 to 4, not {sorted(unknown)}")
+    open_pairs: dict[int, list[tuple[int, int]]] = {}
+    for x, y, z in ambiguous:
+        open_pairs.setdefault(y, []).extend([(x, z), (z, x)])
     while True:
         before = int(graph.sum())
         for rule in rules:
-            asked = known[rule](graph, ambiguous)
+            asked = known[rule](graph, open_pairs)
             graph &= ~(asked & ~asked.T).T
         if int(graph.sum()) == before:
             return graph
@@ -235,9 +245,16 @@ def _strength(strength: Strengths | None, triple: Triple) -> float:
 
 def compose(first: BoolMatrix, second: BoolMatrix) -> BoolMatrix:
     """[a, c] is True where some b has first[a, b] and second[b, c]."""
-    # float32 products run in BLAS, boolean ones do not; counts below 2**24 are exact
-    product: BoolMatrix = first.astype(np.float32) @ second.astype(np.float32) > 0
-    return product
+    if len(first) <= DENSE_UP_TO:
+        # float32 products run in BLAS, boolean ones do not; counts below 2**24 are exact
+        product: BoolMatrix = first.astype(np.float32) @ second.astype(np.float32) > 0
+        return product
+    if second.sum() < first.sum():
+        return compose(second.T, first.T).T
+    found = np.zeros(first.shape, dtype=bool)
+    for a in np.flatnonzero(first.any(axis=1)).tolist():
+        found[a] = second[first[a]].any(axis=0)
+    return found
 
 
 def _apart(adjacent: BoolMatrix) -> BoolMatrix:
@@ -247,55 +264,55 @@ def _apart(adjacent: BoolMatrix) -> BoolMatrix:
     return apart
 
 
-def _some_apart(adjacent: BoolMatrix, nodes: IndexArray) -> bool:
-    inside = adjacent[np.ix_(nodes, nodes)]
-    return int(inside.sum()) < len(nodes) * (len(nodes) - 1)
+def _some_apart(adjacent: BoolMatrix, nodes: IndexArray, pairs: Pairs = ()) -> bool:
+    """Whether two of the nodes are not adjacent and none of the pairs."""
+    return bool(_kept_apart(adjacent, nodes, pairs)[:, nodes].any())
 
 
-def _with_open_pairs(
-    adjacent: BoolMatrix, middle: int, ambiguous: Collection[Triple]
-) -> BoolMatrix:
-    """The adjacency, with the ends of triples joined that are ambiguous around ``middle``."""
-    joined = adjacent.copy() if ambiguous else adjacent
-    for x, y, z in ambiguous:
-        if y == middle:
-            joined[x, z] = joined[z, x] = True
-    return joined
+def _kept_apart(adjacent: BoolMatrix, nodes: IndexArray, pairs: Pairs) -> BoolMatrix:
+    """What is neither adjacent to each node nor a pair with it, but for itself, shape (k, p)."""
+    apart = ~adjacent[nodes]
+    place = {node: row for row, node in enumerate(nodes.tolist())}
+    apart[np.arange(len(nodes)), nodes] = False
+    for x, z in pairs:
+        if x in place:
+            apart[place[x], z] = False
+    return apart
 
 
-def _rule_1(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
+def _rule_1(arcs: BoolMatrix, open_pairs: OpenPairs = NONE_OPEN) -> BoolMatrix:
     """Asks for b -> c where a -> b - c and a, c are not adjacent."""
-    directed, undirected = arcs & ~arcs.T, arcs & arcs.T
-    apart = _apart(arcs | arcs.T)
-    asked = undirected & compose(directed.T, apart)
-    for b in {y for _, y, _ in ambiguous}:
-        closed = ~_with_open_pairs(~apart, b, ambiguous)
-        asked[b] = undirected[b] & closed[directed[:, b]].any(axis=0)
+    directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
+    asked = undirected & compose(directed.T, _apart(adjacent))
+    for b, pairs in open_pairs.items():
+        causes = np.flatnonzero(directed[:, b])
+        asked[b] = undirected[b] & _kept_apart(adjacent, causes, pairs).any(axis=0)
     return asked
 
 
-def _rule_2(arcs: BoolMatrix, _: Collection[Triple] = ()) -> BoolMatrix:
+def _rule_2(arcs: BoolMatrix, _: OpenPairs = NONE_OPEN) -> BoolMatrix:
     """Asks for a -> b where a -> c -> b and a - b."""
     directed = arcs & ~arcs.T
     return arcs & arcs.T & compose(directed, directed)
 
 
-def _rule_3(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
+def _rule_3(arcs: BoolMatrix, open_pairs: OpenPairs = NONE_OPEN) -> BoolMatrix:
     """Asks for a -> b where a - c -> b, a - d -> b, a - b and c, d are not adjacent."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
-    for a, b in np.argwhere(undirected & compose(undirected, directed)):
-        joined = _with_open_pairs(adjacent, a, ambiguous)
-        asked[a, b] = _some_apart(joined, np.flatnonzero(undirected[a] & directed[:, b]))
+    for a, b in np.argwhere(undirected & compose(undirected, directed)).tolist():
+        middle = np.flatnonzero(undirected[a] & directed[:, b])
+        asked[a, b] = _some_apart(adjacent, middle, open_pairs.get(a, ()))
     return asked
 
 
-def _rule_4(arcs: BoolMatrix, ambiguous: Collection[Triple] = ()) -> BoolMatrix:
+def _rule_4(arcs: BoolMatrix, open_pairs: OpenPairs = NONE_OPEN) -> BoolMatrix:
     """Asks for a -> b where a - c -> d -> b, a - b, a and d are adjacent and c and b are not."""
     directed, undirected, adjacent = arcs & ~arcs.T, arcs & arcs.T, arcs | arcs.T
     asked = np.zeros_like(arcs)
-    for a, b in np.argwhere(undirected & compose(adjacent, directed)):
-        tails = np.flatnonzero(undirected[a] & ~_with_open_pairs(adjacent, a, ambiguous)[b])
+    for a, b in np.argwhere(undirected & compose(adjacent, directed)).tolist():
+        apart = _kept_apart(adjacent, np.array([b]), open_pairs.get(a, ()))[0]
+        tails = np.flatnonzero(undirected[a] & apart)
         middle = np.flatnonzero(adjacent[a] & directed[:, b])
         asked[a, b] = bool(directed[np.ix_(tails, middle)].any())
     return asked

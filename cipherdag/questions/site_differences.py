@@ -119,6 +119,15 @@ class SiteDifferences(
         """The numbers of all `fits`, one set after the other."""
         return np.frombuffer(self.fits, dtype="<f8").astype(np.float64)
 
+    def set_fits(self) -> list[FloatVector | None]:
+        """Those of every set, in order; None of sets that are compared without."""
+        values, start, found = self.fit_array(), 0, list[FloatVector | None]()
+        for own in (own for rows in self.sets() for own in rows.tolist()):
+            stop = start + (1 + len(own) if self.fitted(own) else 0)
+            found.append(values[start:stop] if stop > start else None)
+            start = stop
+        return found
+
     def sets(self) -> list[IndexArray]:
         """The sets by how many variables are given: positions of shape (B_l, 1 + l)."""
         blocks = unpack_blocks(self.counts, self.members, narrowest=1)

@@ -27,7 +27,9 @@ from cipherdag.graphs import orientation
 from cipherdag.graphs.extension import acyclic_extension, extension_in_code_order
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.orientation import (
+    DENSE_UP_TO,
     colliders_by_sepset,
+    compose,
     cpdag_of,
     meek,
     meek_in_code_order,
@@ -356,3 +358,38 @@ def test_inputs_are_left_as_they_are():
     extension_in_code_order(arcs)
     orient_colliders(arcs | arcs.T, dict.fromkeys(map(tuple, unshielded_pairs(arcs).tolist())))
     assert (arcs == before).all()
+
+
+@pytest.mark.parametrize(("inside", "beside"), [(0.01, 0.5), (0.5, 0.01), (0.0, 0.3), (0.02, 0.02)])
+def test_large_graphs_compose_as_matrices_do(inside, beside):
+    rng = np.random.default_rng(0)
+    p = DENSE_UP_TO + 20
+    first, second = rng.random((p, p)) < inside, rng.random((p, p)) < beside
+    wanted = first.astype(np.int64) @ second.astype(np.int64) > 0
+    assert (compose(first, second) == wanted).all()
+
+
+def test_meek_of_a_large_graph_is_that_of_its_small_parts():
+    """Parts of 40 variables that no edge joins, some of their unshielded triples ambiguous."""
+    rng = np.random.default_rng(1)
+    parts, found, open_triples = [], [], []
+    for number in range(8):
+        dag = np.triu(rng.random((40, 40)) < 0.1, k=1)
+        adjacent = dag | dag.T
+        colliders = [
+            (x, y, z)
+            for x, z in unshielded_pairs(adjacent).tolist()
+            for y in np.flatnonzero(dag[x] & dag[z]).tolist()
+        ]
+        ambiguous = [own for own in colliders if rng.random() < 0.3]
+        sure = [own for own in colliders if own not in ambiguous]
+        arcs = orientation.orient_colliders(adjacent, sure)
+        parts.append(arcs)
+        found.append(meek(arcs, ambiguous=ambiguous))
+        open_triples += [tuple(v + 40 * number for v in own) for own in ambiguous]
+    whole, wanted = np.zeros((2, 320, 320), dtype=bool)
+    for number, (arcs, own) in enumerate(zip(parts, found, strict=True)):
+        place = slice(40 * number, 40 * number + 40)
+        whole[place, place], wanted[place, place] = arcs, own
+    assert len(whole) > DENSE_UP_TO
+    assert (meek(whole, ambiguous=open_triples) == wanted).all()

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 Outcome = TypeVar("Outcome")
-Keys = NDArray[np.bytes_]
+Keys = NDArray[np.bytes_ | np.uint64]
+"""Of up to four positions whole numbers, which sort fast; of more byte strings."""
 Sums = NDArray[np.float64]
 
 SLICE = 2_000_000
+KEY_POSITIONS = 4
+POSITION_BITS = 16
 N_SUMS = 3  # n p, n r, n
 
 
@@ -114,16 +117,27 @@ def _learn(
 
 
 def triplet_keys(rows: PositionRows | IndexArray) -> Keys:
-    """One byte string per triplet, the same whichever way round x and y or S stand."""
+    """One key per triplet, the same whichever way round x and y or S stand."""
     pair = np.sort(rows[:, :2], axis=1)
     given = np.sort(rows[:, 2:], axis=1)
-    ordered = np.ascontiguousarray(np.column_stack([pair, given]), dtype=">u2")
-    return ordered.view(f"S{2 * rows.shape[1]}").ravel()
+    ordered = np.column_stack([pair, given])
+    if rows.shape[1] > KEY_POSITIONS:
+        packed = np.ascontiguousarray(ordered, dtype=">u2")
+        return packed.view(f"S{2 * rows.shape[1]}").ravel()
+    keys = np.zeros(len(rows), dtype=np.uint64)
+    for column in ordered.T:
+        keys <<= np.uint64(POSITION_BITS)
+        keys |= column.astype(np.uint64)
+    return keys
 
 
 def key_rows(keys: Keys, size: int) -> PositionRows:
     """Inverse of `triplet_keys`, shape (B, 2 + size)."""
-    return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, 2 + size)
+    width = 2 + size
+    if width > KEY_POSITIONS:
+        return np.frombuffer(keys.tobytes(), dtype=">u2").astype(np.uint16).reshape(-1, width)
+    shifts = POSITION_BITS * np.arange(width - 1, -1, -1, dtype=np.uint64)
+    return (keys.astype(np.uint64)[:, None] >> shifts).astype(np.uint16)
 
 
 class Memory:

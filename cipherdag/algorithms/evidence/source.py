@@ -16,6 +16,8 @@ from cipherdag.questions.question import FloatVector, IndexArray, Question
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from numpy.typing import NDArray
+
     from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
@@ -37,9 +39,12 @@ class EvidenceSource(Protocol):
 
     Attributes:
         kinds: The columns, where it asked for them.
+        doubted: The same tests at the level `cipherdag.algorithms.evidence.closed.DOUBTED`, where
+            verdicts alone are found.
     """
 
     kinds: ColumnKinds | None
+    doubted: EvidenceSource | None
 
     def p_values(self, tests: Tests) -> PValues:
         """The p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
@@ -71,13 +76,15 @@ class RememberedTests(ABC):
     Attributes:
         tally: How many distinct tests were done in which way.
         kinds: The columns, where it asked for them.
+        doubted: See `EvidenceSource`.
     """
 
     def __init__(self, kinds: ColumnKinds | None = None) -> None:
         self.kinds = kinds
+        self.doubted: EvidenceSource | None = None
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
-        self._strengths: dict[tuple[int, int], float] = {}
+        self._strengths = Memory(1)
         self._left_undone: set[tuple[int, ...]] = set()
         self._estimates: dict[int, Memory] = {}
 
@@ -87,12 +94,11 @@ class RememberedTests(ABC):
         Args:
             pairs: Pairs that were asked for, shape (B, 2).
         """
-        return np.array([self._strengths.get((min(p), max(p)), 0.0) for p in pairs.tolist()])
+        return self._strengths.find(triplet_keys(pairs))[0][:, 0]
 
     def keep_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
-        """Remember the scores of pairs x < y, shape (B,)."""
-        found = zip(map(tuple, pairs.tolist()), scores.tolist(), strict=True)
-        self._strengths.update(found)
+        """Remember the scores of new pairs, shape (B,)."""
+        _keep(self._strengths, pairs, scores[:, None])
 
     def left_undone(self, triplets: IndexArray) -> BoolVector:
         """Whether a test was not done though some rows have something to say of it.
@@ -114,10 +120,8 @@ class RememberedTests(ABC):
     def keep_estimates(self, rows: IndexArray, estimates: FloatVector) -> None:
         """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2)."""
         known = np.isfinite(estimates).all(axis=1)
-        keys = triplet_keys(rows[known])
-        order = np.argsort(keys)
         size = rows.shape[1] - len(("x", "y"))
-        self._estimates.setdefault(size, Memory(2)).add(keys[order], estimates[known][order])
+        _keep(self._estimates.setdefault(size, Memory(2)), rows[known], estimates[known])
 
     def estimate(self, test: Sequence[int]) -> tuple[float, float] | None:
         """The number of a test that was done and its standard deviation, if they were kept."""
@@ -190,6 +194,13 @@ def by_slices(tests: Tests, values: Sequence[FloatVector], ask: AskPiece) -> PVa
     return [np.concatenate([np.zeros(0), *own]) for own in parts]
 
 
+def _keep(memory: Memory, rows: IndexArray, numbers: NDArray[np.float64]) -> None:
+    """Remember numbers of new tests, in any order."""
+    keys = triplet_keys(rows)
+    order = np.argsort(keys)
+    memory.add(keys[order], numbers[order])
+
+
 def _ordered(rows: IndexArray) -> IndexArray:
     """The same tests with x < y and S ascending."""
     return np.column_stack([np.sort(rows[:, :2], axis=1), np.sort(rows[:, 2:], axis=1)])
@@ -206,19 +217,24 @@ class MeasuredTogether:
 
     Attributes:
         kinds: The columns, where the source asked for them.
+        doubted: See `EvidenceSource`.
     """
 
     def __init__(self, source: EvidenceSource, measured: Measured) -> None:
         self.kinds = source.kinds
+        self.doubted: EvidenceSource | None = None
+        if source.doubted is not None:
+            self.doubted = MeasuredTogether(source.doubted, measured)
         self._source = source
         self._measured = measured
-        self._never: set[bytes] = set()
+        self._never: set[tuple[int, int | bytes]] = set()
 
     def p_values(self, tests: Tests) -> PValues:
         """See `EvidenceSource.p_values`."""
         possible = [self._measured.together(rows) for rows in tests]
         for rows, own in zip(tests, possible, strict=True):
-            self._never.update(triplet_keys(rows[~own]).tolist())
+            # keys are distinct among rows of one width
+            self._never.update((rows.shape[1], key) for key in triplet_keys(rows[~own]).tolist())
         found = yield from self._source.p_values(
             [rows[own] for rows, own in zip(tests, possible, strict=True)]
         )

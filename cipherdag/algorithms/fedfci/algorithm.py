@@ -374,6 +374,4 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     def _rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
         rule = "joining" if self.colliders == "auto" else self.colliders
-        if rule == "sepset":
-            return None
-        return "turning" if self.closed and rule == "joining" else rule
+        return None if rule == "sepset" else rule

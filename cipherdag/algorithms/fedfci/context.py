@@ -85,6 +85,10 @@ class WithSite:
         source: Tests of two variables within the sites, which has asked for the columns.
         settings: How tests are done.
 
+    Attributes:
+        kinds: None: the sites were compared.
+        doubted: None: sums are opened.
+
     Raises:
         MixedTypesError: Some columns are categories.
     """
@@ -99,6 +103,7 @@ class WithSite:
                 "differently at the sites, categories too.",
             )
         self.kinds: ColumnKinds | None = None
+        self.doubted: EvidenceSource | None = None
         self._source, self._columns, self._settings = source, kinds, settings
         self._site = len(kinds.categories)
         self._known: dict[Given, SiteDifference] = {}
@@ -222,7 +227,8 @@ def beside_site(known: Constraints, skeleton: BoolMatrix | None = None) -> Const
 
 def not_compared(found: StableSkeleton) -> BoolMatrix | None:
     """Edges of the site that stand since nothing could be compared; None where there are none."""
-    tested = {x for x, z in found.weakest.of(found.skeleton) if z == len(found.skeleton) - 1}
+    site = len(found.skeleton) - 1
+    tested = {x for (x, z), *_ in found.weakest.of(found.skeleton) if z == site}
     doubtful = np.zeros_like(found.skeleton)
     untested = [v for v in np.flatnonzero(found.skeleton[-1]).tolist() if v not in tested]
     doubtful[-1, untested] = doubtful[untested, -1] = True

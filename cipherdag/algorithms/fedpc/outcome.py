@@ -64,8 +64,8 @@ class FedPCOutcome:
         bootstrap: In how many replicates every edge occurs, if there were any.
         weakest: Of every edge x < z that tests over all sites left, the one of largest p-value;
             empty with ``vote``.
-        apart: Of every pair x < z that tests over all sites separated, the set that did, and its
-            p-value; empty with ``vote``.
+        apart: Every pair x < z that tests over all sites separated, ascending, with the set that
+            did and its p-value; empty with ``vote``.
         known: What was known before; None for nothing.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
@@ -84,6 +84,6 @@ class FedPCOutcome:
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
-    apart: dict[tuple[int, int], tuple[frozenset[int], float]] = field(default_factory=dict)
+    apart: tuple[tuple[tuple[int, int], tuple[int, ...], float], ...] = ()
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)

@@ -21,9 +21,9 @@ from cipherdag.algorithms.fedpc.outcome import WeakestTest
 from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
     from cipherdag.graphs.knowledge import Constraints
     from cipherdag.questions.presence import Presence
     from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
@@ -70,12 +70,13 @@ class WeakestTests:
 
     def hear(self, rows: IndexArray, p_values: FloatVector) -> None:
         """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
-        done = np.flatnonzero(~np.isnan(p_values))
-        first, second = np.sort(rows[done, :2], axis=1).T
-        order = np.lexsort((-done, p_values[done], second, first))
-        x, z = first[order], second[order]
-        last = np.append((x[1:] != x[:-1]) | (z[1:] != z[:-1]), True)[: len(order)]
-        best, x, z = done[order[last]], x[last], z[last]
+        best = np.flatnonzero(~np.isnan(p_values))
+        x, z = np.sort(rows[best, :2], axis=1).T
+        pair = x * len(self._p_values) + z
+        if (pair[1:] <= pair[:-1]).any():  # else every pair has one test, as given nothing
+            order = np.lexsort((-best, p_values[best], pair))
+            last = order[np.append(np.diff(pair[order]) > 0, True)[: len(order)]]
+            best, x, z = best[last], x[last], z[last]
         better = p_values[best] > self._p_values[x, z]
         best, x, z = best[better], x[better], z[better]
         self._p_values[x, z] = p_values[best]
@@ -83,17 +84,12 @@ class WeakestTests:
             pairs = zip(x.tolist(), z.tolist(), strict=True)
             self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
 
-    def of(self, pairs: BoolMatrix) -> dict[Pair, tuple[float, tuple[int, ...]]]:
-        """The p-value and the set of every one of these pairs that was tested, shape (p, p)."""
+    def of(self, pairs: BoolMatrix) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
+        """The set and the p-value of these pairs that were tested, shape (p, p), ascending."""
         x, z = np.nonzero(np.triu(pairs, k=1) & (self._p_values > -np.inf))
-        return {
-            pair: (p_value, self._sets.get(pair, ()))
-            for pair, p_value in zip(
-                zip(x.tolist(), z.tolist(), strict=True),
-                self._p_values[x, z].tolist(),
-                strict=True,
-            )
-        }
+        tested = zip(x.tolist(), z.tolist(), strict=True)
+        for pair, p_value in zip(tested, self._p_values[x, z].tolist(), strict=True):
+            yield pair, self._sets.get(pair, ()), p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,25 +111,23 @@ class StableSkeleton:
     @property
     def separations(self) -> Separations:
         """Of every pair that tests separated, from the round that separated it."""
-        found = self.weakest.of(~self.skeleton)
-        return Separations(
-            sets={pair: frozenset(given) for pair, (_, given) in found.items()},
-            p_values={pair: p_value for pair, (p_value, _) in found.items()},
-        )
+        found = Separations()
+        for pair, given, p_value in self.weakest.of(~self.skeleton):
+            found.offer(pair, frozenset(given), p_value)
+        return found
 
     @property
-    def apart(self) -> dict[Pair, tuple[frozenset[int], float]]:
-        """Set and p-value of every pair that tests separated; none of too many to be read."""
+    def apart(self) -> tuple[tuple[Pair, tuple[int, ...], float], ...]:
+        """Every pair that tests separated, the set and its p-value; none of too many to be read."""
         if len(self.skeleton) > MOST_TOLD:
-            return {}
-        found = self.separations
-        return {pair: (given, found.p_values[pair]) for pair, given in found.sets.items()}
+            return ()
+        return tuple(self.weakest.of(~self.skeleton))
 
     def tested(self, source: EvidenceSource) -> dict[Pair, WeakestTest]:
         """The weakest test of every edge that was tested, with what the source says of it."""
         return {
             pair: WeakestTest(p_value, given, source.effect((*pair, *given)))
-            for pair, (p_value, given) in self.weakest.of(self.skeleton).items()
+            for pair, given, p_value in self.weakest.of(self.skeleton)
         }
 
 
@@ -209,9 +203,9 @@ def wider_skeleton(
     most = max(map(len, wider.values()), default=0)
     for layer in range(1, (most if max_cond_size is None else min(most, max_cond_size)) + 1):
         left = [pair for pair in wider if kept[pair]]
-        sizes = np.array([len(wider[pair]) for pair in left], dtype=np.int64)
         directions = np.array(left, dtype=np.int64).reshape(-1, 2)
-        pools = _Pools(directions, sizes, lambda x, y: wider[x, y], layer)
+        none, own = np.full(len(left), -1, dtype=np.int64), np.arange(len(left))
+        pools = _Pools(directions, [wider[pair] for pair in left], own, none, layer)
         heard = yield from _layer(source, kept, pools, alpha)
         for rows, p_values in heard:
             found.weakest.hear(rows, p_values)
@@ -271,8 +265,9 @@ class _Pools:
 
     Args:
         directions: Ordered pairs (x, y) to test, shape (D, 2).
-        sizes: How many variables the pool of each has, shape (D,).
-        pool: That of a pair, in order.
+        pools: What the sets are from, in order; each direction has one.
+        which: That of every direction, shape (D,).
+        left_out: Which place of its pool a direction leaves out, or none, -1, shape (D,).
         layer: Size of the sets.
 
     Attributes:
@@ -284,18 +279,23 @@ class _Pools:
     def __init__(
         self,
         directions: IndexArray,
-        sizes: IndexArray,
-        pool: Callable[[int, int], IndexArray],
+        pools: Sequence[IndexArray],
+        which: IndexArray,
+        left_out: IndexArray,
         layer: int,
     ) -> None:
         self.layer = layer
-        self._pool = pool
-        self._chosen: dict[int, IndexArray] = {}
+        lengths = np.array([len(own) for own in pools], dtype=np.int64)
+        sizes = lengths[which] - (left_out >= 0)
         wanted = (sizes >= layer) if layer else (directions[:, 0] < directions[:, 1])
         self.directions = directions[wanted]
+        self._sizes, self._left_out = sizes[wanted], left_out[wanted]
+        self._first = (np.cumsum(lengths) - lengths)[which[wanted]]
+        self._members = np.concatenate([np.zeros(0, dtype=np.int64), *pools])
+        self._chosen: dict[int, IndexArray] = {}
         most = int(sizes.max(initial=0))
         ways = [min(math.comb(size, layer), MOST_SETS) for size in range(most + 1)]
-        self.counts: FloatVector = np.array(ways, dtype=np.float64)[sizes[wanted]]
+        self.counts: FloatVector = np.array(ways, dtype=np.float64)[self._sizes]
 
     @classmethod
     def of_neighbours(
@@ -310,22 +310,34 @@ class _Pools:
             layer: Size of the sets.
         """
         x, y = np.nonzero(start & ~joined)
-        own = [np.flatnonzero(row) for row in possible]
-        sizes = possible.sum(axis=1)[x] - possible[x, y]
-        return cls(np.column_stack([x, y]), sizes, lambda x, y: own[x][own[x] != y], layer)
+        place = np.cumsum(possible, axis=1, dtype=np.int32)[x, y].astype(np.int64) - 1
+        left_out = np.where(possible[x, y], place, -1)
+        pools = [np.flatnonzero(row) for row in possible]
+        return cls(np.column_stack([x, y]), pools, x, left_out, layer)
 
     def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
-        pairs = self.directions[which]
         if self.layer == 0:
-            return pairs
-        families = []
-        for x, y in pairs.tolist():
-            pool = self._pool(x, y)
-            if len(pool) not in self._chosen:
-                self._chosen[len(pool)] = subsets(len(pool), self.layer)
-            families.append((x, y, [pool[self._chosen[len(pool)][start:stop]]]))
-        return rows_of(families)[0]
+            return self.directions[which]
+        sizes = self._sizes[which]
+        found, places = [], []
+        for size in np.unique(sizes).tolist():
+            alike = np.flatnonzero(sizes == size)
+            own, sets = which[alike], self._sets(size)[start:stop]
+            left_out = self._left_out[own][:, None, None]
+            beyond = (sets >= left_out) & (left_out >= 0)
+            given = self._members[self._first[own][:, None, None] + sets + beyond]
+            pairs = np.repeat(self.directions[own], len(sets), axis=0)
+            found.append(np.column_stack([pairs, given.reshape(-1, self.layer)]))
+            places.append(np.repeat(alike, len(sets)))
+        order = np.argsort(np.concatenate(places), kind="stable")
+        return np.concatenate(found)[order]
+
+    def _sets(self, size: int) -> IndexArray:
+        """The sets that a pool of so many variables gives, as places in it, shape (C, layer)."""
+        if size not in self._chosen:
+            self._chosen[size] = subsets(size, self.layer)
+        return self._chosen[size]
 
 
 def strongest_separators(
@@ -348,12 +360,12 @@ def strongest_separators(
                 grade = math.ldexp(float(graded.max()), -search.grid_bits)
                 best.offer(pair, frozenset(given[first].tolist()), grade)
 
-    yield from candidate_tests(source, search, hear)
+    yield from candidate_tests(source.p_values, search, hear)
     return best
 
 
 def candidate_tests(
-    source: EvidenceSource,
+    ask: Callable[[Tests], PValues],
     search: SeparatorSearch,
     hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
 ) -> Generator[Question, FloatVector, None]:
@@ -370,7 +382,7 @@ def candidate_tests(
         waiting.append((x, z, sets))
         total += sum(len(given) for given in sets)
         if total > LAYER_TESTS or group == search.n_groups - 1:
-            p_values = yield from source.p_values(rows_of(waiting))
+            p_values = yield from ask(rows_of(waiting))
             counts = [[len(given) for given in own] for _, _, own in waiting]
             for (a, b, own), found in zip(waiting, by_owner(counts, p_values), strict=True):
                 hear((a, b), own, found)

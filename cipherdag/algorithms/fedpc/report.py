@@ -35,7 +35,7 @@ from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN, known_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cipherdag.algorithms.algorithm import Facts
     from cipherdag.algorithms.fedfci.algorithm import FedFCI
@@ -296,19 +296,17 @@ class _Reader:
 
     def separations(self) -> tuple[Separation, ...]:
         """Pairs with a common neighbour first, then all others that were separated."""
-        chosen = {
-            pair: (given, self._outcome.support[pair])
-            for pair, given in self._outcome.separators.items()
-        }
-        others = {pair: own for pair, own in self._outcome.apart.items() if pair not in chosen}
+        chosen, support = self._outcome.separators, self._outcome.support
+        first = ((pair, given, support[pair]) for pair, given in chosen.items())
+        others = (own for own in self._outcome.apart if own[0] not in chosen)
         return tuple(
             Separation(
                 first=self._names[x],
                 second=self._names[z],
                 given=None if given is None else self._named(given),
-                support=support,
+                support=p_value,
             )
-            for (x, z), (given, support) in [*chosen.items(), *sorted(others.items())]
+            for (x, z), given, p_value in (*first, *others)
         )
 
     def remarks(self) -> tuple[str, ...]:
@@ -368,8 +366,8 @@ class _Reader:
             shown = f"p of the two causes falls {clear:.3g}-fold, on average, as {middle} joins"
         return [f"Collider with {cause}: {shown}."]
 
-    def _named(self, given: frozenset[int]) -> tuple[str, ...]:
-        return named(given, self._names)
+    def _named(self, given: Collection[int]) -> tuple[str, ...]:
+        return named(given, self._names) if given else ()
 
     def _set(self, given: frozenset[int]) -> str:
         return ", ".join(self._named(given)) or "nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,8 @@ from cipherdag.sites.drafts.suspicions import (
     suspicious_dates,
     suspicious_numbers,
 )
+from cipherdag.sites.drafts.tally import ColumnTally
+from cipherdag.sites.table.cells import TextCells
 from cipherdag.sites.table.column import Column
 from cipherdag.sites.table.column_reader import is_other_number, stands_for_missing
 from cipherdag.sites.table.names import (
@@ -33,9 +34,11 @@ from cipherdag.sites.table.reading import check_row_count, open_table
 from cipherdag.sites.table.site_table import UNMEASURED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections import Counter
+    from collections.abc import Collection, Iterable, Sequence
 
-    from cipherdag.sites.table.cells import Cells, ColumnType, RawTable, TextCells
+    from cipherdag.sites.drafts.tally import Numbers
+    from cipherdag.sites.table.cells import ColumnType, RawTable
     from cipherdag.sites.table.reading import TableSource
 
 _FEW_VALUES = 12
@@ -90,35 +93,43 @@ def infer_columns(sources: Sequence[TableSource], *, overlapping: bool = False) 
         SchemaError: If tables put the categories of an ordered column in different orders or have
             values besides them.
     """
-    counts: dict[str, Counter[str]] = {}
+    tallies: dict[str, ColumnTally] = {}
     declared: dict[str, ColumnType] = {}
     hidden: dict[str, UnreadableDataError] = {}
     rows = 0
     for source in sources:
         with open_table(source) as table:
-            known = () if overlapping else tuple(counts)
-            read = _count_table(table, counts, hidden)
+            known = () if overlapping else tuple(tallies)
+            read = _count_table(table, tallies, hidden)
             if known:
                 _check_same_columns(table, known, read)
             rows += read
             for name, own in zip(table.names, table.types, strict=bool(table.types)):
                 if own is not None:
                     declared[name] = _agreed(name, declared.get(name, own), own)
-    normal = {name: _normal(own) for name, own in counts.items()}
     for name, error in hidden.items():
-        if any(map(hidden_character, normal[name])) and not _is_free_text(normal[name], rows):
+        values = tallies[name].values()
+        if any(map(hidden_character, values)) and not _is_free_text(values, rows):
             raise error
-    return Draft(
-        tuple(_looked_at(name, own, rows, declared.get(name)) for name, own in normal.items()),
-        frozenset(name for name, own in normal.items() if len(own.keys() - {""}) <= 1),
-    )
+    columns, constant = [], set()
+    for name, tally in tallies.items():
+        numbers = None if name in declared else tally.numbers(_FEW_VALUES + 1)
+        if numbers is not None:
+            columns.append(_of_numbers(name, numbers, rows))
+            continue
+        values = tally.values()
+        columns.append(_looked_at(name, values, rows, declared.get(name)))
+        if len(values.keys() - {""}) <= 1:
+            constant.add(name)
+    return Draft(tuple(columns), frozenset(constant))
 
 
-def _normal(counter: Counter[str]) -> Counter[str]:
-    values: Counter[str] = Counter()
-    for text, times in counter.items():
-        values[normalise_value(text)] += times
-    return values
+def _of_numbers(name: str, numbers: Numbers, rows: int) -> Column:
+    """As `_looked_at`, of many different numbers that no text stands among."""
+    note = "Some values are missing. " if numbers.gaps else ""
+    unique = len(numbers.distinct) == rows
+    column = _many_numbers(name, (), note, whole=numbers.whole, unique=unique)
+    return _noted(column, map(str, suspicious_numbers(numbers.distinct, numbers.counts)))
 
 
 def _looked_at(name: str, values: Counter[str], rows: int, declared: ColumnType | None) -> Column:
@@ -128,6 +139,10 @@ def _looked_at(name: str, values: Counter[str], rows: int, declared: ColumnType 
     held = [values[own] for own in column.categories if values[own]]
     if column.kind == "discrete" and min(held, default=0) < _FEWEST_ROWS_TO_SHOW:
         seen.append("Few rows hold some category: see that it names nobody before this leaves.")
+    return _noted(column, seen)
+
+
+def _noted(column: Column, seen: Iterable[str]) -> Column:
     said = "".join(f" LOOK: {own}" for own in seen)
     return replace(column, comment=f"{column.comment}{said}".strip())
 
@@ -136,10 +151,11 @@ def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
     texts = [value for value in values if value and value not in column.missing]
     if column.kind == "ignore":
         return suspicious_dates(texts) if len(texts) > 1 else []
-    numbers = {float(text): values[text] for text in texts if is_plain_number(text)}
+    plain = dict.fromkeys(text for text in texts if is_plain_number(text))
+    numbers = {float(text): values[text] for text in plain}
     distinct = np.array(sorted(numbers))
     counts = np.array([numbers[value] for value in sorted(numbers)], dtype=np.int64)
-    odd = [text for text in texts if not is_plain_number(text)]
+    odd = [text for text in texts if text not in plain]
     found = suspicious_numbers(distinct, counts)
     if column.kind == "continuous" and odd:
         found.append(_odd_cells(odd))
@@ -176,23 +192,22 @@ def _agreed(name: str, first: ColumnType, second: ColumnType) -> ColumnType:
 
 
 def _count_table(
-    table: RawTable, counts: dict[str, Counter[str]], hidden: dict[str, UnreadableDataError]
+    table: RawTable, tallies: dict[str, ColumnTally], hidden: dict[str, UnreadableDataError]
 ) -> int:
-    """Add a table's values to ``counts`` by column, and return its number of rows.
+    """Count a table's values by column, and return its number of rows.
 
     The first cell of a column with an invisible character makes an error, to be raised only where
     the cell would be a category.
     """
-    counters = [Counter[str]() for _ in table.names]
+    own = [tallies.setdefault(name, ColumnTally()) for name in table.names]
     rows = 0
     for chunk in table.chunks:
-        for name, counter, cells in zip(table.names, counters, chunk, strict=True):
-            _count(cells, counter)
-            _note_hidden(table, name, cells.as_text(), rows, hidden)
+        for name, tally, cells in zip(table.names, own, chunk, strict=True):
+            tally.add(cells)
+            if isinstance(cells, TextCells):
+                _note_hidden(table, name, cells, rows, hidden)
         rows += len(chunk[0])
     check_row_count(rows, file=table.file, site=None)
-    for name, counter in zip(table.names, counters, strict=True):
-        counts.setdefault(name, Counter()).update(counter)
     return rows
 
 
@@ -241,17 +256,6 @@ def _check_same_columns(table: RawTable, names: tuple[str, ...], rows: int) -> N
                 rows=rows,
                 remedy=UNMEASURED,
             )
-
-
-def _count(cells: Cells, counter: Counter[str]) -> None:
-    cells = cells.as_text()
-    texts = cells.notation.categories(cells.texts)
-    if cells.index is None:
-        counter.update(texts)
-        return
-    repeats = np.bincount(cells.index, minlength=len(texts))
-    for text, times in zip(texts, repeats.tolist(), strict=True):
-        counter[text] += times
 
 
 def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | None) -> Column:
@@ -339,19 +343,27 @@ def _in_order(name: str, declared: ColumnType, values: list[str], note: str) -> 
 def _guess_numbers(
     name: str, numbers: list[str], missing: tuple[str, ...], note: str, *, unique: bool
 ) -> Column:
-    if not all(map(is_integer_text, numbers)):
-        return Column(name, "continuous", missing=missing, comment=f"{note}Numbers.")
+    whole = all(map(is_integer_text, numbers))
+    if not whole or len(numbers) > _FEW_VALUES:
+        return _many_numbers(name, missing, note, whole=whole, unique=unique)
     if len(numbers) == 1:
         note += "Ignored: the column holds one value only, which carries no information."
         return Column(name, "ignore", missing=missing, comment=note)
-    if len(numbers) > _FEW_VALUES:
-        note += f"Whole numbers, more than {_FEW_VALUES} different ones."
-        if unique:
-            note += _IDENTIFIER
-        return Column(name, "continuous", missing=missing, comment=note)
     note += f"At most {_FEW_VALUES} different whole numbers."
     categories = tuple(sorted(numbers, key=int))
     return Column(name, "discrete", categories=categories, missing=missing, comment=note)
+
+
+def _many_numbers(
+    name: str, missing: tuple[str, ...], note: str, *, whole: bool, unique: bool
+) -> Column:
+    """Numbers that are no categories, whole or not, no two rows alike or some."""
+    if not whole:
+        note += "Numbers."
+    else:
+        note += f"Whole numbers, more than {_FEW_VALUES} different ones."
+        note += _IDENTIFIER if unique else ""
+    return Column(name, "continuous", missing=missing, comment=note)
 
 
 def _is_free_text(texts: Collection[str], rows: int) -> bool:

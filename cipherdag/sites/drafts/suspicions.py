@@ -143,8 +143,8 @@ def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
 
 def _sentinels(distinct: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Numbers such as -999 that lie apart from all others, and a 0 far below the others."""
-    named = np.array(
-        [(-v if v < 0 else v) in (_SENTINELS if v < 0 else _POSITIVE) for v in distinct]
+    named = np.where(
+        distinct < 0.0, np.isin(-distinct, [*_SENTINELS]), np.isin(distinct, [*_POSITIVE])
     )
     others = distinct[~named]
     if len(others) < 2:

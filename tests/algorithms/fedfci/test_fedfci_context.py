@@ -37,7 +37,7 @@ class WithinOracle:
     """Tests of the first variables of a DAG within the sites: given its last variable, too."""
 
     def __init__(self, dag, kinds):
-        self.tally, self.kinds = {}, kinds
+        self.tally, self.kinds, self.doubted = {}, kinds, None
         self.oracle, self.site = OracleTest(dag), len(dag) - 1
 
     def p_values(self, tests):

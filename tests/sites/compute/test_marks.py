@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cipherdag.sites.compute.pooled.marks import NO_MARKS, drawn_in, marks_of
+from cipherdag.sites.compute.pooled.marks import NO_MARKS, column_marks, drawn_in, marks_of
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 COLUMNS = st.integers(1, 40).flatmap(lambda n: arrays(np.float64, n, elements=NUMBERS))
@@ -77,3 +77,18 @@ def test_a_place_is_told_to_an_eighth_of_about_a_deviation():
         assert told / (unit / 4.0) == pytest.approx(round(told / (unit / 4.0)), abs=1e-6)
         assert abs(told - values.mean()) <= unit / 8.0 * 1.000001
         assert 0.7 < unit / values.std() < 1.42
+
+
+@given(st.integers(0, 2**32 - 1), LEAST)
+def test_columns_are_marked_together_as_each_is_alone(seed, least):
+    rng = np.random.default_rng(seed)
+    drawn = (rng.standard_normal, rng.standard_cauchy, np.zeros, np.ones, rng.exponential)
+    columns = [
+        own(size=n) * 10.0 ** rng.integers(-9, 9) if own not in (np.zeros, np.ones) else own(n)
+        for own in rng.choice(np.array(drawn, dtype=object), 8)
+        for n in rng.integers(0, 300, 2).repeat(2).tolist()
+    ]
+    together = column_marks(columns, least)
+    for own, (place, spread, told, size, sized) in zip(columns, together.T, strict=True):
+        assert marks_of(own, least) == (place, (spread, told), (size, sized))
+    assert column_marks([], least).shape == (5, 0)

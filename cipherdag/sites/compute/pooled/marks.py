@@ -14,7 +14,13 @@ import numpy as np
 from cipherdag.questions.pooled_data import PLACE_EXPONENT
 
 if TYPE_CHECKING:
-    from cipherdag.questions.encodings import FloatVector
+    from collections.abc import Iterable, Iterator
+
+    from numpy.typing import NDArray
+
+    from cipherdag.questions.encodings import BoolVector, FloatVector
+
+    FloatMatrix = NDArray[np.float64]
 
 LARGEST_PLACE = 2.0**900  # beyond it a mark of place no longer grows, so that it stays finite
 LEAST_SPREAD = 2.0**-45  # of the largest value: less is rounding
@@ -26,6 +32,30 @@ MOST = 0.5
 
 Marks = tuple[float, tuple[float, float], tuple[float, float]]
 NO_MARKS: Marks = (0.0, (0.0, 0.0), (0.0, 0.0))
+BLOCK_VALUES = 2**17
+"""Values of several columns that are looked at together, if they have as many rows."""
+
+
+def column_marks(columns: Iterable[FloatVector], least: int) -> FloatMatrix:
+    """`marks_of` of every column, none of which has a NaN: one value a row, shape (5, columns)."""
+    found: list[Marks] = []
+    for block in _blocks(columns):
+        found += _block_marks(np.stack(block), least)
+    told = [(place, *spread, *size) for place, spread, size in found]
+    return np.array(told, dtype=np.float64).reshape(-1, 5).T
+
+
+def _blocks(columns: Iterable[FloatVector]) -> Iterator[list[FloatVector]]:
+    """Columns of as many rows as their neighbours, few at a time."""
+    block: list[FloatVector] = []
+    for own in columns:
+        full = block and (len(own) != len(block[0]) or len(block) * len(own) >= BLOCK_VALUES)
+        if full:
+            yield block
+            block = []
+        block.append(own)
+    if block:
+        yield block
 
 
 def marks_of(present: FloatVector, least: int) -> Marks:
@@ -34,21 +64,45 @@ def marks_of(present: FloatVector, least: int) -> Marks:
     Spread and size are whole powers of two. All are 0 without values, where all of them are 0, and
     of fewer than ``least``.
     """
-    largest = float(np.abs(present).max(initial=0.0))
-    if largest == 0.0 or len(present) < least:
+    return _block_marks(present[None], least)[0]
+
+
+def _block_marks(columns: FloatMatrix, least: int) -> list[Marks]:
+    """`marks_of` of columns, shape (k, n)."""
+    if columns.shape[1] < max(least, 1):
+        return [NO_MARKS] * len(columns)
+    largest = np.abs(columns).max(axis=1)
+    near, moved = _drawn(columns, least)
+    spreads = _log_deviations(columns)
+    widths = _log_deviations(near) if moved.any() else spreads
+    mean = (near / np.where(largest > 0.0, largest, 1.0)[:, None]).mean(axis=1) * largest
+    scalars = zip(largest.tolist(), mean.tolist(), spreads, widths, moved.tolist(), strict=True)
+    return [_marks(*own) for own in scalars]
+
+
+def _marks(
+    largest: float, mean: float, spread: float | None, width: float | None, moved: bool
+) -> Marks:
+    """The marks of one column.
+
+    Args:
+        largest: Its largest magnitude.
+        mean: Of its values, those drawn in that few rows hold.
+        spread: The logarithm of its deviation.
+        width: The same, of what is drawn in.
+        moved: Whether something is.
+    """
+    if largest == 0.0:
         return NO_MARKS
-    near = drawn_in(present, least)
-    spread, size = _exponent(present, near), round(math.log2(largest))
-    mean = float((near / largest).mean()) * largest
+    exponent, size = _exponent(spread, width, moved=moved), round(math.log2(largest))
     within = max(-LARGEST_PLACE, min(mean, LARGEST_PLACE))
-    drawn = _log_deviation(near)
-    width = round(drawn) if drawn is not None else size if spread is None else spread
-    step = width - PLACE_STEP
+    power = round(width) if width is not None else size if exponent is None else exponent
+    step = power - PLACE_STEP
     rounded = math.ldexp(round(math.ldexp(within, -step)), step)
     place = math.asinh(math.ldexp(rounded, PLACE_EXPONENT))
-    if spread is None:
+    if exponent is None:
         return place, (0.0, 0.0), (float(size), 1.0)
-    return place, (float(spread), 1.0), (0.0, 0.0)
+    return place, (float(exponent), 1.0), (0.0, 0.0)
 
 
 def drawn_in(values: FloatVector, least: int) -> FloatVector:
@@ -61,33 +115,46 @@ def drawn_in(values: FloatVector, least: int) -> FloatVector:
         values: No NaN, at least ``least`` of them.
         least: Smallest number of rows that may be told apart, but for 0.
     """
-    largest = float(np.abs(values).max(initial=0.0))
-    if least <= 1 or largest == 0.0:
-        return values
-    exponent = math.frexp(largest)[1]
-    scaled = np.ldexp(values, -exponent)  # exact, and no difference is infinite
-    middle = float(np.median(scaled))
-    distance = np.abs(scaled - middle)
-    reach = float(np.partition(distance, -least)[-least])
-    unit = max(float(distance.max()), np.finfo(np.float64).tiny)
-    near = np.minimum(distance, reach) / unit
-    if (near**2).sum() >= MOST * ((distance / unit) ** 2).sum():
-        return values
-    bounds = np.ldexp([middle - reach, middle + reach], exponent)
-    drawn: FloatVector = np.where(distance > reach, np.clip(values, *bounds), values)
-    return drawn
+    near, moved = _drawn(values[None], least)
+    return near[0] if moved[0] else values
 
 
-def _exponent(present: FloatVector, near: FloatVector) -> int | None:
+def _drawn(columns: FloatMatrix, least: int) -> tuple[FloatMatrix, BoolVector]:
+    """`drawn_in` of columns, shape (k, n), and in which values were drawn in, shape (k,)."""
+    if least <= 1:
+        return columns, np.zeros(len(columns), dtype=bool)
+    exponent = np.frexp(np.abs(columns).max(axis=1, initial=0.0))[1]
+    scaled = np.ldexp(columns, -exponent[:, None])  # exact, and no difference is infinite
+    middle = np.median(scaled, axis=1)
+    distance = np.abs(scaled - middle[:, None])
+    reach = np.partition(distance, -least, axis=1)[:, -least]
+    unit = np.maximum(distance.max(axis=1), np.finfo(np.float64).tiny)[:, None]
+    near = np.minimum(distance, reach[:, None]) / unit
+    moved: BoolVector = (near**2).sum(axis=1) < MOST * ((distance / unit) ** 2).sum(axis=1)
+    if not moved.any():
+        return columns, moved
+    found = columns.copy()
+    for row in np.flatnonzero(moved).tolist():
+        ends = [middle[row] - reach[row], middle[row] + reach[row]]
+        bounds = np.ldexp(ends, exponent[row])
+        far = distance[row] > reach[row]
+        found[row] = np.where(far, np.clip(columns[row], *bounds), columns[row])
+    return found, moved
+
+
+def _exponent(own: float | None, drawn: float | None, *, moved: bool) -> int | None:
     """The power of two that numbers spread by; None where they are one number."""
-    own, drawn = _log_deviation(present), _log_deviation(near)
-    if own is None or near is present:
+    if own is None or not moved:
         return None if own is None else round(own)
     coarse = math.ceil(own / FAR_STEP) * FAR_STEP
     return coarse if drawn is None else min(coarse, round(drawn) + FAR_STEP)
 
 
-def _log_deviation(values: FloatVector) -> float | None:
-    largest = float(np.abs(values).max(initial=0.0))
-    deviation = float((values / largest).std()) if largest else 0.0
-    return None if deviation <= LEAST_SPREAD else math.log2(deviation) + math.log2(largest)
+def _log_deviations(columns: FloatMatrix) -> list[float | None]:
+    """The logarithm of every column's deviation; None where that is rounding."""
+    largest = np.abs(columns).max(axis=1)
+    deviation = (columns / np.where(largest > 0.0, largest, 1.0)[:, None]).std(axis=1)
+    return [
+        None if own <= LEAST_SPREAD else math.log2(own) + math.log2(size)
+        for own, size in zip(deviation.tolist(), largest.tolist(), strict=True)
+    ]

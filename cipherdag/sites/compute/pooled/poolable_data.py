@@ -34,7 +34,7 @@ from cipherdag.sites.compute.pooled.described import (
     rows_of,
     without_gaps,
 )
-from cipherdag.sites.compute.pooled.marks import marks_of
+from cipherdag.sites.compute.pooled.marks import column_marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,16 +162,14 @@ class PoolableData:
 
     def _kinds(self, question: Columns) -> FloatVector:
         p, rows, least = len(self._categories), self.rows, self._min_cell_size
-        place, spread, size = np.zeros(p), np.zeros((2, p)), np.zeros((2, p))
-        missing = np.zeros(p, dtype=bool)
-        for variable in range(p):
-            numbers = self._categories[variable] == 0
-            missing[variable] = missing_in(self._codes, self._values, variable, not numbers).any()
-            if numbers:
-                marks = marks_of(self._to_mark(variable, self.column(variable)), least)
-                place[variable], spread[:, variable], size[:, variable] = marks
+        numbers = self._categories == 0
+        held = (missing_in(self._codes, self._values, v, not numbers[v]) for v in range(p))
+        missing = np.array([own.any() for own in held], dtype=bool)
+        marks = np.zeros((5, p))  # of place, spread and size; the latter two with 1
+        columns = (self._to_mark(v, self.column(v)) for v in np.flatnonzero(numbers).tolist())
+        marks[:, numbers] = column_marks(columns, least)
         told = rows if rows >= least else 0
-        parts = [[1, told], self._categories, place, *spread, *size, missing, [least > 1]]
+        parts = [[1, told], self._categories, *marks, missing, [least > 1]]
         if question.order:
             parts.append(np.isin(np.arange(p), self._ordered))
         return np.concatenate(parts, dtype=np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -43,24 +43,22 @@ def share_summands(
         tables: Counts of sets of positions, one after the other, where all columns have categories.
         whole: As ``column``, of the rows that regressions are of; None for those.
     """
-    fits, start = question.fit_array(), 0
-    parts: list[list[FloatVector]] = [[], [], [], [], []]
-    for rows in question.sets():
-        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True):
-            fit = fits[start : start + 1 + len(own)] if question.fitted(own) else None
-            if fit is None:
-                counts, n = share_counts(question, own, column, table)
-            else:
-                start += len(fit)
-                counts, n = _rest_counts(question, own, whole or column, fit)
-            unforetold = _blur(blur, question, own, counts, rest=fit is not None)
-            of_enough = (n >= least) & (given or len(own) == 1 or fit is not None)
-            first, second, told, weight = _summands(counts, n, of_enough, unforetold)
-            alone = len(own) == 1 and question.categories[own[0]] == 0
-            coded = told * float(alone and code_in(column(own[0])) is not None)
-            for part, values in zip(parts, (first, second, coded, told, weight), strict=True):
-                part.append(values.ravel())
-    return np.concatenate([np.zeros(0), *(values for part in parts for values in part)])
+    counted = (
+        pair
+        for rows in question.sets()
+        for pair in zip(rows.tolist(), _counted(rows, tables), strict=True)
+    )
+    found = [
+        _shares(question, own, column, blur, table)
+        if fit is None
+        else _rests(question, own, whole or column, blur, fit)
+        for (own, table), fit in zip(counted, question.set_fits(), strict=True)
+    ]
+    if not found:
+        return np.zeros(0)
+    together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
+    of_enough = (together.n >= least) & (given | together.free)
+    return _summands(together, of_enough, question.widths())
 
 
 def _counted(
@@ -74,62 +72,103 @@ def _counted(
         yield from (counts for _, counts in tables(own[None]))
 
 
-def share_counts(
+class _Shares(NamedTuple):
+    """What a site has of one set.
+
+    Attributes:
+        counts: Rows of every share in every stratum, shape (strata * shares,).
+        n: Rows of every stratum, shape (strata,).
+        unforetold: What is added to every angle, in standard errors, shape (strata * shares,).
+        coded: Whether the variable is a number with a value as `code_in` finds, shape (strata,).
+        free: Whether no category is given, shape (strata,).
+    """
+
+    counts: IndexArray
+    n: IndexArray
+    unforetold: FloatVector
+    coded: BoolVector
+    free: BoolVector
+
+
+def _shares(
     question: SiteDifferences,
     own: list[int],
     column: Callable[[int], FloatVector],
-    counted: IndexArray | None = None,
-) -> tuple[IndexArray, IndexArray]:
-    """Rows of every share in every stratum, shape (strata, shares), and in each, (strata,).
+    blur: Blur,
+    counted: IndexArray | None,
+) -> _Shares:
+    """What there is of a variable and those given.
 
     Args:
         question: What is compared.
         own: The variable, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
+        blur: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
     """
-    variable, *given = own
-    sides = question.categories
-    if counted is not None:
-        return _of_table(counted.reshape(-1, sides[variable]), numbers=False)
-    values = column(variable)
-    others = [column(position) for position in given]
-    complete = ~np.isnan([values, *others]).any(axis=0)
-    stratum, strata = np.zeros(int(complete.sum()), dtype=np.int64), 1
-    for position, other in zip(given, others, strict=True):
-        stratum = stratum * sides[position] + other[complete].astype(np.int64)
-        strata *= sides[position]
-    if sides[variable]:
-        kinds, code = sides[variable], values[complete].astype(np.int64)
+    sides, number = question.categories, question.categories[own[0]] == 0
+    held = [column(position) for position in own] if counted is None else []
+    table = _table(question, own, held) if counted is None else counted.reshape(-1, sides[own[0]])
+    n = table.sum(axis=1)
+    if number:
+        counts = table[:, :-1].cumsum(axis=1)
     else:
-        marks = question.marks(variable)
-        kinds, code = len(marks) + 1, np.searchsorted(marks, values[complete])
-    table = np.bincount(stratum * kinds + code, minlength=strata * kinds).reshape(strata, kinds)
-    return _of_table(table, numbers=not sides[variable])
+        counts = table[:, :1] if table.shape[1] == 2 else table  # noqa: PLR2004
+    coded = number and len(own) == 1 and code_in(held[0]) is not None
+    return _Shares(
+        counts.ravel(),
+        n,
+        _blur(blur, question, own, counts, rest=False).ravel(),
+        np.full(len(n), coded),
+        np.full(len(n), len(own) == 1),
+    )
 
 
-def _rest_counts(
+def _rests(
     question: SiteDifferences,
     own: list[int],
     column: Callable[[int], FloatVector],
+    blur: Blur,
     fit: FloatVector,
-) -> tuple[IndexArray, IndexArray]:
-    """As `share_counts`, of what a common regression leaves of a number given numbers."""
+) -> _Shares:
+    """As `_shares`, of what a common regression leaves of a number given numbers."""
     origins, units = question.origin_array(), question.unit_array()
     rest = np.full_like(column(own[0]), fit[0])
     for weight, v in zip(fit[1:].tolist(), own, strict=True):
         rest += weight * np.ldexp(column(v) - origins[v], -int(units[v]))
-    rest = rest[~np.isnan(rest)]
-    place = np.searchsorted(np.array(MARKS), rest)
-    return _of_table(np.bincount(place, minlength=len(MARKS) + 1)[None], numbers=True)
+    place = np.searchsorted(np.array(MARKS), rest[~np.isnan(rest)])
+    table = np.bincount(place, minlength=len(MARKS) + 1)[None]
+    counts = table[:, :-1].cumsum(axis=1)
+    unforetold = _blur(blur, question, own, counts, rest=True).ravel()
+    none = np.zeros(1, dtype=bool)
+    return _Shares(counts.ravel(), table.sum(axis=1), unforetold, none, ~none)
 
 
-def _of_table(table: IndexArray, *, numbers: bool) -> tuple[IndexArray, IndexArray]:
-    """Shares and rows of every stratum, from rows by stratum and category, or place of a number."""
-    n = table.sum(axis=1)
-    if numbers:
-        return table[:, :-1].cumsum(axis=1), n
-    return (table[:, :1] if table.shape[1] == 2 else table), n  # noqa: PLR2004
+def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -> IndexArray:
+    """Rows of every stratum by the variable's category, or place of a number between its marks.
+
+    Args:
+        question: What is compared.
+        own: The variable, and those given.
+        held: Codes or values of each, shape (n,), NaN where missing.
+    """
+    variable, *given = own
+    sides = question.categories
+    complete = ~np.isnan(held[0])
+    for other in held[1:]:
+        complete &= ~np.isnan(other)
+    values = held[0][complete]
+    if sides[variable]:
+        kinds, code = sides[variable], values.astype(np.int64)
+    else:
+        marks = question.marks(variable)
+        kinds, code = len(marks) + 1, np.searchsorted(marks, values)
+    strata, stratum = 1, np.zeros(len(values), dtype=np.int64)
+    for position, other in zip(given, held[1:], strict=True):
+        stratum = stratum * sides[position] + other[complete].astype(np.int64)
+        strata *= sides[position]
+    table = np.bincount(stratum * kinds + code, minlength=strata * kinds)
+    return table.reshape(strata, kinds)
 
 
 def code_in(values: FloatVector) -> tuple[float, int] | None:
@@ -159,12 +198,7 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
 
 
 def _blur(
-    blur: Blur,
-    question: SiteDifferences,
-    own: list[int],
-    counts: IndexArray,
-    *,
-    rest: bool,
+    blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray, *, rest: bool
 ) -> FloatVector:
     """What is added to every angle, in standard errors, shape (strata, shares).
 
@@ -184,13 +218,13 @@ def _blur(
     return np.take_along_axis(drawn, alike, axis=1)
 
 
-def _summands(
-    counts: IndexArray, n: IndexArray, of_enough: BoolVector, blur: FloatVector
-) -> tuple[FloatVector, FloatVector, FloatVector, FloatVector]:
+def _summands(found: _Shares, of_enough: BoolVector, widths: IndexArray) -> FloatVector:
+    """The answer's values, of all sets together, of each of whose strata ``widths`` has shares."""
     told: FloatVector = np.where(of_enough, 1.0, 0.0)
-    weight = 4.0 * n + 2.0
-    angle = np.arcsin(np.sqrt((counts + 0.375) / (n + 0.75)[:, None]))
-    scaled = np.sqrt(weight)[:, None] * angle + blur
-    first: FloatVector = np.sqrt(weight)[:, None] * scaled * told[:, None]
-    second: FloatVector = scaled**2 * told[:, None]
-    return first, second, told, weight * told
+    weight = 4.0 * found.n + 2.0
+    root, rows, on = (np.repeat(own, widths) for own in (np.sqrt(weight), found.n + 0.75, told))
+    angle = np.arcsin(np.sqrt((found.counts + 0.375) / rows))
+    scaled = root * angle + found.unforetold
+    return np.concatenate(
+        [root * scaled * on, scaled**2 * on, found.coded * told, told, weight * told]
+    )

@@ -1,0 +1,95 @@
+"""How often every value of a column occurs, for drafts of schemas; numbers stay numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.sites.table.cells import NumberCells
+from cipherdag.sites.table.names import LARGEST_EXACT, normalise_value, number_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from cipherdag.sites.table.cells import Cells, TextCells
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Numbers:
+    """The different numbers of a column.
+
+    Attributes:
+        distinct: All finite, ascending, shape (m,).
+        counts: In how many rows each occurs, shape (m,).
+        gaps: Whether some rows have none.
+    """
+
+    distinct: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    gaps: bool
+
+    @property
+    def whole(self) -> bool:
+        """Whether all are whole numbers that floats tell apart."""
+        exact = np.abs(self.distinct) <= LARGEST_EXACT
+        return bool((exact & (self.distinct == np.floor(self.distinct))).all())
+
+
+@dataclass(slots=True, repr=False)
+class ColumnTally:
+    """The values of one column of several tables."""
+
+    _texts: Counter[str] = field(default_factory=Counter)
+    _numbers: list[tuple[NDArray[np.float64], NDArray[np.int64]]] = field(default_factory=list)
+
+    def add(self, cells: Cells) -> None:
+        """Count some rows more."""
+        if isinstance(cells, NumberCells):
+            distinct, counts = np.unique(cells.values, return_counts=True)
+            self._numbers.append((distinct, counts.astype(np.int64)))
+        else:
+            _count(cells, self._texts)
+
+    def numbers(self, fewest: int) -> Numbers | None:
+        """The numbers where no cell is text, all are finite, and they are so many; else None."""
+        if self._texts or not self._numbers:
+            return None
+        distinct, counts = self._distinct()
+        there = ~np.isnan(distinct)
+        if there.sum() < fewest or np.isinf(distinct).any():
+            return None
+        return Numbers(distinct[there], counts[there], gaps=not there.all())
+
+    def values(self) -> Counter[str]:
+        """How often every value occurs, in normal form; "" where there is none."""
+        found: Counter[str] = Counter()
+        for text, times in self._texts.items():
+            found[normalise_value(text)] += times
+        if self._numbers:
+            distinct, counts = self._distinct()
+            for value, times in zip(distinct.tolist(), counts.tolist(), strict=True):
+                found[normalise_value(number_text(value))] += times
+        return found
+
+    def _distinct(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """The different numbers of all tables, NaN the last, and how often each occurs."""
+        if len(self._numbers) > 1:
+            values, times = (np.concatenate(own) for own in zip(*self._numbers, strict=True))
+            distinct, place = np.unique(values, return_inverse=True)
+            counts = np.zeros(len(distinct), dtype=np.int64)
+            np.add.at(counts, place, times)
+            self._numbers = [(distinct, counts)]
+        return self._numbers[0]
+
+
+def _count(cells: TextCells, counter: Counter[str]) -> None:
+    texts = cells.notation.categories(cells.texts)
+    if cells.index is None:
+        counter.update(texts)
+        return
+    repeats = np.bincount(cells.index, minlength=len(texts))
+    for text, times in zip(texts, repeats.tolist(), strict=True):
+        counter[text] += times
