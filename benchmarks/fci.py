@@ -32,6 +32,9 @@ ALPHA, LARGEST, SHARE, SITES = 0.01, 3, 0.1, 10
 METHODS = {
     "FedFCI": FedFCI(),
     "FedFCI pooled": FedFCI(evidence="pooled"),
+    "FedFCI pooled conservative": FedFCI(evidence="pooled", colliders="conservative"),
+    "FedFCI pooled majority": FedFCI(evidence="pooled", colliders="majority"),
+    "FedFCI pooled sepset": FedFCI(evidence="pooled", colliders="sepset"),
     "FedFCI rfci": FedFCI(search="rfci"),
     "FedFCI rfci pooled": FedFCI(search="rfci", evidence="pooled"),
     "causal-learn": None,
@@ -39,6 +42,7 @@ METHODS = {
 FIGURES = (
     ("f1", "F1 of the edges", 3),
     ("share_right", "share of the ends of common edges that are right", 3),
+    ("common", "edges that the truth has, too", 0),
     ("right", "ends right", 0),
     ("contrary", "ends contrary (an arrowhead for a tail, or the other way round)", 0),
     ("unfounded", "ends decided that the truth leaves open", 0),

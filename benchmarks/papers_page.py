@@ -13,6 +13,8 @@ import tomllib
 from pathlib import Path
 from statistics import mean, stdev
 
+import dcdi
+import dcdi_data
 import fedcd
 from fedpc_report import published
 from markdown_table import table
@@ -207,6 +209,25 @@ def of_fedcd(structure: str, report: str = "fedcd_20") -> dict:
     }
 
 
+def of_dcdi() -> dict:
+    """DCDI beside its own program, on its own kinds of data; on Table 1's graphs it is not run."""
+    report = results("dcdi")
+    own, theirs = report["cases"], report["published"]["cases"]
+    found = [
+        f"{kind}, e = {degree}: {dcdi.beside(own, theirs, kind, degree)[0]}"
+        for degree in sorted({case["degree"] for case in theirs})
+        for kind in dcdi_data.KINDS
+        if dcdi.of(theirs, kind, degree, "DCDI-G")
+    ]
+    return {
+        "here": "not run on these graphs for time; on DCDI's own kinds of data, 10 variables, SHD "
+        f"of ours / of its own program, graph by graph: {'; '.join(found)}",
+        "verdict": "not run",
+        "script": "dcdi.py",
+        "results": ["dcdi.json"],
+    }
+
+
 def of_length() -> dict:
     """What Table 1's graphs of 20 variables would take as long as the paper trains."""
     speed, seeds, structures = results("enco_speed"), 20, 4
@@ -279,6 +300,7 @@ CELLS = {
     "shares": of_shares,
     "rfcd": of_rfcd,
     "fedcd": of_fedcd,
+    "dcdi": of_dcdi,
     "length": of_length,
     "naive": of_naive,
     "entropy": of_entropy,

@@ -49,8 +49,6 @@ WAYS = (
 """Evidence, what is revealed, and the rule for colliders."""
 NETWORKS = {"alarm": WAYS, "insurance": WAYS, "andes": (WAYS[3], WAYS[5])}
 """On the largest, for time, what `stratified` finds with sums opened and closed."""
-RULE = {"colliders": "majority", "sepset": "search", "compare_sites": False}
-"""What verdicts are enough for, so that both runs ask for tests of the same kind."""
 
 
 def cost(data, sites, repeats, seed):
@@ -58,13 +56,12 @@ def cost(data, sites, repeats, seed):
     federation = Federation.split(data, sites, seed=seed, device="cpu")
     cases = []
     for evidence in EVIDENCE:
-        own = {} if evidence == "vote" else RULE
         runs = {kind: [] for kind in REVEALED}
         federation.run(FedPC(evidence=evidence, max_cond_size=0), seed=seed)
         for _ in range(repeats):
             for kind in REVEALED:
                 began = time.perf_counter()
-                found = federation.run(FedPC(evidence=evidence, reveal=kind, **own), seed=seed)
+                found = federation.run(FedPC(evidence=evidence, reveal=kind), seed=seed)
                 seconds = time.perf_counter() - began
                 most = max(found.bytes_sent_per_site.values()) / 1e6
                 runs[kind].append((seconds, most, len(found.rounds), found.graph))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.sites.session.incoming import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 
@@ -33,7 +34,11 @@ class SharedReading:
         self._opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator))
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
-        self.reading = Reading(lru_cache(maxsize=1)(read_relayed), self._read_sum)
+        self.reading = Reading(
+            lru_cache(maxsize=1)(read_relayed),
+            self._read_sum,
+            lru_cache(maxsize=1)(KeyGraph.drawn),
+        )
 
     def door(self, runtime: SiteRuntime) -> Handler:
         """What `SiteRuntime.handle` does, of messages that may have been opened for another."""

@@ -31,13 +31,17 @@ if TYPE_CHECKING:
 
 
 def _site(
-    index: int, pair_keys: Mapping[int, PairKey], sum_key: SumKey, context: bytes
+    index: int,
+    pair_keys: Mapping[int, PairKey],
+    sum_key: SumKey,
+    context: bytes,
+    n_sites: int | None = None,
 ) -> SiteAggregation:
     from cipherdag.privacy.bfvcontext import MAX_SITES, BfvContext
     from cipherdag.privacy.roundmasks import RoundMasks
     from cipherdag.privacy.sums import SiteAggregation
 
-    masks = RoundMasks(index, pair_keys)
+    masks = RoundMasks(index, pair_keys, n_sites)
     if len(pair_keys) + 1 > MAX_SITES:
         raise CohortError(f"homomorphic encryption serves at most {MAX_SITES} sites")
     return SiteAggregation(masks, sum_key, BfvContext.from_secret_bytes(context))

@@ -1,8 +1,8 @@
 """Masking, the default: secure sums by masks modulo primes below 2**56.
 
-Every pair of sites shares a stream of uniform words for each question; the site that comes first
-in the cohort adds it to its answer, the other subtracts it, and every site adds a stream of its
-own (Bonawitz et al., CCS 2017, section 4). In the sum over all sites asked the pairwise masks
+Two sites that share a key share a stream of uniform words for each question; the site that comes
+first in the cohort adds it to its answer, the other subtracts it, and every site adds a stream of
+its own (Bonawitz et al., CCS 2017, section 4). In the sum over all sites asked the pairwise masks
 cancel; what is left is stripped with the seeds that the sites release once each knows that all
 others were asked the same. A site may leave after its share came; see `roundmasks`.
 
@@ -28,12 +28,16 @@ if TYPE_CHECKING:
 
 
 def _site(
-    index: int, pair_keys: Mapping[int, PairKey], sum_key: SumKey, _: bytes
+    index: int,
+    pair_keys: Mapping[int, PairKey],
+    sum_key: SumKey,
+    _: bytes,
+    n_sites: int | None = None,
 ) -> SiteAggregation:
     from cipherdag.privacy.roundmasks import RoundMasks
     from cipherdag.privacy.sums import SiteAggregation, WordCarrier
 
-    return SiteAggregation(RoundMasks(index, pair_keys), sum_key, WordCarrier())
+    return SiteAggregation(RoundMasks(index, pair_keys, n_sites), sum_key, WordCarrier())
 
 
 def _coordinator(_: bytes) -> CoordinatorAggregation:

@@ -25,8 +25,9 @@ class ProtectionKind:
         left: What an answer is when it has left its site, in a sentence.
         shown: The same in a table.
         disclosure: What a reader of a result is told of it, in whole sentences.
-        site: Makes a site's side from its position, its key with the site at every other position,
-            the key that shows sums to be the sites', and the content that the sites share.
+        site: Makes a site's side from its position, its key with those at other positions that
+            share one, the key that shows sums to be the sites', the content that the sites share,
+            and how many they are.
         coordinator: Makes the coordinator's side from what is public of that content.
         shared: Makes that content anew: for the sites, and what of it is public; empty by default.
         protects: Whether an answer by itself says nothing; if not, a site's policy must allow it.
@@ -40,7 +41,7 @@ class ProtectionKind:
     left: str
     shown: str
     disclosure: str
-    site: Callable[[int, Mapping[int, PairKey], SumKey, bytes], SiteAggregation]
+    site: Callable[[int, Mapping[int, PairKey], SumKey, bytes, int], SiteAggregation]
     coordinator: Callable[[bytes], CoordinatorAggregation]
     shared: Callable[[], tuple[bytes, bytes]] = field(default=lambda: (b"", b""))
     protects: bool = True

@@ -4,19 +4,19 @@ Site i of the sites asked masks its words with
 
     PRG(b_i) + sum_{j > i} PRG(s_ij) - sum_{j < i} PRG(s_ij)
 
-where b_i is fresh and PRG(s_ij) is the stream of a key of the pair, from a counter on that follows
-from their pair key and the question's digest. In a sum
-over all sites asked the pairwise streams cancel, and each site releases its b_i for it. In any
-other sum an s_ij is left, which no site ever releases: a round without the share of a site asked
-opens nothing. (Bonawitz et al., CCS 2017, section 4, release the s_ij of sites that dropped out
-and then have to keep both seeds of one site apart.)
+over the sites j that share a key with it, all others or those of a `key_graph`; b_i is fresh and
+PRG(s_ij) is the stream of a key of the pair, from a counter on that follows from their pair key and
+the question's digest. In a sum over all sites asked the pairwise streams cancel, and each site
+releases its b_i for it. In any other sum an s_ij is left, which no site ever releases: a round
+without the share of a site asked opens nothing. (Bonawitz et al., CCS 2017, section 4, release the
+s_ij of sites that dropped out and then have to keep both seeds of one site apart.)
 
 Every site must also know that the others were asked the same: whoever calls `RoundMasks.unmask`
 has their word.
 
-A site's b_i also goes, in pieces sealed for each of the others, to the coordinator, so that
-``threshold`` of them can recover it if the site leaves before it could release it; with a
-threshold of 0 no piece goes anywhere.
+A site's b_i also goes, in pieces sealed for each of those that share a key with it, to the
+coordinator, so that ``threshold`` of them can recover it if the site leaves before it could release
+it; with a threshold of 0 no piece goes anywhere.
 
 Leaks:
     The seeds of a round open the sum over all sites asked and nothing else: a pair key, and the
@@ -49,16 +49,18 @@ class RoundMasks(Secret):
 
     Args:
         index: Position of this site in the cohort.
-        pair_keys: Key with the site at every other position.
+        pair_keys: Key with the sites that share one with this one, by position.
+        n_sites: How many sites the cohort has; this one and those by default.
 
     Raises:
-        CohortError: There is no other site, or not one key for each.
+        CohortError: There is no other site, or a key for none of the cohort.
     """
 
     __slots__ = (
         "_declaration",
         "_escrow",
         "_index",
+        "_n_sites",
         "_pair_keys",
         "_released",
         "_seals",
@@ -67,9 +69,13 @@ class RoundMasks(Secret):
         "_streams",
     )
 
-    def __init__(self, index: int, pair_keys: Mapping[int, PairKey]) -> None:
-        if not pair_keys or set(pair_keys) | {index} != set(range(len(pair_keys) + 1)):
-            raise CohortError("a site needs one pair key for every other site of its cohort")
+    def __init__(
+        self, index: int, pair_keys: Mapping[int, PairKey], n_sites: int | None = None
+    ) -> None:
+        self._n_sites = len(pair_keys) + 1 if n_sites is None else n_sites
+        known = index not in pair_keys and {index, *pair_keys} <= set(range(self._n_sites))
+        if not pair_keys or not known:
+            raise CohortError("a site needs pair keys, with other sites of its cohort")
         self._index = index
         self._pair_keys = dict(pair_keys)
         streams = map(Keystream, derive_each(pair_keys.values(), b"mask"))
@@ -96,10 +102,10 @@ class RoundMasks(Secret):
         sites = declaration.sites
         if not _ascending(sites) or declaration.cohort_size != len(sites):
             raise CohortError("the declaration is for a cohort of another size or order")
-        if self._index not in sites or not set(sites) <= {self._index, *self._pair_keys}:
+        if self._index not in sites or not 0 <= sites[0] <= sites[-1] < self._n_sites:
             raise CohortError("the declaration leaves this site out or names an unknown one")
-        if not 0 <= declaration.threshold < len(sites):
-            raise CohortError("more pieces than there are other sites should recover a mask")
+        if not 0 <= declaration.threshold <= len(self._peers(declaration)) > 0:
+            raise CohortError("more pieces than other sites with a key should recover a mask")
         if declaration.digest in self._shared:
             raise ReplayError("this question was answered before; a mask is never used twice")
 
@@ -143,7 +149,7 @@ class RoundMasks(Secret):
         )
 
     def escrow(self, declaration: Declaration) -> tuple[bytes, ...]:
-        """A sealed piece of b_i for each of the other sites asked, in their order.
+        """A sealed piece of b_i for each of the sites asked that share a key, in their order.
 
         Asked again it returns the same pieces; with a threshold of 0 there are none.
 
@@ -200,7 +206,7 @@ class RoundMasks(Secret):
             With ``declaration.threshold - 1`` others' pieces, the b that the sum needs anyway.
         """
         self.require_released(declaration)
-        if vanished == self._index or vanished not in declaration.sites:
+        if vanished not in self._peers(declaration):
             raise OpeningRefusedError("only the mask of another site that was asked is recovered")
         bound_to = declaration.digest + place(vanished) + place(self._index)
         share = self._seals[vanished].unseal(piece, bound_to)
@@ -214,7 +220,8 @@ class RoundMasks(Secret):
             raise OpeningRefusedError("this site released no seed for this question yet")
 
     def _peers(self, declaration: Declaration) -> list[int]:
-        return [peer for peer in declaration.sites if peer != self._index]
+        """Those of the other sites asked that share a key with this one, in their order."""
+        return [peer for peer in declaration.sites if peer in self._pair_keys]
 
     def _require_current(self, declaration: Declaration) -> None:
         if self._declaration is None or declaration != self._declaration:

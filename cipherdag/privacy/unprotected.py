@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from cipherdag.privacy.tags import SumKey
 
 
-def _site(_: int, __: Mapping[int, PairKey], sum_key: SumKey, ___: bytes) -> SiteAggregation:
+def _site(
+    _: int, __: Mapping[int, PairKey], sum_key: SumKey, ___: bytes, ____: int | None = None
+) -> SiteAggregation:
     from cipherdag.privacy.sums import SiteAggregation, WordCarrier
 
     return SiteAggregation(None, sum_key, WordCarrier())

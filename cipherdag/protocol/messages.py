@@ -21,6 +21,7 @@ from cipherdag.privacy.aggregation import Declaration, Segment
 from cipherdag.privacy.keys.identity import SigningIdentity, verify
 from cipherdag.protocol.limits import MAX_MESSAGE_BYTES
 from cipherdag.protocol.plan import SESSION_BYTES, Plan, fewest_survivors
+from cipherdag.protocol.set_up.bodies import Chances, Commitments, Linked, Offers, Sealed
 from cipherdag.protocol.wire import Body, digest, encode
 
 if TYPE_CHECKING:
@@ -38,8 +39,9 @@ OTHER_SITES: Final = (
 WAITING: Final = frozenset({AWAITS, OTHER_SITES})
 """Refusals of a plan that end once a person of the site has decided on it."""
 Topic = Literal[
-    "invite", "offer", "offers", "seals", "sealed", "ready", "ask", "share",
-    "unmask", "unmasked", "recover", "recovered", "open", "opened", "compare", "compared",
+    "invite", "offer", "offers", "seals", "sealed", "ready",
+    "commitments", "chance", "chances", "links", "linked", "ask", "share", "unmask",
+    "unmasked", "recover", "recovered", "open", "opened", "compare", "compared",
     "finish", "closed", "refusal",
 ]  # fmt: skip
 
@@ -53,76 +55,6 @@ class Envelope(Body, frozen=True):
     topic: Topic
     body: bytes
     signature: bytes
-
-
-class Offer(Body, frozen=True):
-    """A site's ephemeral public keys for one session, bound to the plan it saw.
-
-    ``commitment`` is the digest of a random number that it tells once all have committed.
-    """
-
-    plan_digest: bytes
-    x25519: bytes
-    mlkem: bytes
-    commitment: bytes
-
-
-class Offers(Body, frozen=True):
-    """The signed offers of the whole cohort in order, relayed as they were received."""
-
-    envelopes: tuple[bytes, ...]
-
-
-class Seals(Body, frozen=True):
-    """A site's ML-KEM ciphertexts for the later sites, and what the first site seals for them.
-
-    Attributes:
-        transcript: Digest of all offers.
-        ciphertexts: One per later site in cohort order.
-        chance: The random number that the site committed to; of all of them the `beacon` is made.
-        secrets: From the first site only, one sealed `SharedSecrets` per later site.
-        content: From the first site only, the sealed `SharedContent`, once for all.
-        public_context: From the first site under BFV: the coordinator's key-free context.
-    """
-
-    transcript: bytes
-    ciphertexts: tuple[bytes, ...]
-    chance: bytes
-    secrets: tuple[bytes, ...] = ()
-    content: bytes = b""
-    public_context: bytes = b""
-
-
-class SharedSecrets(Body, frozen=True):
-    """Keys that all sites know and the coordinator does not; they travel sealed, site to site."""
-
-    alignment_key: bytes
-    context_key: bytes
-    sum_key: bytes
-
-
-class SharedContent(Body, frozen=True):
-    """What travels under the sites' context key: the BFV keys, if any, and the study's schema."""
-
-    context: bytes
-    schema: bytes
-
-
-class Sealed(Body, frozen=True):
-    """The signed seals of the whole cohort in order, relayed as they were received."""
-
-    envelopes: tuple[bytes, ...]
-
-
-class Ready(Body, frozen=True):
-    """A site is set up: its keyed schema digest and the number of aligned variables.
-
-    ``labels`` are the positions of a multi-label study's labels, where the algorithm needs them.
-    """
-
-    schema_digest: bytes
-    n_variables: int
-    labels: tuple[int, ...] = ()
 
 
 class Ask(Body, frozen=True):
@@ -277,13 +209,17 @@ class Refusal(Body, frozen=True):
 
 
 REQUESTS: Final[Mapping[str, type[Body]]] = {
-    "invite": Plan, "offers": Offers, "sealed": Sealed, "ask": Ask, "unmask": Unmask,
-    "recover": Recover, "open": Open, "compare": Compare, "finish": Finish,
+    "invite": Plan, "offers": Offers, "sealed": Sealed,
+    "commitments": Commitments, "chances": Chances, "linked": Linked,
+    "ask": Ask, "unmask": Unmask, "recover": Recover, "open": Open, "compare": Compare,
+    "finish": Finish,
 }  # fmt: skip
 """What the coordinator sends a site, by operation."""
 REPLIES: Final[Mapping[str, Topic]] = {
-    "invite": "offer", "offers": "seals", "sealed": "ready", "ask": "share", "unmask": "unmasked",
-    "recover": "recovered", "open": "opened", "compare": "compared", "finish": "closed",
+    "invite": "offer", "offers": "seals", "sealed": "ready",
+    "commitments": "chance", "chances": "links", "linked": "ready",
+    "ask": "share", "unmask": "unmasked", "recover": "recovered", "open": "opened",
+    "compare": "compared", "finish": "closed",
 }  # fmt: skip
 """What a reply to each is about, unless it is a refusal."""
 OPERATIONS: Final = frozenset(REQUESTS)
@@ -372,10 +308,13 @@ def declaration(
     As many sites recover a mask as a sum covers at least: the honest ones among them released
     their seed and never answer the question again, so too few are left to open another sum of it.
     Where no more are asked than that, no mask is recovered at all: the run could not go on without
-    the site that left, and with fewer pieces two overlapping sums could be opened.
+    the site that left, and with fewer pieces two overlapping sums could be opened. On a sparse
+    graph of keys the neighbours of a site recover its mask; `KeyBounds` says how many.
     """
     asked = len(participants)
-    fewest = fewest_survivors(len(plan.cohort), plan.colluders)
+    fewest = threshold = fewest_survivors(len(plan.cohort), plan.colluders)
+    if plan.key_bounds is not None:
+        fewest, threshold = plan.min_survivors, plan.key_bounds.threshold
     return Declaration(
         digest=digest_,
         cohort_size=asked,
@@ -386,5 +325,5 @@ def declaration(
             for own in question.encodings
         ),
         participants=participants,
-        threshold=fewest if asked > fewest else 0,
+        threshold=threshold if asked > fewest else 0,
     )

@@ -26,13 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration
+    from cipherdag.privacy.key_graph import KeyGraph
     from cipherdag.privacy.sums import CoordinatorAggregation
     from cipherdag.protocol.courier import Courier
 
 
-def check_share(share: Share, declared: Declaration) -> None:
-    """Raise ShareError unless the site has a piece and a word for every other site asked."""
-    others = len(declared.sites) - 1
+def check_share(share: Share, others: int) -> None:
+    """Raise ShareError unless the site has a piece and a word for so many others that share a key.
+
+    All others, where every two sites share one.
+    """
     if len(share.escrow) not in (0, others) or len(share.tags) != others:
         raise ShareError("its sealed pieces and its word are not one for every other site")
     if any(len(tag) != TAG_BYTES for tag in share.tags):
@@ -47,6 +50,7 @@ class Opening:
         courier: Carries the messages.
         protection: The coordinator's side of the protection.
         declared: What the shares are for.
+        graph: Who shares a key with whom.
         names: The cohort's sites in order.
         number: The round.
         leave: Told of every site that is gone: its position, the step and the reason.
@@ -57,6 +61,7 @@ class Opening:
     courier: Courier
     protection: CoordinatorAggregation
     declared: Declaration
+    graph: KeyGraph
     names: tuple[str, ...]
     number: int
     leave: Callable[[int, str, str], None]
@@ -65,9 +70,12 @@ class Opening:
 
     def released(self, shares: Mapping[int, Share]) -> dict[int, bytes]:
         """The seeds that the sites release, by position; those that release none have left."""
+        digest, asked = self.declared.digest, frozenset(self.declared.sites)
+        peers = {own: self.graph.peers(own, asked) for own in self.declared.sites}
+        said = {own: dict(zip(peers[own], shares[own].tags, strict=True)) for own in peers}
         requests = {
-            position: Unmask(digest=self.declared.digest, tags=self._tags_for(position, shares))
-            for position in self.declared.sites
+            position: Unmask(digest=digest, tags=tuple([said[own][position] for own in others]))
+            for position, others in peers.items()
         }
         replies = self.courier.exchange("unmask", requests, Unmasked)
         seeds = {position: reply.seed for position, reply in replies.bodies.items()}
@@ -100,23 +108,17 @@ class Opening:
             combined = self._opened(combined, seeds)
         return self.protection.open(combined, seeds, self.declared)
 
-    def _tags_for(self, receiver: int, shares: Mapping[int, Share]) -> tuple[bytes, ...]:
-        """What the others said to one site, in their order."""
-        senders = [position for position in self.declared.sites if position != receiver]
-        # among the others of a sender before it, the receiver stands one place earlier
-        place = self.declared.sites.index(receiver)
-        return tuple(shares[sender].tags[place - (sender < receiver)] for sender in senders)
-
     def _recovered(self, vanished: int, share: Share) -> bytes:
         if not share.escrow:
             return self._rebuilt(vanished, {})
-        others = [position for position in self.declared.sites if position != vanished]
+        others = self.graph.peers(vanished, self.declared.sites)
         sealed = dict(zip(others, share.escrow, strict=True))
         bodies = {
             position: Recover(
                 digest=self.declared.digest, vanished=vanished, piece=sealed[position]
             )
             for position in self.present
+            if position in sealed
         }
         replies = self.courier.exchange("recover", bodies, Recovered)
         pieces = {position: reply.piece for position, reply in replies.bodies.items()}

@@ -14,13 +14,16 @@ from __future__ import annotations
 import os
 import re
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from operator import index
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import msgspec
 
 from cipherdag.errors import CohortError, MalformedMessageError, ParameterError
+from cipherdag.privacy.key_graph import COMPLETE_UP_TO, KeyBounds
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.protocol.wire import Body, digest, encode
 from cipherdag.questions.presence import Measured
@@ -36,6 +39,10 @@ COLLUDERS: Final = 1
 """How many sites may collude in a run that does not say otherwise."""
 MIN_CONTRIBUTORS: Final = 3
 """How many sites have to contribute to a test, in a run that does not say otherwise."""
+SPARSE: Final = "masking"
+"""The protection whose keys may lie on a sparse graph."""
+LEAVING: Final = Fraction(1, 20)
+"""The share of sites that may leave a run over a sparse graph."""
 MAX_TEXT: Final = 2000
 """Characters of the purpose, and of the requester."""
 
@@ -104,6 +111,25 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
     def measured(self) -> Measured:
         """Which variables the sites measured."""
         return measured_by(self.cohort)
+
+    @cached_property
+    def key_bounds(self) -> KeyBounds | None:
+        """How many keys a site has, and how sure that is; None where every two sites share one.
+
+        Raises:
+            ParameterError: Too many sites collude or may leave for any graph.
+        """
+        n_sites = len(self.cohort)
+        if self.protection != SPARSE or n_sites <= COMPLETE_UP_TO:
+            return None
+        return KeyBounds.fewest(n_sites, self.colluders, max(n_sites - self.min_survivors, 0))
+
+    def check_keys(self) -> None:
+        """Raise CohortError where no graph of keys is safe against what the plan declares."""
+        try:
+            _ = self.key_bounds
+        except ParameterError as error:
+            raise CohortError(error.message) from None
 
     @property
     def session(self) -> bytes:
@@ -174,11 +200,14 @@ def make_plan(
 ) -> Plan:
     """A new plan over a cohort, of now.
 
+    With more than `COMPLETE_UP_TO` sites under masking, keys lie on a sparse graph, and a twentieth
+    of the sites may leave.
+
     Raises:
         CohortError: Too few sites lack the same variables.
-        ParameterError: All sites but none, or fewer than none, would collude, the purpose or the
-            requester is longer than 2,000 characters or more than a line, the seed has more than
-            64 bits, or a parameter cannot be written as JSON.
+        ParameterError: Too many sites would collude for a sparse graph, or all but none, or fewer
+            than none; the purpose or the requester is longer than 2,000 characters or more than a
+            line, the seed has more than 64 bits, or a parameter cannot be written as JSON.
     """
     n_sites = len(cohort)
     if not 0 <= colluders < max(n_sites, 2):
@@ -194,6 +223,11 @@ def make_plan(
     colluders = min(colluders, max(n_sites - 1, 0))
     min_contributors = min(min_contributors, n_sites)
     check_alike(cohort, fewest_alike(n_sites, colluders, min_contributors))
+    fewest = _fewest_left(cohort, colluders, min_contributors)
+    if protection == SPARSE and n_sites > COMPLETE_UP_TO:
+        leaving = min(n_sites - fewest, ceil(n_sites * LEAVING))
+        if KeyBounds.fewest(n_sites, colluders, leaving) is not None:
+            fewest = n_sites - leaving
     return Plan(
         algorithm=algorithm,
         parameters=_as_json(parameters or {}),
@@ -202,7 +236,7 @@ def make_plan(
         versions=dict(versions or {}),
         cohort=tuple(cohort),
         protection=protection,
-        min_survivors=_fewest_left(cohort, colluders, min_contributors),
+        min_survivors=fewest,
         colluders=colluders,
         min_contributors=min_contributors,
         purpose=purpose,

@@ -25,6 +25,7 @@ from cipherdag.errors import (
     ShareError,
     SiteUnreachableError,
 )
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol import journal as log
 from cipherdag.protocol.attendance import Attendance
@@ -34,11 +35,6 @@ from cipherdag.protocol.messages import (
     Ask,
     Closed,
     Finish,
-    Offer,
-    Offers,
-    Ready,
-    Sealed,
-    Seals,
     Share,
     Topic,
     content_digest,
@@ -47,13 +43,14 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.opening import Opening, agreed_result, check_share
 from cipherdag.protocol.progress import DropOut, RoundReport, Watcher
-from cipherdag.protocol.verdict_rounds import Roles, beacon_of
+from cipherdag.protocol.set_up.exchanges import graph_of, set_up
+from cipherdag.protocol.verdict_rounds import Roles
 from cipherdag.protocol.wire import Body, digest, pack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import FloatVector, Question, finds_verdicts, question_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from cipherdag.privacy.aggregation import Aggregate, Declaration
     from cipherdag.privacy.keys.identity import SigningIdentity
@@ -110,6 +107,7 @@ class Session:
         self._present = self._covered = tuple(range(len(plan.cohort)))
         self._previous = self._transcript = self._result = self._sums = self._beacon = b""
         self._labels: tuple[int, ...] = ()
+        self._graph = KeyGraph.complete(len(plan.cohort))
         self._aggregation: CoordinatorAggregation | None = None
 
     @property
@@ -157,23 +155,18 @@ class Session:
         opened = self._resumed.opened
         if opened is not None:
             self._transcript, self._beacon = opened.transcript, opened.beacon
+            self._graph = graph_of(self._plan, self._beacon)
             self._aggregation = protection.coordinator(opened.public_context)
             self._before.update(opened.received)
             self._labels = opened.labels
             return opened.n_variables
         if self._resumed.started is None:
             self._write(log.Started(plan=self._plan))
-        offers, raw = self._all("invite", self._plan, Offer)
-        if any(offer.plan_digest != self._plan.digest for offer in offers):
-            raise KeyAgreementError("a site answered another plan")
-        transcript = digest(b"offers", self._plan.digest, *raw)
-        seals, raw = self._all("offers", Offers(envelopes=raw), Seals)
-        self._transcript = digest(b"sealed", transcript, *raw)
-        self._beacon = beacon_of(
-            self._plan, [own.commitment for own in offers], [own.chance for own in seals]
-        )
-        self._aggregation = protection.coordinator(seals[0].public_context)
-        ready, _ = self._all("sealed", Sealed(envelopes=raw), Ready)
+        agreed = set_up(self._plan, self._all)
+        self._transcript, self._beacon = agreed.transcript, agreed.beacon
+        self._graph = graph_of(self._plan, self._beacon)
+        self._aggregation = protection.coordinator(agreed.public_context)
+        ready = agreed.ready
         for member, reply in zip(self._plan.cohort, ready, strict=True):
             if reply != ready[0]:
                 raise SchemaMismatchError("its schema differs from the others'", site=member.name)
@@ -181,7 +174,7 @@ class Session:
             log.Opened(
                 transcript=self._transcript,
                 beacon=self._beacon,
-                public_context=seals[0].public_context,
+                public_context=agreed.public_context,
                 n_variables=ready[0].n_variables,
                 received=self._courier.bytes_received,
                 labels=ready[0].labels,
@@ -316,6 +309,7 @@ class Session:
             self._courier,
             self._protection,
             declared,
+            self._graph,
             tuple(member.name for member in self._plan.cohort),
             self._number,
             lambda position, step, reason: self._leave(position, step, reason, in_sum=True),
@@ -333,7 +327,7 @@ class Session:
 
     def _comparing(self, question: Question, declared: Declaration) -> Comparing:
         """Who finds the verdicts of this round."""
-        roles = Roles.of(self._beacon, self._step, declared.sites)
+        roles = Roles.of(self._beacon, self._step, declared.sites, self._graph)
         batch = roles.batch(declared, self._number, self._protection.modulus(declared))
         return Comparing(self._courier, self._plan, declared, roles, batch, question)
 
@@ -342,13 +336,14 @@ class Session:
     ) -> dict[int, Share]:
         """The usable shares; a site whose share does not fit is left out like one that is gone."""
         replies = self._courier.exchange("ask", dict.fromkeys(ask.participants, ask), Share)
+        asked = frozenset(ask.participants)
         for position, share in list(replies.bodies.items()):
             if share.digest != declared.digest:
                 raise InconsistentQuestionError(
                     "it answered another question", site=self._name(position)
                 )
             try:
-                check_share(share, declared)
+                check_share(share, len(self._graph.peers(position, asked)))
                 self._protection.check(share.share, declared)
                 if comparing is not None:
                     comparing.check(position, share)
@@ -373,10 +368,11 @@ class Session:
         self._attendance.require(present, self._number, step)
 
     def _all(
-        self, operation: Topic, body: Body, kind: type[Reply]
+        self, operation: Topic, body: Body | Mapping[int, Body], kind: type[Reply]
     ) -> tuple[list[Reply], tuple[bytes, ...]]:
-        """Ask the whole cohort; the set-up needs every site."""
-        replies = self._courier.exchange(operation, dict.fromkeys(self._present, body), kind)
+        """Ask the whole cohort, one thing or each its own; the set-up needs every site."""
+        bodies = dict.fromkeys(self._present, body) if isinstance(body, Body) else body
+        replies = self._courier.exchange(operation, bodies, kind)
         for position, reason in replies.failures.items():
             raise SiteUnreachableError(
                 f"it did not answer the {operation} ({reason})", site=self._name(position)

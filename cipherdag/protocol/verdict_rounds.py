@@ -13,9 +13,8 @@ Leaks:
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +22,6 @@ from cipherdag.errors import (
     AggregateRangeError,
     CipherdagError,
     ForgedSumError,
-    KeyAgreementError,
     ShareError,
     SiteUnreachableError,
 )
@@ -31,8 +29,9 @@ from cipherdag.privacy.comparison.accepted import Accepted
 from cipherdag.privacy.comparison.batch import Comparisons
 from cipherdag.privacy.comparison.roles import in_turn
 from cipherdag.privacy.comparison.verdicts import unpack
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.protocol.messages import Compared, Verdicts, open_envelope, read_envelope
-from cipherdag.protocol.wire import decode, digest
+from cipherdag.protocol.wire import decode
 from cipherdag.questions.closed.by_count import joined
 from cipherdag.questions.lockstep import parts_of
 from cipherdag.questions.question import Resampled
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from cipherdag.protocol.plan import Member, Plan
     from cipherdag.questions.question import Question
 
-CHANCE_BYTES: Final = 32
-
 
 @dataclass(frozen=True, slots=True)
 class Roles:
@@ -56,19 +53,35 @@ class Roles:
     holders: tuple[int, int]
 
     @classmethod
-    def of(cls, beacon: bytes, step: int, sites: Sequence[int]) -> Roles:
+    def of(
+        cls, beacon: bytes, step: int, sites: Sequence[int], graph: KeyGraph | None = None
+    ) -> Roles:
         """Who has which role in a step of the plan, of the sites asked.
 
+        The first in turn deals; the next ones that share keys with it, and with each other, hold.
+
+        Args:
+            beacon: What the turns follow from.
+            step: Which question of the plan.
+            sites: Positions of the sites asked.
+            graph: Who shares a key with whom; every two sites by default.
+
         Raises:
-            SiteUnreachableError: Fewer than three are asked.
+            SiteUnreachableError: Fewer than three are asked that share keys.
         """
-        if len(sites) < FEWEST_SITES:
-            raise SiteUnreachableError(
-                f"{len(sites)} sites remain, and verdicts need {FEWEST_SITES}: a dealer and two "
-                "holders of keys"
-            )
-        dealer, first, second = in_turn(beacon, step, sites, FEWEST_SITES)
-        return cls(dealer, (first, second))
+        if graph is None:
+            graph = KeyGraph.complete(max(sites, default=0) + 1)
+        turns = in_turn(beacon, step, sites, len(sites))
+        for dealer in turns:
+            known = frozenset(graph.peers(dealer, turns))
+            for first in (own for own in turns if own in known):
+                both = known & frozenset(graph.peers(first, known))
+                if both:
+                    return cls(dealer, (first, next(own for own in turns if own in both)))
+        raise SiteUnreachableError(
+            f"{len(sites)} sites remain, and verdicts need {FEWEST_SITES}: a dealer and two "
+            "holders of keys"
+        )
 
     def batch(self, declared: Declaration, number: int, modulus: int) -> Comparisons:
         """What the keys of the round are for."""
@@ -80,30 +93,6 @@ class Roles:
             modulus=modulus,
             count=declared.length,
         )
-
-
-def new_chance() -> bytes:
-    """A site's random number for the beacon."""
-    return os.urandom(CHANCE_BYTES)
-
-
-def commitment(plan: Plan, site: int, chance: bytes) -> bytes:
-    """What a site offers before any site tells its number, 32 bytes."""
-    return digest(b"commitment", plan.digest, site.to_bytes(4, "big"), chance)
-
-
-def beacon_of(plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]) -> bytes:
-    """Randomness that no site chose: it is fixed once all have committed, and then told.
-
-    Raises:
-        KeyAgreementError: A site tells another number than it committed to.
-    """
-    for site, (own, chance) in enumerate(zip(commitments, chances, strict=True)):
-        if len(chance) != CHANCE_BYTES or commitment(plan, site, chance) != own:
-            raise KeyAgreementError(
-                "it told another random number than it committed to", site=plan.cohort[site].name
-            )
-    return digest(b"beacon", *chances)
 
 
 def accepted(question: Question, n_sites: int) -> Accepted:

@@ -44,7 +44,7 @@ def quadratic_forms(
     side, every = np.arange(len(left)), np.arange(left.shape[1])
     form, rank = np.zeros(len(every)), np.zeros(len(every), dtype=np.int64)
     volume = np.zeros(len(every))
-    for _ in side:
+    for left_over in side[::-1].tolist():
         variances = matrix[side, side]
         at = variances.argmax(axis=0)
         pivot, own = variances[at, every], left[at, every]
@@ -55,7 +55,9 @@ def quadratic_forms(
         form += np.where(there, own * own / safe, 0.0)
         rank += there
         volume += np.log(safe)
-        row = matrix[at, :, every].T
+        if not left_over:
+            break
+        row = np.take_along_axis(matrix, at[None, None], axis=0)[0]
         factor = np.where(there, row / safe, 0.0)
         left -= factor * own
         matrix -= factor[:, None] * row[None]

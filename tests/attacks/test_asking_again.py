@@ -294,7 +294,7 @@ def test_no_order_of_messages_opens_sums_to_subtract(n_sites, colluders, questio
 
     def opens(sites, seen):
         ask = Ask(number=1, participants=tuple(sorted(sites)), step=1, content=bytes(32))
-        plan = SimpleNamespace(cohort=everyone, colluders=colluders)
+        plan = SimpleNamespace(cohort=everyone, colluders=colluders, key_bounds=None)
         threshold = declaration(votes(), ask.participants, bytes(32), plan).threshold
         released = sum(seen[site] for site in honest & sites)
         by_pieces = threshold and released + len(sites - honest) >= threshold

@@ -33,9 +33,6 @@ from cipherdag.protocol.messages import (
     Closed,
     Envelope,
     Finish,
-    Offer,
-    Offers,
-    Sealed,
     Share,
     Unmask,
     content_digest,
@@ -44,6 +41,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import PLAN_FORMAT, make_plan
 from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.set_up.bodies import Offer, Offers, Sealed
 from cipherdag.protocol.wire import decode, encode, pack
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.session import program

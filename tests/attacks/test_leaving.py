@@ -333,7 +333,7 @@ def test_what_opens_a_sum_leaves_too_few_sites_for_another_one():
             fewest = fewest_survivors(n_sites, colluders)
             for asked in range(fewest, n_sites + 1):
                 ask = Ask(number=1, participants=tuple(range(asked)), step=1, content=bytes(32))
-                plan = SimpleNamespace(cohort=range(n_sites), colluders=colluders)
+                plan = SimpleNamespace(cohort=range(n_sites), colluders=colluders, key_bounds=None)
                 threshold = declaration(votes(), ask.participants, bytes(32), plan).threshold
                 assert 0 <= threshold < asked
                 # an honest site that released its seed never answers the question again

@@ -10,12 +10,11 @@ from cipherdag.errors import KeyAgreementError, SignatureError
 from cipherdag.protocol.courier import refusal_error
 from cipherdag.protocol.messages import (
     Envelope,
-    Offer,
-    Offers,
     Refusal,
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.set_up.bodies import Offer, Offers
 from cipherdag.protocol.wire import decode, encode
 
 LOW_ORDER = (bytes(32), b"\x01" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f")

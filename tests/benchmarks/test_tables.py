@@ -18,6 +18,7 @@ WRITERS = {
     "colliders": "colliders",
     "cost_curves": "cost_curves",
     "counting": "counting",
+    "dcdi": "dcdi",
     "effect_coverage": "effect_coverage",
     "effect_equality": "effect_equality",
     "fci": "fci",

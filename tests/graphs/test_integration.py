@@ -144,6 +144,31 @@ def test_five_variables_against_all_graphs(cover):
     raise AssertionError("too few cases were looked at")
 
 
+PUBLISHED = {
+    "example": ["A <-> C", "A <-> D", "B o-> C", "C --> D", "C --> E", "D --> E"],
+    "check": ["A o-o B", "A o-> D", "B o-> C", "C <-> D", "C <-> E", "D --> E"],
+}
+"""The PAGs that the authors of rIOD, which python-fedci calls, try it on
+(github.com/adele/rIOD, example/example2.R); the columns of the two sites are theirs, too."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_example_of_another_implementation(name):
+    """All graphs by definition; theirs checks that the true one is among them."""
+    edges = [(own[0], own[-1], own[2:5]) for own in PUBLISHED[name]]
+    true = PAG.from_marked("ABCDE", edges).marks
+    dag = dag_behind(true)
+    assert (pag_of(dag, range(5)) == true).all()
+    cover = ((0, 2, 3, 4), (0, 1, 2, 4))
+    by_class = {}
+    for mag in fitting_mags(5, cover, OracleTest(dag)):
+        by_class.setdefault(separations(5, mag), []).append(mag)
+    found = integrated(5, groups_of(dag, cover), most=UNBOUNDED)
+    assert found.complete
+    assert as_set(found.pags) == {shared(5, mags).tobytes() for mags in by_class.values()}
+    assert true.tobytes() in as_set(found.pags)
+
+
 def groups_of(dag, cover):
     return [Local(group, pag_of(dag, group)) for group in cover]
 

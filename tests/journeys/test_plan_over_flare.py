@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import subprocess
 import time
 
 import numpy as np
 import pytest
-from hospitals import SITES, Hospitals, Study, sorted_edges
-from loopback import free_port
+from flare_hospitals import connected_hospitals
+from hospitals import SITES, Study, sorted_edges
 
 from cipherdag import Describe, DescriptionResult, Federation
 from cipherdag.graphs.networks import asia
@@ -33,17 +32,8 @@ def study():
 
 @pytest.fixture(scope="module")
 def hospitals(study, tmp_path_factory):
-    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
-        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
     work = tmp_path_factory.mktemp("hospitals")
-    address = ("--host", "localhost", "--port", str(free_port()))
-    made = Hospitals(work, address, dict.fromkeys(SITES, address))
-    made.enrol(study.tables, study.schema, approve_runs="manual")
-    with contextlib.ExitStack() as up:
-        up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
-        for name in SITES:
-            up.enter_context(made.started("site", "start", "--dir", work / name))
-        made.wait_for_sites()
+    with connected_hospitals(work, study.tables, study.schema, approve_runs="manual") as made:
         yield made
 
 

@@ -107,6 +107,29 @@ def test_sites_with_postgresql_parquet_and_csv_learn_the_graph_of_three_csvs(ser
     assert graphs[0] == graphs[1] == graphs[2]
 
 
+def test_a_run_scans_the_table_once(server, tmp_path):
+    tables = {f"site-{number}": frame for number, frame in enumerate(PATIENTS)}
+    schema = Schema.infer(list(tables.values()))
+    before = scans(server, "patients")
+    stored = tables | {"site-0": source(tmp_path, server, 'table = "clinic.patients"')}
+    graphs = [
+        Federation.simulate(data, schema=schema, device="cpu").run(FedPC(), seed=0).graph
+        for data in (stored, tables)
+    ]
+    assert graphs[0] == graphs[1]
+    assert scans(server, "patients") == before + 1
+
+
+def scans(server, table):
+    """How often a table was read from its first row on; sessions that have ended are counted."""
+    with connected(server) as watching:
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader'"
+        while watching.execute(waiting).fetchone() != (0,):
+            watching.execute("SELECT pg_sleep(0.01)")
+        asked = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = %s"
+        return watching.execute(asked, (table,)).fetchone()[0]
+
+
 def test_site_folders_read_from_the_database_too(server, tmp_path):
     hospitals = hospital_folders.hospitals(tmp_path)
     folder = hospitals.folders["hospital-0"]

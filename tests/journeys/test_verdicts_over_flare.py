@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from itertools import pairwise
 
 import numpy as np
 import pytest
-from hospitals import FOUR, Hospitals, Study, sorted_edges
-from loopback import free_port
+from flare_hospitals import connected_hospitals
+from hospitals import FOUR, Study, sorted_edges
 
 from cipherdag.graphs.networks import asia
 from cipherdag.sites.table.schema import Schema
@@ -26,17 +24,8 @@ def tables():
 
 @pytest.fixture(scope="module")
 def hospitals(tables, tmp_path_factory):
-    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
-        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
-    work = tmp_path_factory.mktemp("hospitals")
-    address = ("--host", "localhost", "--port", str(free_port()))
-    made = Hospitals(work, address, dict.fromkeys(FOUR, address))
-    made.enrol(tables, Schema.infer(list(tables.values())))
-    with contextlib.ExitStack() as up:
-        up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
-        for name in made.sites:
-            up.enter_context(made.started("site", "start", "--dir", work / name))
-        made.wait_for_sites()
+    work, schema = tmp_path_factory.mktemp("hospitals"), Schema.infer(list(tables.values()))
+    with connected_hospitals(work, tables, schema) as made:
         yield made
 
 

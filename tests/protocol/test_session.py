@@ -48,10 +48,8 @@ from cipherdag.protocol.messages import (
     OPERATIONS,
     Ask,
     Envelope,
-    Offers,
     Open,
     Refusal,
-    Sealed,
     Share,
     Unmask,
     content_digest,
@@ -59,6 +57,7 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Member, Plan, make_plan
 from cipherdag.protocol.replay import Replay
+from cipherdag.protocol.set_up.bodies import Offers, Sealed
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.question import CITestSpec, Skeleton
 from cipherdag.questions.skeleton import EdgeVotes

@@ -33,20 +33,16 @@ from cipherdag.protocol.messages import (
     Compare,
     Compared,
     Finish,
-    Offer,
-    Seals,
     Share,
     Verdicts,
     read_envelope,
     seal_envelope,
 )
+from cipherdag.protocol.set_up.beacon import CHANCE_BYTES, beacon_of, commitment, new_chance
+from cipherdag.protocol.set_up.bodies import Offer, Seals
 from cipherdag.protocol.verdict_rounds import (
-    CHANCE_BYTES,
     Roles,
     accepted,
-    beacon_of,
-    commitment,
-    new_chance,
 )
 from cipherdag.protocol.wire import decode, encode, pack, unpack
 from cipherdag.questions.question import Bundle

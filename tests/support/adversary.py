@@ -145,7 +145,8 @@ class Ward:
         cohort = members or [Member(name=n, identity=k) for n, k in self.pinned.items()]
         own = {key: options.pop(key) for key in ("colluders", "algorithm") if key in options}
         plan = (journal.plan if journal is not None else None) or make_plan(
-            cohort, **({"protection": protection, "algorithm": "fedpc"} | self.about | own)
+            cohort,
+            **({"protection": protection, "algorithm": "fedpc"} | self.about | own),
         )
         return self.scripts.session(self.engine, self.coordinator, plan, journal=journal, **options)
 
@@ -184,12 +185,13 @@ def send_instead(ward, site, **changes):
     ward.engine.forge = forge
 
 
-def tags_for(receiver, shares):
+def tags_for(receiver, shares, graph=None):
     """What the other sites asked told one of them with their shares, in their order."""
     found = []
     for sender in shares:
-        others = [site for site in shares if site != sender]
-        found += [shares[sender].tags[others.index(receiver)]] if sender != receiver else []
+        near = shares if graph is None else graph.neighbours(sender)
+        others = [site for site in shares if site != sender and site in near]
+        found += [shares[sender].tags[others.index(receiver)]] if receiver in others else []
     return tuple(found)
 
 
@@ -230,6 +232,7 @@ class Split:
     def __init__(self, protection="masking", n_sites=4):
         self.ward = Ward(protection, n_sites=n_sites)
         self.ward.session.open()
+        self.graph = self.ward.session._graph
         self.everyone = tuple(range(n_sites))
         self.question = votes()
         ask = self.ward.asking(self.question)
@@ -287,7 +290,8 @@ class Split:
         """The request for each site asked, with the tags that the others made for it."""
         shares = shares or self.shares
         return {
-            site: Unmask(share.digest, tags_for(site, shares)) for site, share in shares.items()
+            site: Unmask(share.digest, tags_for(site, shares, self.graph))
+            for site, share in shares.items()
         }
 
 

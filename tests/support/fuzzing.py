@@ -6,6 +6,7 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -26,6 +27,8 @@ from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.tags import SumKey
 from cipherdag.privacy.unprotected import UNPROTECTED
 from cipherdag.protocol import messages, wire
+from cipherdag.protocol import plan as plans
+from cipherdag.protocol.set_up import bodies as set_up
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.question import Bundle, CITestSpec, LocalBeliefs, Skeleton
@@ -81,7 +84,7 @@ def bodies():
     """All message bodies."""
     return [
         kind
-        for kind in vars(messages).values()
+        for kind in (vars(messages) | vars(set_up)).values()
         if isinstance(kind, type) and issubclass(kind, messages.Body) and kind is not messages.Body
     ]
 
@@ -98,7 +101,6 @@ def signed_targets():
 
 def stopped_at(operation):
     """A ward as far as a site expects this message, and the message; in round 2 a site leaves."""
-    ward = Ward("bfv" if operation == "open" else "masking", n_sites=4)
     stopped = []
 
     def tamper(own, site, message):
@@ -107,7 +109,9 @@ def stopped_at(operation):
             raise StoppedError
         return message
 
-    with suppress(StoppedError):
+    sparse = 2 if operation in ("commitments", "chances", "linked") else plans.COMPLETE_UP_TO
+    with suppress(StoppedError), patch.object(plans, "COMPLETE_UP_TO", sparse):
+        ward = Ward("bfv" if operation == "open" else "masking", n_sites=8 if sparse == 2 else 4)
         ward.engine.tamper = tamper
         ward.session.open()
         ward.session.ask(votes())
@@ -152,7 +156,7 @@ def sum_targets():
     found = []
     for name, question in sorted(asked_questions().items()):
         ask = messages.Ask(number=1, participants=(0, 1), step=1, content=bytes(32))
-        plan = SimpleNamespace(cohort=range(2), colluders=1)
+        plan = SimpleNamespace(cohort=range(2), colluders=1, key_bounds=None)
         declared = messages.declaration(question, ask.participants, b"d" * 32, plan)
         sites = [UNPROTECTED.site(0, {}, SumKey(b"k" * 32), b"") for _ in range(2)]
         shares = {

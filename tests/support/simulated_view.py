@@ -27,10 +27,7 @@ from cipherdag.protocol.messages import (
     Closed,
     Compared,
     Finish,
-    Offer,
     Opened,
-    Ready,
-    Seals,
     Share,
     Unmasked,
     declaration,
@@ -39,6 +36,7 @@ from cipherdag.protocol.messages import (
 from cipherdag.protocol.plan import Member
 from cipherdag.protocol.replay import Replay
 from cipherdag.protocol.session import Session
+from cipherdag.protocol.set_up.bodies import Chance, Links, Offer, Ready, Seals
 from cipherdag.protocol.verdict_rounds import accepted
 from cipherdag.protocol.wire import decode
 from cipherdag.questions.question import finds_verdicts
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
 
 BODIES = REQUESTS | {
     "offer": Offer, "seals": Seals, "ready": Ready, "share": Share, "unmasked": Unmasked,
-    "opened": Opened, "compared": Compared, "closed": Closed,
+    "opened": Opened, "compared": Compared, "closed": Closed, "chance": Chance, "links": Links,
 }  # fmt: skip
 
 

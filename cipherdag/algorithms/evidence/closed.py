@@ -1,16 +1,20 @@
 """Tests over all sites whose sums stay closed: of every test its verdict, and nothing else.
 
+A test that says independent may be asked again at a second level, `DOUBTED`: a p-value just above
+alpha and one near 1 are told apart where `cipherdag.algorithms.fedpc.colliders` weighs p-values.
+
 fisher       sum of -2 ln p below the chi-square's critical value for so many sites (Fisher, 1932)
 weighted_p   sum of n (p - alpha) above 0 (FedCMFS, Eq. 1)
 
 Leaks:
     Of every test whether it says independent, and with ``fisher`` whether there are rows enough for
-    it; see `EvidenceVerdicts`.
+    it; see `EvidenceVerdicts`. Of those asked again, the same at the second level.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -29,9 +33,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings, Opening
+    from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.questions.question import FloatVector, IndexArray, Question
 
 Compared = Literal["fisher", "weighted_p"]
+
+DOUBTED = 0.3
+"""p-value up to which independence is doubted, where p-values are weighed by verdicts."""
 
 TOO_MANY_SITES = "reveal verdicts with evidence fisher is for fewer sites"
 
@@ -111,9 +119,44 @@ def closed(combination: Compared) -> Opening:
 
     def opened(settings: EvidenceSettings) -> Generator[Question, FloatVector, ClosedTests]:
         yield from ()
-        return ClosedTests(combination, settings)
+        source = ClosedTests(combination, settings)
+        source.doubted = ClosedTests(combination, doubting(settings))
+        return source
 
     return opened
+
+
+def doubting(settings: EvidenceSettings) -> EvidenceSettings:
+    """The same tests at the second level."""
+    level = max(DOUBTED, settings.spec.alpha)
+    return replace(settings, spec=msgspec.structs.replace(settings.spec, alpha=level))
+
+
+def graded(source: EvidenceSource, tests: Tests, alpha: float) -> PValues:
+    """P-values of tests, or where verdicts alone are found the middle of those that they leave.
+
+    Middles are of logarithms; below alpha all p-values down to a hundredth of it are alike.
+
+    Args:
+        source: Answers the tests.
+        tests: By size of S.
+        alpha: The level of the source.
+
+    Returns:
+        Rounds: of the tests, and of those that say independent at the second level.
+    """
+    found = yield from source.p_values(tests)
+    if source.doubted is None:
+        return found
+    again = [rows[own > 0] for rows, own in zip(tests, found, strict=True)]
+    strong = yield from source.doubted.p_values(again)
+    level = max(DOUBTED, alpha)
+    grades = []
+    for own, clear in zip(found, strong, strict=True):
+        grade = np.where(np.isnan(own), np.nan, alpha / 10.0)
+        grade[own > 0] = np.where(clear > 0, math.sqrt(level), math.sqrt(alpha * level))
+        grades.append(grade)
+    return grades
 
 
 def fisher_amounts(alpha: float, n_sites: int, fewest: int) -> tuple[ByCount, int]:

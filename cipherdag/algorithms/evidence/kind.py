@@ -6,12 +6,20 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cipherdag.algorithms.evidence.closed import DOUBTED
 from cipherdag.algorithms.evidence.source import MeasuredTogether
 from cipherdag.questions.presence import Measured, Presence
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.source import EvidenceSource
     from cipherdag.questions.question import CITestSpec, FloatVector, Question
+
+
+AGAIN = (
+    "Where directions are judged by all sets of neighbours, the same of tests that say independent "
+    f"once more, at the level {DOUBTED}."
+)
+"""What everybody learns besides of any kind whose sums stay closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,4 +106,4 @@ class EvidenceKind:
 
     def told(self, *, closed: bool) -> str:
         """What is learnt of it, in one sentence."""
-        return self.closed if closed else self.discloses
+        return f"{self.closed} {AGAIN}" if closed else self.discloses

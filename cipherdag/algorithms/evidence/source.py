@@ -39,9 +39,12 @@ class EvidenceSource(Protocol):
 
     Attributes:
         kinds: The columns, where it asked for them.
+        doubted: The same tests at the level `cipherdag.algorithms.evidence.closed.DOUBTED`, where
+            verdicts alone are found.
     """
 
     kinds: ColumnKinds | None
+    doubted: EvidenceSource | None
 
     def p_values(self, tests: Tests) -> PValues:
         """The p-values of tests, shape (B_l,) by size; NaN where a test cannot be done.
@@ -73,10 +76,12 @@ class RememberedTests(ABC):
     Attributes:
         tally: How many distinct tests were done in which way.
         kinds: The columns, where it asked for them.
+        doubted: See `EvidenceSource`.
     """
 
     def __init__(self, kinds: ColumnKinds | None = None) -> None:
         self.kinds = kinds
+        self.doubted: EvidenceSource | None = None
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
         self._strengths = Memory(1)
@@ -212,10 +217,14 @@ class MeasuredTogether:
 
     Attributes:
         kinds: The columns, where the source asked for them.
+        doubted: See `EvidenceSource`.
     """
 
     def __init__(self, source: EvidenceSource, measured: Measured) -> None:
         self.kinds = source.kinds
+        self.doubted: EvidenceSource | None = None
+        if source.doubted is not None:
+            self.doubted = MeasuredTogether(source.doubted, measured)
         self._source = source
         self._measured = measured
         self._never: set[tuple[int, int | bytes]] = set()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import summed_by
+from cipherdag.algorithms.evidence.closed import doubting, summed_by
 from cipherdag.algorithms.evidence.closed_scores import ClosedScores
 from cipherdag.algorithms.evidence.closed_tables import ClosedTables
 from cipherdag.algorithms.evidence.combined import CombinedTests
@@ -49,6 +49,7 @@ class WithinSites:
 
     Attributes:
         kinds: The columns, by which sites are compared; None where that would open sums.
+        doubted: See `EvidenceSource`.
 
     Args:
         kinds: The columns.
@@ -58,7 +59,11 @@ class WithinSites:
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, *, closed: bool) -> None:
         self.kinds: ColumnKinds | None = None if closed else kinds
+        self.doubted: EvidenceSource | None = None
         self._discrete = kinds.categories > 0
+        if closed:  # no site has more than all; the shorter sums are, the shorter are the keys
+            fewer = min(settings.max_rows, 1 << max(kinds.rows - 1, 1).bit_length())
+            settings = replace(settings, max_rows=fewer)
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
         if closed:
@@ -139,7 +144,10 @@ def within_sites(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy="Leave the test to evidence stratified, which takes columns of any type.",
         )
-    return WithinSites(kinds, settings, closed=closed)
+    source = WithinSites(kinds, settings, closed=closed)
+    if closed:
+        source.doubted = WithinSites(kinds, doubting(settings), closed=True)
+    return source
 
 
 STRATIFIED = EvidenceKind(

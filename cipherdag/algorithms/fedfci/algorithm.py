@@ -89,7 +89,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             categories, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
-            neighbours or not (Possible-D-SEP, on paths between the two). ``rfci``: given neighbours
+            neighbours or not (Possible-D-SEP: on paths between the two, of what may be a cause of
+            one of them). ``rfci``: given neighbours
             alone, and only what is read off a triple or a path is tested further: far fewer tests
             and smaller sets; edges may stay that ``fci`` takes out.
         colliders: What makes an unshielded x - y - z a collider: ``sepset``: the set that separated
@@ -288,6 +289,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
                 known,
                 alpha=self.alpha,
                 max_cond_size=self.max_cond_size,
+                selection=self.selection,
                 judge=partial(self._judge, source),
                 shown=shown,
             )
@@ -344,6 +346,4 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     def _rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
         rule = "joining" if self.colliders == "auto" else self.colliders
-        if rule == "sepset":
-            return None
-        return "turning" if self.closed and rule == "joining" else rule
+        return None if rule == "sepset" else rule

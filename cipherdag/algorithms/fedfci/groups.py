@@ -60,6 +60,9 @@ class Among:
 
     def __init__(self, source: EvidenceSource, variables: IndexArray) -> None:
         self.kinds: ColumnKinds | None = None
+        self.doubted: EvidenceSource | None = None
+        if source.doubted is not None:
+            self.doubted = Among(source.doubted, variables)
         self._source = source
         self._variables = variables
 

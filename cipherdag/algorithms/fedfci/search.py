@@ -5,7 +5,9 @@ Sources: Spirtes, Glymour and Scheines, "Causation, Prediction, and Search", MIT
 acyclic graphs with latent and selection variables", Annals of Statistics 40 (2012), section 3 and
 its supplement (FCI_path: only variables on a path between the two; conservative FCI: the triples
 are judged before Possible-D-SEP is made of them), whose stable form is that of Colombo and
-Maathuis, JMLR 15 (2014), section 4.4.
+Maathuis, JMLR 15 (2014), section 4.4; Claassen and Heskes, "A structure independent algorithm for
+causal discovery", ESANN 2011, lemma 1 (whatever makes two variables dependent as it joins a set is
+no cause of them, be there edges or not).
 
 Leaks:
     What the source of the evidence says of every test asked, and to the sites which are.
@@ -23,7 +25,7 @@ from cipherdag.algorithms.fedpc.colliders import judge_triples
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton, wider_skeleton
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, TAIL, circles
 from cipherdag.graphs.ancestral.orientation import with_colliders
-from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep
+from cipherdag.graphs.ancestral.paths import blocks_of, possible_d_sep, possibly_directed, reached
 from cipherdag.graphs.knowledge import Constraints
 from cipherdag.graphs.orientation import colliders_by_sepset, triples_over
 from cipherdag.questions.presence import EVERYWHERE, Measured
@@ -50,15 +52,19 @@ class Told:
     Attributes:
         colliders: Those that are colliders.
         ambiguous: Those of which it is open.
+        no_causes: Colliders of which sets without and with y tell, so that y is no cause of x or z
+            even if one of the edges is wrong; one separating set does not tell that.
     """
 
     colliders: Collection[Triple]
     ambiguous: Collection[Triple] = ()
+    no_causes: Collection[Triple] = ()
 
     def without(self, doubtful: Collection[Triple]) -> Told:
         """The same where some triples are open, whatever tests of their ends say."""
         kept = [own for own in self.colliders if own not in doubtful]
-        return Told(kept, [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})])
+        ambiguous = [*self.ambiguous, *sorted({*doubtful} - {*self.ambiguous})]
+        return Told(kept, ambiguous, self.no_causes)
 
 
 Judge = Callable[
@@ -90,6 +96,7 @@ def fci_skeleton(
     *,
     alpha: float,
     max_cond_size: int | None,
+    selection: bool,
     judge: Judge,
     shown: Presence | None,
 ) -> Generator[Question, FloatVector, StableSkeleton]:
@@ -100,6 +107,8 @@ def fci_skeleton(
         known: What is known of p variables.
         alpha: Independent iff p > alpha.
         max_cond_size: Largest conditioning set; None for no limit.
+        selection: Whether variables may stand behind which rows there are. Without, a set that
+            separates two variables has only what may be a cause of one of them.
         judge: Says what the triples of the first skeleton are, hence what Possible-D-SEP is.
         shown: Where the skeleton is shown after every layer, if it is.
 
@@ -110,10 +119,14 @@ def fci_skeleton(
         source, tested_pairs(known), alpha=alpha, max_cond_size=max_cond_size, shown=shown
     )
     told = yield from judge(found.skeleton, found.separations.sets)
-    marks = with_colliders(start_marks(found.skeleton, known), told.colliders)
-    blocks = blocks_of(found.skeleton)
+    start = start_marks(found.skeleton, known)
+    marks, blocks = with_colliders(start, told.colliders), blocks_of(found.skeleton)
+    sure = start if selection else with_colliders(start, told.no_causes)
+    causes = selection | reached(possibly_directed(sure))
     wider = {
-        (x, y): possible_d_sep(marks, x, y, (blocks == blocks[x, y]).any(axis=0))
+        (x, y): possible_d_sep(
+            marks, x, y, (blocks == blocks[x, y]).any(axis=0) & (causes[:, x] | causes[:, y])
+        )
         for x, y in np.argwhere(found.skeleton & ~known.joined).tolist()
     }
     return (
@@ -146,6 +159,6 @@ def told_of_triples(
     judged = yield from judge_triples(source, search, rule)
     more = [own for own in by_set if (own[0], own[2]) not in judged.separated]
     ambiguous = [own for own in judged.ambiguous if (own[0], own[2]) in judged.separated]
-    told = Told([*judged.colliders, *more], ambiguous)
+    told = Told([*judged.colliders, *more], ambiguous, tuple(judged.colliders))
     apart = {own for own in more if not measured.has([*own, *sets[own[0], own[2]]])}
     return told.without(apart | triples_over(skeleton, measured.never(skeleton)))

@@ -138,7 +138,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
 
     Leaks:
         With `reveal` ``verdicts`` everybody learns which edges fall, or which tests say
-        independent, with ``stratified`` what `evidence.closed_tables` says, and with votes what
+        independent, with ``stratified`` what `evidence.closed_tables` says, and where colliders are
+        judged of some tests whether they do at a second level (`evidence.closed`); with votes what
         ``max`` below says. With other evidence than ``vote``: what that evidence says of every test
         asked, and with `compare_sites` what `evidence.site_differences` does of every variable.
         Else:
@@ -340,8 +341,8 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         rule = self.colliders
         if rule == "auto":
             told_all = self.decided_by != "vote" and self.sepset == "max"
-            rule = "joining" if told_all else "sepset"
-        return "turning" if self.closed and rule == "joining" else rule
+            return "joining" if told_all else "sepset"
+        return rule
 
     def _search(self, skeleton: BoolMatrix) -> SeparatorSearch:
         code = self.reference == "code"

@@ -10,9 +10,7 @@ every set S without y of which S or S with y separates the two, it takes log p w
 with y, and their mean over S must be a factor of `CLEAR` or more, one way or the other; p-values
 below alpha / 100 are all alike to it. A set counts only if both tests can be done, and one with
 another middle of x and z only if no other set tells: were that a collider, it would make x and z
-dependent, and what y then does says nothing of y. ``turning`` is the same by verdicts, where p is 1
-or 0: sets in which x and z turn dependent as y joins are held against those in which they turn
-independent, and the balance must be a share of `TURNED` of the sets that tell, or more.
+dependent, and what y then does says nothing of y. By verdicts p is one of three (`graded`).
 
 Triples in between are ambiguous, and so are those whose ends no set separates: neither colliders
 nor a ground for Meek's rules. So is a collider that is joined to another one of the same ends, if a
@@ -31,10 +29,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed import graded
 from cipherdag.algorithms.fedpc.pcstable import candidate_tests, strongest_separators
 
 if TYPE_CHECKING:
@@ -46,14 +46,12 @@ if TYPE_CHECKING:
     from cipherdag.questions.encodings import FloatVector, IndexArray
     from cipherdag.questions.question import Question, SeparatorSearch
 
-JudgingRule = Literal["conservative", "majority", "joining", "turning"]
+JudgingRule = Literal["conservative", "majority", "joining"]
 ColliderRule = Literal["auto", "sepset", "conservative", "majority", "joining"]
 Verdict = Literal["collider", "ambiguous", "other"]
 
 CLEAR = 2.0
 """Factor by which p must change on average when a middle joins the sets."""
-TURNED = 0.2 - 2.0**-20
-"""Share of sets by which those that turn one way outnumber the others; no last digit decides it."""
 FLOOR = 0.01
 """Share of alpha below which p-values are all alike."""
 
@@ -109,7 +107,7 @@ def judge_triples(
 ) -> Generator[Question, FloatVector, JudgedTriples]:
     """Judge every unshielded triple of the skeleton of a search, which has all unshielded pairs.
 
-    Rounds: as `candidate_tests`; none where the candidates were tested before.
+    Rounds: as `candidate_tests`, and `graded` by verdicts; no test is asked twice.
     """
     adjacent = search.skeleton.matrix()
     judged = JudgedTriples()
@@ -120,9 +118,8 @@ def judge_triples(
         if any((own > alpha).any() for own in p_values):
             judged.separated.add(pair)
         middles = np.flatnonzero(adjacent[x] & adjacent[z])
-        if rule in ("joining", "turning"):
-            clear = math.log(CLEAR) if rule == "joining" else -TURNED * math.log(FLOOR * alpha)
-            verdicts = _by_joining(sets, p_values, middles, alpha, clear)
+        if rule == "joining":
+            verdicts = _by_joining(sets, p_values, middles, alpha)
         else:
             verdicts = _by_share(sets, p_values, middles, alpha, rule)
         judgements = list(zip(middles.tolist(), verdicts, strict=True))
@@ -136,7 +133,8 @@ def judge_triples(
             elif verdict == "ambiguous":
                 judged.ambiguous.append((x, y, z))
 
-    yield from candidate_tests(source, search, hear)
+    ask = partial(graded, source, alpha=alpha) if rule == "joining" else source.p_values
+    yield from candidate_tests(ask, search, hear)
     return judged
 
 
@@ -151,7 +149,6 @@ def _by_joining(
     p_values: list[FloatVector],
     middles: IndexArray,
     alpha: float,
-    clear: float,
 ) -> list[tuple[Verdict, float]]:
     """What p does as each middle joins the sets without it."""
     keys = [_keys(given) for given in sets]
@@ -176,15 +173,16 @@ def _by_joining(
         return found
 
     return [
-        _by_falls(falls(y, middles[middles != y]) or falls(y, middles[:0]), clear)
+        _by_falls(falls(y, middles[middles != y]) or falls(y, middles[:0]))
         for y in middles.tolist()
     ]
 
 
-def _by_falls(falls: list[float], clear: float) -> tuple[Verdict, float]:
+def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
     """What a middle is, and the factor by which p falls on average as it joins."""
     # summed exactly, so that the order of the variables is nothing to it
     mean = math.fsum(falls) / len(falls) if falls else 0.0
+    clear = math.log(CLEAR)
     verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
     return verdict, math.exp(mean)
 

@@ -23,7 +23,7 @@ from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
-    from cipherdag.algorithms.evidence.source import EvidenceSource
+    from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
     from cipherdag.graphs.knowledge import Constraints
     from cipherdag.questions.presence import Presence
     from cipherdag.questions.question import FloatVector, IndexArray, Question, SeparatorSearch
@@ -360,12 +360,12 @@ def strongest_separators(
                 grade = math.ldexp(float(graded.max()), -search.grid_bits)
                 best.offer(pair, frozenset(given[first].tolist()), grade)
 
-    yield from candidate_tests(source, search, hear)
+    yield from candidate_tests(source.p_values, search, hear)
     return best
 
 
 def candidate_tests(
-    source: EvidenceSource,
+    ask: Callable[[Tests], PValues],
     search: SeparatorSearch,
     hear: Callable[[Pair, list[IndexArray], list[FloatVector]], None],
 ) -> Generator[Question, FloatVector, None]:
@@ -382,7 +382,7 @@ def candidate_tests(
         waiting.append((x, z, sets))
         total += sum(len(given) for given in sets)
         if total > LAYER_TESTS or group == search.n_groups - 1:
-            p_values = yield from source.p_values(rows_of(waiting))
+            p_values = yield from ask(rows_of(waiting))
             counts = [[len(given) for given in own] for _, _, own in waiting]
             for (a, b, own), found in zip(waiting, by_owner(counts, p_values), strict=True):
                 hear((a, b), own, found)

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, bits, directed
+from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, directed
 from cipherdag.graphs.ancestral.orientation import Grounds, completed
 from cipherdag.graphs.ancestral.partial import Pair, Partial, Told
-from cipherdag.graphs.ancestral.paths import deciding, possibly_directed
+from cipherdag.graphs.ancestral.paths import deciding, possibly_directed, reached
 from cipherdag.graphs.ancestral.projection import pag_of, projected
 from cipherdag.graphs.ancestral.representative import dag_behind
 from cipherdag.graphs.dags import mask_of, members
-from cipherdag.graphs.identification.separation import closure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,20 +81,12 @@ class Integrations:
 
 def _ancestors(marks: Marks) -> BoolMatrix:
     """[i, j] is True where directed edges lead from i to j, shape (p, p)."""
-    return _reached(directed(marks))
+    return reached(directed(marks))
 
 
 def _no_ancestors(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i is no ancestor of j: by a mark, or for want of a path."""
-    found: BoolMatrix = (marks == ARROW).T | ~_reached(possibly_directed(marks))
-    return found
-
-
-def _reached(steps: BoolMatrix) -> BoolMatrix:
-    masks = bits(steps)
-    found = np.zeros_like(steps)
-    for v in range(len(steps)):
-        found[v, list(members(closure(masks, 1 << v)))] = True
+    found: BoolMatrix = (marks == ARROW).T | ~reached(possibly_directed(marks))
     return found
 
 

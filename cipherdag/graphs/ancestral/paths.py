@@ -17,6 +17,7 @@ import numpy as np
 
 from cipherdag.graphs.ancestral.marks import ARROW, CIRCLE, NONE, TAIL, bits, directed
 from cipherdag.graphs.dags import members
+from cipherdag.graphs.identification.separation import closure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,6 +114,14 @@ class Uncovered:
 def possibly_directed(marks: Marks) -> BoolMatrix:
     """[i, j] is True where i *-* j has no arrowhead at i and no tail at j, shape (p, p)."""
     found: BoolMatrix = (marks != NONE) & (marks.T != ARROW) & (marks != TAIL)
+    return found
+
+
+def reached(steps: BoolMatrix) -> BoolMatrix:
+    """[i, j] is True where steps lead from i to j, or i is j, shape (p, p)."""
+    masks, found = bits(steps), np.zeros_like(steps)
+    for v in range(len(steps)):
+        found[v, list(members(closure(masks, 1 << v)))] = True
     return found
 
 

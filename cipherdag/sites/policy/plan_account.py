@@ -108,10 +108,11 @@ def _protection_lines(plan: Plan) -> list[str]:
         colluding = f"The coordinator, even if {who} told it all, sees"
     else:
         colluding = "The coordinator, as long as no site sides with it, sees"
-    return [
+    lines = [
         f"Answers leave {kind.left}: only their sum over sites can be read.",
         f"A sum covers {covered}. {colluding} sums only.",
     ]
+    return lines if plan.key_bounds is None else [*lines, plan.key_bounds.sentence()]
 
 
 def _lacking_lines(plan: Plan) -> list[str]:

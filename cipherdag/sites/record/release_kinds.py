@@ -18,23 +18,29 @@ class ReleaseKind:
         name: What the ledger calls it.
         phrase: What it is.
         seen: What follows its size in a sentence; ``{sites}`` is how many a sum covers.
-        operation: What it replies to, if always the same.
+        operations: What it replies to, if always the same.
     """
 
     name: str
     phrase: str
     seen: str = ""
-    operation: str = ""
+    operations: tuple[str, ...] = ()
 
 
 _KINDS = (
-    ReleaseKind("offer", "fresh public keys", operation="invite"),
-    ReleaseKind("seals", "key agreement with the other sites", operation="offers"),
+    ReleaseKind("offer", "fresh public keys", operations=("invite",)),
+    ReleaseKind("seals", "key agreement with the other sites", operations=("offers", "chances")),
+    ReleaseKind(
+        "chance",
+        "a random number that it had committed to",
+        ", one of those by which keys are dealt out",
+        operations=("commitments",),
+    ),
     ReleaseKind(
         "schema-digest",
         "a keyed digest of the schema",
         ", from which no name can be read without the sites' common key",
-        operation="sealed",
+        operations=("sealed", "linked"),
     ),
     ReleaseKind(
         "label-positions",
@@ -44,14 +50,14 @@ _KINDS = (
     ReleaseKind(
         "mask-seeds",
         "the seed of this round's own mask, which the sum needs",
-        operation="unmask",
+        operations=("unmask",),
     ),
-    ReleaseKind("mask-piece", "a piece of the mask of a site that left", operation="recover"),
+    ReleaseKind("mask-piece", "a piece of the mask of a site that left", operations=("recover",)),
     ReleaseKind(
         "opened-sum",
         "the opened sum over all sites",
         ", the sum over {sites} sites, seen by the coordinator and the opening site",
-        operation="open",
+        operations=("open",),
     ),
     ReleaseKind(
         BLINDED,
@@ -62,15 +68,17 @@ _KINDS = (
         "verdict-shares",
         "shares of the verdicts",
         ", with those of a second site the verdicts, seen by everybody",
-        operation="compare",
+        operations=("compare",),
     ),
-    ReleaseKind("closed", "a digest of the result, and the head of the ledger", operation="finish"),
+    ReleaseKind(
+        "closed", "a digest of the result, and the head of the ledger", operations=("finish",)
+    ),
     ReleaseKind(REFUSAL, "a refusal"),
     ReleaseKind(REPEAT, "a reply that was sent before, once more"),
     ReleaseKind(REPAIRED, "a record that a crash cut short was taken off the ledger"),
 )
 RELEASE_KINDS = {kind.name: kind for kind in _KINDS}
-REPLY_KINDS = {kind.operation: kind.name for kind in _KINDS if kind.operation}
+REPLY_KINDS = {operation: kind.name for kind in _KINDS for operation in kind.operations}
 """What a reply is called, by operation; a share is called after its questions."""
 
 

@@ -9,6 +9,7 @@
                   the session was opened before
                   the site's policy forbids the run
                   too few sites lack the same variables
+                  too many sites may collude or leave for any graph of keys
     not invite    the keys of the session are lost
                   it is not the turn of this operation
                   the message has no form, is of another session, or is otherwise at fault
@@ -23,7 +24,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from cipherdag.errors import (
     CohortError,
@@ -35,6 +36,7 @@ from cipherdag.errors import (
 )
 from cipherdag.protocol.messages import AWAITS, OTHER_SITES, REQUESTS
 from cipherdag.protocol.plan import Plan, check_alike
+from cipherdag.sites.session.handshake import SetUp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,12 +47,13 @@ if TYPE_CHECKING:
     from cipherdag.sites.policy.policy import Policy
     from cipherdag.sites.policy.usage import DailyReleases, TestBudget
     from cipherdag.sites.record.opened_sums import OpenedSums
-    from cipherdag.sites.session.handshake import Handshake
     from cipherdag.sites.session.incoming import Incoming
     from cipherdag.sites.session.rounds import Rounds
 
-SET_UP = ("invite", "offers", "sealed")
+SET_UP = ("invite", "offers", "sealed", "commitments", "chances", "linked")
 OPENED_BEFORE = "the session was opened before"
+
+Kind = TypeVar("Kind", bound=SetUp)
 
 
 @dataclass(slots=True)
@@ -61,7 +64,7 @@ class HeldSession:
     """
 
     session: bytes = b""
-    handshake: Handshake | None = None
+    handshake: SetUp | None = None
     rounds: Rounds | None = None
     repeats: dict[str, tuple[bytes, bytes]] = field(default_factory=dict, repr=False)
 
@@ -71,9 +74,13 @@ class HeldSession:
         held = self.rounds or self.handshake
         return held.plan if held is not None else None
 
-    def setting_up(self) -> Handshake:
+    def setting_up(self) -> SetUp:
         """The set-up; raises ReplayError before it and after it."""
-        if self.handshake is None:
+        return self.set_up_of(SetUp)
+
+    def set_up_of(self, kind: type[Kind]) -> Kind:
+        """The set-up, if it is of this kind; raises ReplayError where there is no such one."""
+        if not isinstance(self.handshake, kind):
             raise ReplayError("the message is out of step with the session's set-up")
         return self.handshake
 
@@ -154,6 +161,7 @@ class Admission:
         self._check_run(plan)
         self.policy.check_colluders(plan.colluders, n_sites=len(plan.cohort))
         check_alike(plan.cohort, self.policy.fewest_alike(plan))
+        plan.check_keys()
 
     def _check_approval(self, plan: Plan, approvals: Approvals) -> None:
         """Have a person decide where the policy says so, or the cohort is not that of before."""

@@ -1,8 +1,10 @@
-"""A site's side of a session's set-up: keys with every other site, agreed through the coordinator.
+"""A site's side of a session's set-up: keys with other sites, agreed through the coordinator.
 
-Three exchanges: every site signs an offer of fresh X25519 and ML-KEM-768 keys; the earlier site of
-each pair answers with an ML-KEM ciphertext, and the first site seals for the others what only
-sites may know; every site then proves by a keyed digest that its schema is the same.
+`SetUp` is what every set-up has, and `by_lot` the one of a sparse graph of keys. Where every two
+sites share a key it takes three exchanges: every site signs an offer of fresh X25519 and ML-KEM-768
+keys; the earlier site of each pair answers with an ML-KEM ciphertext, and the first site seals for
+the others what only sites may know; every site then proves by a keyed digest that its schema is the
+same.
 
 Leaks:
     The coordinator sees public keys, ciphertexts, equality of schemas and the number of variables.
@@ -20,6 +22,7 @@ import msgspec
 
 from cipherdag.errors import CohortError, KeyAgreementError, SchemaMismatchError, SignatureError
 from cipherdag.privacy.comparison.dealing import DealingKeys
+from cipherdag.privacy.key_graph import KeyGraph
 from cipherdag.privacy.keys.agreement import AgreementKeys
 from cipherdag.privacy.keys.keyed import keyed_digest
 from cipherdag.privacy.keys.pairkeys import (
@@ -31,7 +34,9 @@ from cipherdag.privacy.keys.pairkeys import (
 from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.tags import SumKey
-from cipherdag.protocol.messages import (
+from cipherdag.protocol.set_up.beacon import beacon_of, commitment, new_chance
+from cipherdag.protocol.set_up.bodies import (
+    Chance,
     Offer,
     Offers,
     Ready,
@@ -40,17 +45,16 @@ from cipherdag.protocol.messages import (
     SharedContent,
     SharedSecrets,
 )
-from cipherdag.protocol.verdict_rounds import beacon_of, commitment, new_chance
 from cipherdag.protocol.wire import decode, encode
 from cipherdag.sites.plan_facts import check_lacking
-from cipherdag.sites.session.reading import read_relayed
+from cipherdag.sites.session.reading import ALONE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.plan import Plan
-    from cipherdag.sites.session.reading import Relayed
+    from cipherdag.sites.session.reading import Reading
     from cipherdag.sites.session.runtime import SiteProfile
 
 SHARED_KEY_BYTES = 32
@@ -59,27 +63,28 @@ CONTENT_PURPOSE = b"shared content"
 
 log = logging.getLogger("cipherdag.site")
 
-Kind = TypeVar("Kind", Offer, Seals)
+Kind = TypeVar("Kind", Offer, Seals, Chance)
 
 
 @dataclass(frozen=True, slots=True)
 class Keyring:
-    """What a set-up yields: the keys' uses, what the digests are bound to, and the beacon."""
+    """What a set-up yields: the keys' uses, what digests are bound to, the beacon, the graph."""
 
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
     dealing: DealingKeys = field(repr=False)
     transcript: bytes
     beacon: bytes
+    graph: KeyGraph
 
 
-class Handshake:
+class SetUp:
     """One set-up at one site, from the plan to the keyring; steps out of order are refused.
 
     Args:
         profile: Who the site is and whom it knows.
         plan: The coordinator's plan.
-        read: `read_relayed`, or what remembers what it came to.
+        read: How it reads what all sites are told; itself by default.
 
     Raises:
         CohortError: The cohort has a duplicate, an unknown site or not this one.
@@ -87,7 +92,7 @@ class Handshake:
         KeyAgreementError: The plan says of a site that it lacks other variables than the schema.
     """
 
-    def __init__(self, profile: SiteProfile, plan: Plan, read: Relayed = read_relayed) -> None:
+    def __init__(self, profile: SiteProfile, plan: Plan, read: Reading = ALONE) -> None:
         self._names = [member.name for member in plan.cohort]
         _check_cohort(plan, profile.name, profile.pinned)
         check_lacking(plan, profile.lacking)
@@ -100,6 +105,7 @@ class Handshake:
         self._pair_keys: dict[int, PairKey] = {}
         self._own_secrets: SharedSecrets | None = None
         self._transcript = b""
+        self._offers: Sequence[Offer] = ()
 
     def offer(self) -> Offer:
         """Fresh public keys, bound to the plan this site saw."""
@@ -110,6 +116,124 @@ class Handshake:
             commitment=commitment(self.plan, self.index, self._chance),
         )
 
+    def _opened_offers(self, envelopes: tuple[bytes, ...]) -> tuple[Sequence[Offer], bytes]:
+        """What all sites offer, and the digest of it.
+
+        Raises:
+            KeyAgreementError: An offer is missing, doubled, swapped or for another plan, or they
+                were relayed before.
+            SignatureError: An offer is not signed by the pinned identity.
+        """
+        if self._transcript:
+            raise KeyAgreementError("the offers were relayed a second time")
+        opened, transcript = self._opened(envelopes, Offer, self.plan.digest)
+        if any(offer.plan_digest != self.plan.digest for offer in opened):
+            raise KeyAgreementError("a site answered another plan than this one")
+        if opened[self.index] != self.offer():
+            raise KeyAgreementError("this site's own offer was altered")
+        for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
+            if len(set(keys)) != len(keys):
+                raise KeyAgreementError("two sites offer the same key")
+        return opened, transcript
+
+    def _opened(
+        self, envelopes: tuple[bytes, ...], kind: type[Kind], before: bytes
+    ) -> tuple[Sequence[Kind], bytes]:
+        """The messages of all sites, and what their digests are bound to from then on."""
+        count, cohort = len(envelopes), self.plan.cohort
+        if count != len(cohort):
+            raise KeyAgreementError(f"{count} messages were relayed for {len(cohort)} sites")
+        bodies, transcript = self._read.relayed(envelopes, kind, cohort, self.plan.session, before)
+        return cast("Sequence[Kind]", bodies), transcript
+
+    def _initiated(self, later: int) -> bytes:
+        """The ciphertext for a later site; its key is kept."""
+        offer = self._offers[later]
+        ciphertext, self._pair_keys[later] = agree_as_initiator(
+            self._keys, offer.x25519, offer.mlkem, self._transcript, self.index, later
+        )
+        return ciphertext
+
+    def _responded(self, earlier: int, ciphertext: bytes) -> PairKey:
+        """The key with an earlier site, from its ciphertext; it is kept."""
+        x25519, at = self._offers[earlier].x25519, (earlier, self.index)
+        key = agree_as_responder(self._keys, x25519, ciphertext, self._transcript, *at)
+        self._pair_keys[earlier] = key
+        return key
+
+    def _beacon(self, chances: Sequence[bytes]) -> bytes:
+        """What comes of all sites' numbers; raises KeyAgreementError for a foreign one."""
+        return beacon_of(self.plan, [own.commitment for own in self._offers], chances)
+
+    def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes, bytes]:
+        """What the first site makes for all: small keys for each, the large context once.
+
+        Returns:
+            The keys sealed for every later site, the context sealed once, and what of it is public.
+        """
+        context, public_context = PROTECTIONS[self.plan.protection].shared()
+        self._own_secrets = SharedSecrets(
+            alignment_key=os.urandom(SHARED_KEY_BYTES),
+            context_key=os.urandom(SHARED_KEY_BYTES),
+            sum_key=os.urandom(SHARED_KEY_BYTES),
+        )
+        content = encode(SharedContent(context=context, schema=self._schema))
+        plaintext = encode(self._own_secrets)
+        sealed = tuple(
+            seal(self._pair_keys[later], SECRETS_PURPOSE, plaintext, self._transcript)
+            for later in range(1, len(self._names))
+        )
+        key = PairKey(self._own_secrets.context_key)
+        return sealed, seal(key, CONTENT_PURPOSE, content, self._transcript), public_context
+
+    def _shared(self, sealed: bytes, content: bytes) -> tuple[SharedSecrets, SharedContent]:
+        """The sites' shared keys, and the study's schema and context."""
+        secrets = self._own_secrets
+        if secrets is None:
+            plaintext = unseal(self._pair_keys[0], SECRETS_PURPOSE, sealed, self._transcript)
+            secrets = decode(plaintext, SharedSecrets)
+        opened = unseal(PairKey(secrets.context_key), CONTENT_PURPOSE, content, self._transcript)
+        return secrets, decode(opened, SharedContent)
+
+    def _agreed(
+        self,
+        secrets: SharedSecrets,
+        content: SharedContent,
+        transcript: bytes,
+        beacon: bytes,
+        graph: KeyGraph,
+    ) -> tuple[Keyring, Ready]:
+        """The keyring, and the proof of an equal schema.
+
+        Raises:
+            SchemaMismatchError: The first site's schema is another one.
+        """
+        if content.schema != self._schema:
+            log.error("this site's schema differs from the study's: %s", self._difference(content))
+            raise SchemaMismatchError("the site's schema is not the one of the first site")
+        proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
+        keys, sum_key = self._pair_keys, SumKey(secrets.sum_key)
+        kind, n_sites = PROTECTIONS[self.plan.protection], len(self._names)
+        keyring = Keyring(
+            kind.site(self.index, keys, sum_key, content.context, n_sites),
+            AgreementKeys(self.index, keys),
+            DealingKeys(self.index, keys),
+            transcript,
+            beacon,
+            graph,
+        )
+        return keyring, Ready(schema_digest=proof, n_variables=0)
+
+    def _difference(self, content: SharedContent) -> str:
+        """For the site's own screen: which lines only one of the two schemas has."""
+        own = set(self._schema.decode("utf-8", "replace").splitlines())
+        theirs = set(content.schema.decode("utf-8", "replace").splitlines())
+        return f"only here {sorted(own - theirs)}, only in the study {sorted(theirs - own)}"
+
+
+class Handshake(SetUp):
+    """The set-up where every two sites share a key."""
+
     def seals(self, offers: Offers) -> Seals:
         """Keys with every later site, and from the first site what all sites share.
 
@@ -117,25 +241,17 @@ class Handshake:
             KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
             SignatureError: An offer is not signed by the pinned identity.
         """
-        if self._transcript:
-            raise KeyAgreementError("the offers were relayed a second time")
-        opened, self._transcript = self._opened_offers(offers)
-        ciphertexts = []
-        for later in range(self.index + 1, len(self._names)):
-            ciphertext, self._pair_keys[later] = agree_as_initiator(
-                self._keys,
-                opened[later].x25519,
-                opened[later].mlkem,
-                self._transcript,
-                self.index,
-                later,
-            )
-            ciphertexts.append(ciphertext)
-        self._offers = opened
-        seals = Seals(
-            transcript=self._transcript, ciphertexts=tuple(ciphertexts), chance=self._chance
+        self._offers, self._transcript = self._opened_offers(offers.envelopes)
+        ciphertexts = tuple(
+            self._initiated(later) for later in range(self.index + 1, len(self._names))
         )
-        return self._with_secrets(seals) if self.index == 0 else seals
+        seals = Seals(transcript=self._transcript, ciphertexts=ciphertexts, chance=self._chance)
+        if self.index:
+            return seals
+        sealed, content, public_context = self._sealed_secrets()
+        return msgspec.structs.replace(
+            seals, secrets=sealed, content=content, public_context=public_context
+        )
 
     def finish(self, sealed: Sealed) -> tuple[Keyring, Ready]:
         """Keys with every earlier site, the shared secrets, and the proof of an equal schema.
@@ -149,46 +265,14 @@ class Handshake:
             SchemaMismatchError: The first site's schema is another one.
         """
         seals, transcript = self._opened_seals(sealed)
-        committed = [own.commitment for own in self._offers]
-        beacon = beacon_of(self.plan, committed, [own.chance for own in seals])
+        beacon = self._beacon([own.chance for own in seals])
         for earlier in range(self.index):
-            ciphertexts = seals[earlier].ciphertexts
-            self._pair_keys[earlier] = agree_as_responder(
-                self._keys,
-                self._offers[earlier].x25519,
-                ciphertexts[self.index - earlier - 1],
-                self._transcript,
-                earlier,
-                self.index,
-            )
-        secrets, content = self._shared(seals[0])
-        if content.schema != self._schema:
-            log.error("this site's schema differs from the study's: %s", self._difference(content))
-            raise SchemaMismatchError("the site's schema is not the one of the first site")
-        proof = keyed_digest(secrets.alignment_key, b"schema", self.plan.session, self._schema)
-        kind = PROTECTIONS[self.plan.protection]
-        aggregation = kind.site(
-            self.index, self._pair_keys, SumKey(secrets.sum_key), content.context
-        )
-        keyring = Keyring(
-            aggregation,
-            AgreementKeys(self.index, self._pair_keys),
-            DealingKeys(self.index, self._pair_keys),
-            transcript,
-            beacon,
-        )
-        return keyring, Ready(schema_digest=proof, n_variables=0)
-
-    def _opened_offers(self, offers: Offers) -> tuple[Sequence[Offer], bytes]:
-        opened, transcript = self._opened(offers.envelopes, Offer, self.plan.digest)
-        if any(offer.plan_digest != self.plan.digest for offer in opened):
-            raise KeyAgreementError("a site answered another plan than this one")
-        if opened[self.index] != self.offer():
-            raise KeyAgreementError("this site's own offer was altered")
-        for keys in ([offer.x25519 for offer in opened], [offer.mlkem for offer in opened]):
-            if len(set(keys)) != len(keys):
-                raise KeyAgreementError("two sites offer the same key")
-        return opened, transcript
+            self._responded(earlier, seals[earlier].ciphertexts[self.index - earlier - 1])
+        first = seals[0]
+        own = first.secrets[self.index - 1] if self.index else b""
+        secrets, content = self._shared(own, first.content)
+        graph = KeyGraph.complete(len(self._names))
+        return self._agreed(secrets, content, transcript, beacon, graph)
 
     def _opened_seals(self, sealed: Sealed) -> tuple[Sequence[Seals], bytes]:
         if not self._transcript:
@@ -202,55 +286,6 @@ class Handshake:
         if len(opened[0].secrets) != len(self._names) - 1:
             raise KeyAgreementError("the first site's sealed secrets are not complete")
         return opened, transcript
-
-    def _opened(
-        self, envelopes: tuple[bytes, ...], kind: type[Kind], before: bytes
-    ) -> tuple[Sequence[Kind], bytes]:
-        """The messages of all sites, and what their digests are bound to from then on."""
-        count, cohort = len(envelopes), self.plan.cohort
-        if count != len(cohort):
-            raise KeyAgreementError(f"{count} messages were relayed for {len(cohort)} sites")
-        bodies, transcript = self._read(envelopes, kind, cohort, self.plan.session, before)
-        return cast("Sequence[Kind]", bodies), transcript
-
-    def _with_secrets(self, seals: Seals) -> Seals:
-        """Add what the first site makes for all: small keys for each, the large context once."""
-        context, public_context = PROTECTIONS[self.plan.protection].shared()
-        self._own_secrets = SharedSecrets(
-            alignment_key=os.urandom(SHARED_KEY_BYTES),
-            context_key=os.urandom(SHARED_KEY_BYTES),
-            sum_key=os.urandom(SHARED_KEY_BYTES),
-        )
-        content = encode(SharedContent(context=context, schema=self._schema))
-        plaintext = encode(self._own_secrets)
-        return msgspec.structs.replace(
-            seals,
-            secrets=tuple(
-                seal(self._pair_keys[later], SECRETS_PURPOSE, plaintext, self._transcript)
-                for later in range(1, len(self._names))
-            ),
-            content=seal(
-                PairKey(self._own_secrets.context_key), CONTENT_PURPOSE, content, self._transcript
-            ),
-            public_context=public_context,
-        )
-
-    def _shared(self, first: Seals) -> tuple[SharedSecrets, SharedContent]:
-        """The sites' shared keys, and the study's schema and context."""
-        secrets = self._own_secrets
-        if secrets is None:
-            sealed = first.secrets[self.index - 1]
-            plaintext = unseal(self._pair_keys[0], SECRETS_PURPOSE, sealed, self._transcript)
-            secrets = decode(plaintext, SharedSecrets)
-        key = PairKey(secrets.context_key)
-        content = unseal(key, CONTENT_PURPOSE, first.content, self._transcript)
-        return secrets, decode(content, SharedContent)
-
-    def _difference(self, content: SharedContent) -> str:
-        """For the site's own screen: which lines only one of the two schemas has."""
-        own = set(self._schema.decode("utf-8", "replace").splitlines())
-        theirs = set(content.schema.decode("utf-8", "replace").splitlines())
-        return f"only here {sorted(own - theirs)}, only in the study {sorted(theirs - own)}"
 
 
 def _check_cohort(plan: Plan, name: str, pinned: Mapping[str, bytes]) -> None:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cipherdag.protocol.messages import Offer, Seals, open_envelope, read_envelope
+from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.protocol.messages import open_envelope, read_envelope
+from cipherdag.protocol.set_up.bodies import Chance, Offer, Seals
 from cipherdag.protocol.wire import decode, digest, unpack
 
 if TYPE_CHECKING:
@@ -22,17 +24,22 @@ if TYPE_CHECKING:
     from cipherdag.protocol.plan import Member
     from cipherdag.questions.question import FloatVector
 
-PURPOSES: Final = {Offer: ("offer", b"offers"), Seals: ("seals", b"sealed")}
+SetUpBody = Offer | Seals | Chance
+PURPOSES: Final = {
+    Offer: ("offer", b"offers"),
+    Seals: ("seals", b"sealed"),
+    Chance: ("chance", b"chances"),
+}
 """What these messages are about, and what the digest of all of them is for."""
 
 
 def read_relayed(
     envelopes: tuple[bytes, ...],
-    kind: type[Offer | Seals],
+    kind: type[SetUpBody],
     cohort: tuple[Member, ...],
     session: bytes,
     before: bytes,
-) -> tuple[Sequence[Offer | Seals], bytes]:
+) -> tuple[Sequence[SetUpBody], bytes]:
     """What all sites told each other, in the order of the cohort, and the digest of it.
 
     Args:
@@ -74,18 +81,19 @@ def read_sum(
 
 
 Relayed = Callable[
-    [tuple[bytes, ...], type[Offer | Seals], tuple["Member", ...], bytes, bytes],
-    tuple[Sequence[Offer | Seals], bytes],
+    [tuple[bytes, ...], type[SetUpBody], tuple["Member", ...], bytes, bytes],
+    tuple[Sequence[SetUpBody], bytes],
 ]
 ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "FloatVector"]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a site reads both."""
+    """How a site reads both, and who shares keys with whom."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum
+    graph: Callable[[bytes, int, int], KeyGraph] = KeyGraph.drawn
 
 
 ALONE: Final = Reading()

@@ -62,7 +62,7 @@ def description(
     kept = held.rounds.kept if held.rounds is not None else None
     closing = kept is not None and not kind and message.operation == "finish"
     answered = not kind and round_ is not None and message.operation in ("ask", "open")
-    values = 1 + labels if not kind and message.operation == "sealed" else 0
+    values = 1 + labels if not kind and message.operation in ("sealed", "linked") else 0
     if not kind and round_ is not None and message.operation == "ask":
         kind = question_kinds(round_.question)
     if not kind and round_ is not None and round_.part and message.operation == "open":

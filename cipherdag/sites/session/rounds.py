@@ -7,7 +7,8 @@
                            the one that the plan asks after it; it was never
                            opened before, and no other run opened any over
                            nearly these sites
-    unmask      unmask     the tags of all other sites asked on this digest        opened
+    unmask      unmask     the tags of all other sites asked, that share a key,    opened
+                           on this digest
     opened      recover    the vanished site was asked and is not this one         opened
     opened      open       once per round and ciphertext; not at a dealer          opened
     opened      compare    once per round, at a holder of comparison keys, of the  opened
@@ -58,6 +59,7 @@ from cipherdag.sites.session.reading import read_sum
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, FloatVector
+    from cipherdag.privacy.key_graph import KeyGraph
     from cipherdag.privacy.keys.agreement import AgreementKeys
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.questions.question import Question
@@ -97,6 +99,7 @@ class Rounds:
         transcript: Digest of the key agreement.
         aggregation: This site's side of the protection.
         agreement: This site's keys to agree with the others.
+        graph: Who shares a key with whom.
         parts: Makes this site's part in a round of verdicts.
         sums: What was opened before, in this and in other runs.
         coverage: Which tests enough sites contribute to.
@@ -111,6 +114,7 @@ class Rounds:
     transcript: bytes
     aggregation: SiteAggregation = field(repr=False)
     agreement: AgreementKeys = field(repr=False)
+    graph: KeyGraph = field(repr=False)
     parts: Parts = field(repr=False)
     respondent: Respondent
     policy: Policy
@@ -348,7 +352,8 @@ class Rounds:
         return current
 
     def _others(self, declared: Declaration) -> list[int]:
-        return [position for position in declared.sites if position != self.index]
+        """The other sites asked that share a key with this one: it has their word."""
+        return self.graph.peers(self.index, declared.sites)
 
     def _check_tags(self, declared: Declaration, tags: tuple[bytes, ...]) -> None:
         others = self._others(declared)

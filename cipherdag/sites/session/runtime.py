@@ -27,26 +27,32 @@ from cipherdag.protocol.messages import (
     Closed,
     Compare,
     Finish,
-    Offer,
-    Offers,
     Open,
-    Ready,
     Recover,
-    Sealed,
     Share,
     Topic,
     Unmask,
     seal_envelope,
 )
 from cipherdag.protocol.plan import Plan
+from cipherdag.protocol.set_up.bodies import (
+    Chances,
+    Commitments,
+    Linked,
+    Offer,
+    Offers,
+    Ready,
+    Sealed,
+)
 from cipherdag.sites.plan_facts import plan_facts
 from cipherdag.sites.record.ledger import read_releases
 from cipherdag.sites.record.opened_sums import OpenedSums
 from cipherdag.sites.record.release_kinds import REFUSAL, REPAIRED, REPEAT
 from cipherdag.sites.record.run_record import RunRecord
 from cipherdag.sites.session.admission import Admission, HeldSession
+from cipherdag.sites.session.by_lot import ByLot
 from cipherdag.sites.session.coverage import Coverage
-from cipherdag.sites.session.handshake import Handshake
+from cipherdag.sites.session.handshake import Handshake, Keyring
 from cipherdag.sites.session.incoming import Incoming, open_message
 from cipherdag.sites.session.program import Program, Programs, installed_program
 from cipherdag.sites.session.reading import ALONE, Reading
@@ -204,10 +210,8 @@ class SiteRuntime:
         match self._admission.admit(message, held):
             case Plan() as plan:
                 reply = self._begin(message.session, plan)
-            case Offers() as offers:
-                reply = held.setting_up().seals(offers)
-            case Sealed() as sealed:
-                reply = self._set_up(sealed)
+            case Offers() | Commitments() | Chances() | Sealed() | Linked() as relayed:
+                reply = self._relayed(relayed)
             case Ask() as ask:
                 reply = self._ask(ask)
             case Unmask() as unmask:
@@ -222,8 +226,24 @@ class SiteRuntime:
                 reply = self._finish(finish)
         return reply
 
+    def _relayed(self, body: Offers | Commitments | Chances | Sealed | Linked) -> Body:
+        """The reply to what others said in the set-up, if it is that of the plan."""
+        held = self._current
+        match body:
+            case Offers():
+                return held.set_up_of(Handshake).seals(body)
+            case Commitments():
+                return held.set_up_of(ByLot).chance(body)
+            case Chances():
+                return held.set_up_of(ByLot).links(body)
+            case Sealed():
+                return self._set_up(*held.set_up_of(Handshake).finish(body))
+            case Linked():
+                return self._set_up(*held.set_up_of(ByLot).finish(body))
+
     def _begin(self, session: bytes, plan: Plan) -> Offer:
-        handshake = Handshake(self._profile, plan, self._reading.relayed)
+        kind = Handshake if plan.key_bounds is None else ByLot
+        handshake = kind(self._profile, plan, self._reading)
         self._seen.add(session)
         if self._folder is not None:
             self._folder.budget.start_run()
@@ -231,11 +251,10 @@ class SiteRuntime:
         log.info("run %s begins: %s", session.hex()[:8], plan.algorithm)
         return handshake.offer()
 
-    def _set_up(self, sealed: Sealed) -> Ready:
+    def _set_up(self, keyring: Keyring, ready: Ready) -> Ready:
         current = self._current
         handshake = current.setting_up()
         plan = handshake.plan
-        keyring, ready = handshake.finish(sealed)
         program = self._program(plan)
         kept = None
         if self._folder is not None:
@@ -251,7 +270,8 @@ class SiteRuntime:
             transcript=keyring.transcript,
             aggregation=keyring.aggregation,
             agreement=keyring.agreement,
-            parts=Parts(handshake.index, keyring.dealing, keyring.beacon),
+            graph=keyring.graph,
+            parts=Parts(handshake.index, keyring.dealing, keyring.beacon, keyring.graph),
             respondent=self._respondent,
             policy=self._policy,
             sums=self._sums,

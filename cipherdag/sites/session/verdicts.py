@@ -19,6 +19,7 @@ from cipherdag.protocol.verdict_rounds import Roles, accepted
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, WordVector
     from cipherdag.privacy.comparison.dealing import DealingKeys
+    from cipherdag.privacy.key_graph import KeyGraph
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.messages import Ask, Compare
     from cipherdag.questions.question import Question
@@ -92,11 +93,13 @@ class Parts:
         index: Its position.
         keys: Its keys to deal, and to receive what others deal.
         beacon: What roles follow from.
+        graph: Who shares keys with whom.
     """
 
     index: int
     keys: DealingKeys = field(repr=False)
     beacon: bytes
+    graph: KeyGraph = field(repr=False)
 
     def of(self, ask: Ask, declared: Declaration, question: Question) -> Part:
         """The site's part in a round.
@@ -104,5 +107,5 @@ class Parts:
         Raises:
             SiteUnreachableError: Too few sites are asked.
         """
-        roles = Roles.of(self.beacon, ask.step, declared.sites)
+        roles = Roles.of(self.beacon, ask.step, declared.sites, self.graph)
         return Part(self.index, roles, ask.number, declared, question)

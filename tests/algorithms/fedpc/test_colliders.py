@@ -100,9 +100,9 @@ def plain_verdicts(skeleton, p_value, rule, alpha):
     return colliders, ambiguous
 
 
-def plain_joining(skeleton, p_value, alpha, clear=None):
+def plain_joining(skeleton, p_value, alpha):
     """Colliders with the factor by which p falls, and ambiguous triples."""
-    colliders, ambiguous, clear = {}, set(), clear or np.log(2)
+    colliders, ambiguous, clear = {}, set(), np.log(2)
     n = len(skeleton)
     for x, y, z in permutations(range(n), 3):
         if x > z or skeleton[x, z] or not (skeleton[x, y] and skeleton[y, z]):
@@ -145,16 +145,16 @@ def test_joining_is_that_of_plain_loops(seed):
 
 @settings(max_examples=40, deadline=None)
 @given(seed=seeds)
-def test_joining_by_verdicts_is_that_of_plain_loops_over_their_bits(seed):
+def test_joining_by_verdicts_is_that_of_plain_loops_over_two_levels(seed):
     test, p_value = hashed(seed, 6)
-    closed, _ = run(test, n_sites=3, colliders="joining", alpha=0.3, reveal="verdicts")
+    closed, _ = run(test, n_sites=3, colliders="joining", alpha=0.1, reveal="verdicts")
 
-    def bit(x, y, given):
+    def middle(x, y, given):
         # on the grid on which sums over three sites, of a row each, are compared
-        return float(np.rint((p_value(x, y, given) - 0.3) * 2**10) > 0)
+        above = [np.rint((p_value(x, y, given) - level) * 2**10) > 0 for level in (0.1, 0.3)]
+        return [0.01, 0.03**0.5, 0.3**0.5][int(np.sum(above))]
 
-    a_fifth = 0.2 * np.log(100 / 0.3) - 1e-3
-    colliders, ambiguous = plain_joining(closed.skeleton, bit, 0.3, a_fifth)
+    colliders, ambiguous = plain_joining(closed.skeleton, middle, 0.1)
     assert set(closed.ambiguous) == ambiguous
     assert closed.colliders == pytest.approx(colliders)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import msgspec
 import numpy as np
 import pytest
 import scipy.integrate
@@ -16,6 +17,7 @@ from scipy import special, stats
 from cipherdag.questions.local_beliefs import Training
 from cipherdag.sites.compute.beliefs.dcdi import (
     FELT,
+    FURTHEST,
     LAST_PRICE,
     LEAST_PRICE,
     Dcdi,
@@ -196,6 +198,33 @@ def test_a_linear_graph_is_found(method, seed):
 def test_a_nonlinear_graph_is_found(seed):
     regimes = world(diamond(), 1.2, shape=lambda x: np.where(x > 0, x, -0.5 * x), seed=seed)
     assert np.array_equal(learnt("dcdi-g", regimes, seed=seed) > 0.5, diamond())
+
+
+def test_a_dense_graph_is_found():
+    """Its edges outlive the price of the cycles that others would close with them."""
+    arcs = np.triu(np.ones((6, 6), dtype=bool), 1)
+    longer = msgspec.structs.replace(SHORT, fit_steps=6000, batch=64, sparsity=0.01)
+    belief = learnt("dcdi-g", world(arcs, 0.5), longer)
+    assert not (belief > 0.5)[~arcs].any()
+    assert (belief > 0.5)[arcs].sum() >= 13
+
+
+@pytest.mark.parametrize("p", [3, 20, 60])
+def test_what_is_as_unlikely_as_can_be_closes_no_cycle(p):
+    dag = torch.triu(torch.ones((p, p), dtype=torch.bool), 1)
+    regimes = Regimes.of(np.random.default_rng(0).normal(size=(8, p)), (0,) * p, None, device=CPU)
+    dcdi = Dcdi(
+        regimes,
+        Training(epochs=1, fit_steps=1, batch=2, hidden=2),
+        density=NORMAL,
+        perfect=True,
+        start=dag.float(),
+        prior_price=torch.zeros((p, p)),
+        generator=generator(),
+    )
+    with torch.no_grad():
+        dcdi._logits.copy_(torch.where(dag, FURTHEST, -FURTHEST))
+    assert abs(dcdi._step(Price.over(p, 60)).item()) < 1e-9
 
 
 def test_imperfect_interventions_keep_the_edges_that_perfect_ones_deny():

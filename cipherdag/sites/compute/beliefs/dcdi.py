@@ -2,8 +2,9 @@
 
 Every row of a batch sees a graph of its own, drawn by straight-through Gumbel-sigmoid from the edge
 probabilities s(alpha), and the likelihood's gradient moves networks and logits at once. An
-augmented Lagrangian drives h = tr exp s(alpha) - p to zero: its price starts where the likelihood
-alone counts and ends where a cycle of two costs more than any row could gain by it.
+augmented Lagrangian drives h = tr exp psi - p to zero, psi being what s(alpha) is above the least
+that logits can say: its price starts where the likelihood alone counts and ends where a cycle of
+two costs more than any row could gain by it.
 
 An intervention that is perfect takes the variable's likelihood out of the rows in which it was
 intervened on; one that is imperfect gives the variable a second network for these rows, with the
@@ -11,7 +12,7 @@ same parents.
 
 Source: Brouillard et al., "Differentiable causal discovery from interventional data", NeurIPS 2020,
 known targets, DCDI-G and DCDI-DSF. Theirs ends when held-out rows say so; here the steps are
-declared, and the price grows by a factor that fits into them. The likelihood of categories is ours.
+declared, and the price and the logits' rate fit into them. The likelihood of categories is ours.
 The prior term is Eq. 2 of Abyaneh et al., "FED-CD" (2023).
 
 Leaks:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.local_beliefs import Training
     from cipherdag.sites.compute.beliefs.regimes import Regimes
 
-WEIGHT_RATE, LAST_WEIGHT_RATE, LOGIT_RATE = 1e-2, 5e-4, 6e-2
+WEIGHT_RATE, LAST_WEIGHT_RATE = 1e-2, 5e-4
+LOGIT_RATE, TRAVEL = 6e-2, 60.0
 SMALLEST = 0.01
 UPDATES = 60
 LEAST_PRICE, FELT, LAST_PRICE = 1e-2, 1e-2, 1e1
@@ -43,6 +45,7 @@ EARLY = 0.4
 ALONE = 0.1
 STEEPEST = 10.0
 FURTHEST = 4.6
+NEAREST = 1.0 / (1.0 + math.exp(FURTHEST - 1e-3))
 DENSITIES = {"dcdi-g": NORMAL, "dcdi-dsf": FLOW}
 
 
@@ -167,9 +170,11 @@ class Dcdi:
         window = max(1, steps // UPDATES)
         price = Price.over(self._regimes.n_variables, steps // window)
         weights, logits = self._optimiser.param_groups
+        # so many logits in all: networks must keep up with the graphs that they see
+        rate = min(LOGIT_RATE, TRAVEL / steps)
         for step in range(1, steps + 1):
             # an edge whose use no network has learnt yet would fall to its price alone
-            logits["lr"] = LOGIT_RATE if step > ALONE * steps else 0.0
+            logits["lr"] = rate if step > ALONE * steps else 0.0
             # the noise of a network's last steps would otherwise count as what edges gain
             weights["lr"] = WEIGHT_RATE + (LAST_WEIGHT_RATE - WEIGHT_RATE) * step / steps
             h = self._step(price)
@@ -186,7 +191,8 @@ class Dcdi:
         self._optimiser.zero_grad()
         self._loss(rows).backward()  # type: ignore[no-untyped-call]
         belief = self._belief()
-        h, slope = cyclicity(belief)
+        # as unlikely as a logit can say is no edge: a dense DAG would be dear by thousands of them
+        h, slope = cyclicity((belief - NEAREST).clamp(min=0.0))
         # beyond it, where one cycle is dear already, a step would only drown the likelihood's
         cycles = (price.slope(h) * slope).clamp(max=STEEPEST)
         cost = cycles + self._training.sparsity + self._prior_price

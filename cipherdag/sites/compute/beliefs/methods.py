@@ -25,6 +25,8 @@ FloatMatrix = NDArray[np.float64]
 
 SMALLEST = 0.01
 """Beliefs are kept this far from 0 and 1, so that a prior can be overcome by data."""
+DENSE = 0.95
+"""Where DCDI begins: from below, edges that gain only beside others are lost at once."""
 
 
 def learn_belief(
@@ -56,8 +58,7 @@ def learn_belief(
     """
     device = regimes.amounts.device
     p = regimes.n_variables
-    # as high as a cycle of two allows; theirs begins near 1, from where the way is long
-    start = torch.full((p, p), 0.5 if method in DENSITIES else 0.25)
+    start = torch.full((p, p), DENSE if method in DENSITIES else 0.25)
     price = torch.zeros((p, p))
     if prior is not None:
         psi = torch.from_numpy(prior).float()

@@ -1,0 +1,208 @@
+"""Which sites share a key: every two of them, or each with its next ones on a ring drawn by lot.
+
+Masks between every two sites cost n - 1 keys a site. They cancel as well, and hide as much, where
+each site shares a key with ``degree`` others only, as long as the sites that tell nobody stay
+connected by keys of their own: a set of sites that is cut off from the other honest ones opens by
+itself. Bell et al. (CCS 2020, section 3) draw such a graph at random once all keys are fixed, and
+so it is here: the sites stand on a ring in an order that follows from the beacon, and each shares a
+key with the ``degree / 2`` next ones on both sides (a Harary graph).
+
+What Bell et al. show of sites that leave by chance is not enough where the coordinator says who
+left. `KeyBounds` therefore lets it choose: whoever it declares to have left, up to ``leaving``
+sites in a run, and whatever the ``colluders`` tell it, every other site stays connected to all
+others. Only who colludes must not depend on the ring; the bounds are over the draw of it.
+
+Leaks:
+    Nothing: the ring is public, and follows from numbers that the sites commit to with their keys.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from math import ceil, comb, log2
+from typing import TYPE_CHECKING, Final, Self
+
+from cipherdag.errors import ParameterError
+from cipherdag.privacy.comparison.roles import in_turn
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+COMPLETE_UP_TO: Final = 100
+"""With more sites than that a plan asks for a sparse graph, if it does not say otherwise."""
+FAILURE_BITS: Final = 40
+"""Either failure has a chance of 2**-40 at most, over the draw of the ring."""
+MOST_NEIGHBOURS: Final = 150
+"""Keys of a site at most, up to a thousand sites; beyond, 15 for every hundred."""
+MOST_COMPLETE: Final = 300
+"""So many sites share all keys where no sparse graph serves them."""
+_SURE: Final = 2.0**-FAILURE_BITS
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGraph:
+    """Who shares keys with whom.
+
+    Attributes:
+        ring: The sites' positions in the cohort, around the ring.
+        degree: With how many others each shares a key, even; all others where it is no less.
+    """
+
+    ring: tuple[int, ...]
+    degree: int
+
+    @classmethod
+    def complete(cls, n_sites: int) -> Self:
+        """A key for every two sites."""
+        return cls(tuple(range(n_sites)), n_sites - 1)
+
+    @classmethod
+    def drawn(cls, beacon: bytes, n_sites: int, degree: int) -> Self:
+        """The graph that follows from a beacon of 32 bytes that no party could choose."""
+        return cls(in_turn(beacon, 0, range(n_sites), n_sites), degree)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every two sites share a key."""
+        return self.degree >= len(self.ring) - 1
+
+    def neighbours(self, site: int) -> tuple[int, ...]:
+        """Positions of the sites that share a key with one, ascending."""
+        ring, n_sites = self.ring, len(self.ring)
+        if self.whole:
+            return tuple([other for other in range(n_sites) if other != site])
+        place = ring.index(site)
+        steps = range(1, self.degree // 2 + 1)
+        either = [ring[(place + sign * step) % n_sites] for step in steps for sign in (1, -1)]
+        return tuple(sorted(either))
+
+    def peers(self, site: int, asked: Collection[int]) -> list[int]:
+        """Those of the sites asked that share a key with one of them, in their order."""
+        among = asked if isinstance(asked, frozenset) else frozenset(asked)
+        return [other for other in self.neighbours(site) if other in among]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBounds:
+    """How many keys a site has in a sparse graph, and how sure that is.
+
+    Attributes:
+        n_sites: Sites of the cohort.
+        colluders: Sites that may tell the coordinator everything.
+        leaving: Sites that may leave in a run, the coordinator's choice: a sum covers the others.
+        degree: With how many others each shares a key.
+        threshold: How many of these recover the self mask of a site that left.
+    """
+
+    n_sites: int
+    colluders: int
+    leaving: int
+    degree: int
+    threshold: int
+
+    @classmethod
+    def fewest(cls, n_sites: int, colluders: int, leaving: int) -> Self | None:
+        """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
+
+        Returns:
+            None where it takes more than `most_neighbours`, and a key for every two sites is no
+            more than `MOST_COMPLETE` sites can have.
+
+        Raises:
+            ParameterError: It takes more, and there are more sites.
+        """
+        if not 0 <= colluders < n_sites > leaving >= 0:
+            raise ParameterError("as many sites collude, or leave, as there are")
+        most = min(most_neighbours(n_sites), n_sites - 2)
+        for degree in range(2, most + 1, 2):
+            own = cls(n_sites, colluders, leaving, degree, threshold=degree)
+            if own.exposure <= _SURE:
+                found = replace(own, threshold=own.fewest_pieces())
+                if found.sound:
+                    return found
+        if n_sites <= MOST_COMPLETE:
+            return None
+        raise ParameterError(
+            f"no graph of {most} keys a site or fewer keeps {n_sites} sites connected, of which "
+            f"{colluders} collude and {leaving} leave",
+            remedy="Declare fewer colluding sites, or divide the sites among several runs.",
+        )
+
+    def fewest_pieces(self) -> int:
+        """The lowest threshold at which the exposure is small enough."""
+        return bisect_left(
+            range(self.degree),
+            -_SURE,
+            key=lambda threshold: -replace(self, threshold=threshold).exposure,
+        )
+
+    @property
+    def exposure(self) -> float:
+        """Chance that whoever colludes can read more than the sum over all others.
+
+        Two cuts through the ring disconnect it, each of ``degree / 2`` sites in a row that all
+        collude or left. If no row has more than w colluders, ``degree - 2 w`` sites would have to
+        leave for both. And the self mask of a site follows from what ``threshold`` of its
+        neighbours tell: those who left one of two sums over nearly the same sites, and colluders.
+        """
+        half, spare = self.degree // 2, self.degree - self.leaving - 1
+        if spare < 0:
+            return 1.0
+        cut = self.n_sites * more_than(spare // 2, self.n_sites, self.colluders, half)
+        few = self.threshold - self.leaving - 1
+        if few < 0:
+            return 1.0
+        honest = self.n_sites - self.colluders
+        told = honest * more_than(few, self.n_sites - 1, self.colluders, self.degree)
+        return min(cut + told, 1.0)
+
+    @property
+    def loss(self) -> float:
+        """Chance that too many neighbours of a site leave together with it, so that a run ends.
+
+        Of ``leaving`` sites that leave at once, after their shares came and not by the ring.
+        """
+        if self.threshold > self.degree:
+            return 1.0
+        spare = self.degree - self.threshold
+        others = max(self.leaving - 1, 0)
+        return min(self.leaving * more_than(spare, self.n_sites - 1, others, self.degree), 1.0)
+
+    @property
+    def sound(self) -> bool:
+        """Whether both chances are small enough, and there is such a graph."""
+        possible = self.degree % 2 == 0 and 1 <= self.threshold <= self.degree < self.n_sites - 1
+        counts = min(self.colluders, self.leaving) >= 0 and self.colluders < self.n_sites
+        return possible and counts and max(self.exposure, self.loss) <= _SURE
+
+    def sentence(self) -> str:
+        """What a person is told of the graph before and after a run."""
+        collude = "no site colludes" if not self.colluders else f"{self.colluders} collude"
+        return (
+            f"Each site shares keys with {self.degree} of the {self.n_sites - 1} others, drawn by "
+            f"lot once all keys were fixed, and {self.threshold} of them recover its mask if it "
+            f"leaves. Where {collude} that could not foresee the lot, and the coordinator says "
+            f"which {self.leaving} left, it reads anything but sums over all others with a chance "
+            f"of {_power(self.exposure)} at most; where {self.leaving} leave at once by chance, "
+            f"the run ends without a result with a chance of {_power(self.loss)} at most."
+        )
+
+
+def most_neighbours(n_sites: int) -> int:
+    """Keys of a site at most."""
+    return max(MOST_NEIGHBOURS, n_sites * MOST_NEIGHBOURS // 1000)
+
+
+def more_than(few: int, n_sites: int, marked: int, drawn: int) -> float:
+    """Chance that of so many sites drawn without return more than ``few`` are marked ones.
+
+    The tail of the hypergeometric distribution, in whole numbers until the last division.
+    """
+    most = min(marked, drawn)
+    ways = (comb(marked, k) * comb(n_sites - marked, drawn - k) for k in range(few + 1, most + 1))
+    return sum(ways) / comb(n_sites, drawn)
+
+
+def _power(chance: float) -> str:
+    return f"2^{ceil(log2(chance))}" if chance > 0 else "0"

@@ -1,0 +1,132 @@
+"""What travels in the set-up of a session.
+
+With a key for every two sites it takes three exchanges: offers, seals and a proof of the schema.
+On a sparse graph it takes four, since who shares a key with whom is drawn by lot once all keys are
+offered: the sites first tell the numbers that they committed to, and then send links to those that
+follow from them.
+
+Leaks:
+    The coordinator sees public keys, ciphertexts, the lot, and whether schemas are equal.
+"""
+
+from __future__ import annotations
+
+from cipherdag.protocol.wire import Body
+
+
+class Offer(Body, frozen=True):
+    """A site's ephemeral public keys for one session, bound to the plan it saw.
+
+    ``commitment`` is the digest of a random number that it tells once all have committed.
+    """
+
+    plan_digest: bytes
+    x25519: bytes
+    mlkem: bytes
+    commitment: bytes
+
+
+class Offers(Body, frozen=True):
+    """The signed offers of the whole cohort in order, relayed as they were received."""
+
+    envelopes: tuple[bytes, ...]
+
+
+class Seals(Body, frozen=True):
+    """A site's ML-KEM ciphertexts for the later sites, and what the first site seals for them.
+
+    Attributes:
+        transcript: Digest of all offers.
+        ciphertexts: One per later site in cohort order.
+        chance: The random number that the site committed to; of all of them the `beacon` is made.
+        secrets: From the first site only, one sealed `SharedSecrets` per later site.
+        content: From the first site only, the sealed `SharedContent`, once for all.
+        public_context: From the first site under BFV: the coordinator's key-free context.
+    """
+
+    transcript: bytes
+    ciphertexts: tuple[bytes, ...]
+    chance: bytes
+    secrets: tuple[bytes, ...] = ()
+    content: bytes = b""
+    public_context: bytes = b""
+
+
+class SharedSecrets(Body, frozen=True):
+    """Keys that all sites know and the coordinator does not; they travel sealed, site to site."""
+
+    alignment_key: bytes
+    context_key: bytes
+    sum_key: bytes
+
+
+class SharedContent(Body, frozen=True):
+    """What travels under the sites' context key: the BFV keys, if any, and the study's schema."""
+
+    context: bytes
+    schema: bytes
+
+
+class Sealed(Body, frozen=True):
+    """The signed seals of the whole cohort in order, relayed as they were received."""
+
+    envelopes: tuple[bytes, ...]
+
+
+class Commitments(Body, frozen=True):
+    """The signed offers of the whole cohort, relayed before the graph of keys is drawn by lot."""
+
+    envelopes: tuple[bytes, ...]
+
+
+class Chance(Body, frozen=True):
+    """The random number that a site committed to, told once it has seen all commitments.
+
+    ``transcript`` is the digest of all offers; of all numbers the `beacon` is made.
+    """
+
+    transcript: bytes
+    chance: bytes
+
+
+class Chances(Body, frozen=True):
+    """The signed numbers of the whole cohort in order, relayed as they were received."""
+
+    envelopes: tuple[bytes, ...]
+
+
+class Links(Body, frozen=True):
+    """What a site sends to those that the lot gave it.
+
+    Attributes:
+        links: An ML-KEM ciphertext for each later one in cohort order, and a word under the key
+            of the two, which shows that nobody altered it. The first site has one for all others.
+        secrets: From the first site only, one sealed `SharedSecrets` per later site.
+        content: From the first site only, the sealed `SharedContent`, once for all.
+    """
+
+    links: tuple[bytes, ...]
+    secrets: tuple[bytes, ...] = ()
+    content: bytes = b""
+
+
+class Linked(Body, frozen=True):
+    """What the earlier sites sent to one: their links in cohort order, and what the first seals.
+
+    ``secrets`` are empty for the first site itself.
+    """
+
+    links: tuple[bytes, ...]
+    secrets: bytes
+    content: bytes
+
+
+class Ready(Body, frozen=True):
+    """A site is set up: its keyed schema digest and the number of aligned variables.
+
+    ``labels`` are the positions of a multi-label study's labels, where the algorithm needs them.
+    """
+
+    schema_digest: bytes
+    n_variables: int
+    labels: tuple[int, ...] = ()

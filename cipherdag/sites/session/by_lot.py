@@ -1,0 +1,122 @@
+"""A site's side of a set-up whose graph of keys is drawn by lot.
+
+Four exchanges: every site signs an offer of fresh keys and a commitment; once it has seen all of
+them it tells the number that it committed to; all numbers together give the graph, and each site
+agrees on a key with its neighbours alone; every site then proves that its schema is the same.
+Nobody knows the graph before all keys are fixed.
+
+The first site also agrees on a key with every other one, to seal what all sites share; those with
+sites that are not its neighbours are forgotten when that has arrived.
+
+Leaks:
+    The coordinator sees public keys, ciphertexts, the lot, equality of schemas and the number of
+    variables. The sites learn the first site's schema, which is the study's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cipherdag.errors import KeyAgreementError
+from cipherdag.privacy.keys.keyed import same_digest
+from cipherdag.privacy.keys.pairkeys import MLKEM_CIPHERTEXT_BYTES
+from cipherdag.protocol.set_up.bodies import (
+    Chance,
+    Chances,
+    Commitments,
+    Linked,
+    Links,
+    Ready,
+)
+from cipherdag.protocol.set_up.exchanges import earlier, later
+from cipherdag.sites.session.handshake import Keyring, SetUp
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.key_graph import KeyGraph
+    from cipherdag.privacy.keys.pairkeys import PairKey
+
+WORD_BYTES = 16
+_PURPOSE = b"link"
+
+
+class ByLot(SetUp):
+    """The set-up of a sparse graph."""
+
+    _graph: KeyGraph | None = None
+    _drawn_from: bytes = b""
+
+    def chance(self, commitments: Commitments) -> Chance:
+        """The number that this site committed to, once all have.
+
+        Raises:
+            KeyAgreementError: An offer is missing, doubled, swapped or for another plan.
+            SignatureError: An offer is not signed by the pinned identity.
+        """
+        self._offers, self._transcript = self._opened_offers(commitments.envelopes)
+        return Chance(transcript=self._transcript, chance=self._chance)
+
+    def links(self, chances: Chances) -> Links:
+        """Keys with every later neighbour, and from the first site what all sites share.
+
+        Raises:
+            KeyAgreementError: The sites were not shown the same offers, or a site tells another
+                number than it committed to.
+            SignatureError: A number is not signed by the pinned identity.
+        """
+        graph = self._drawn(chances)
+        links = tuple(
+            self._initiated(other) + _word(self._pair_keys[other])
+            for other in later(graph, self.index)
+        )
+        if self.index:
+            return Links(links=links)
+        sealed, content, _ = self._sealed_secrets()
+        return Links(links=links, secrets=sealed, content=content)
+
+    def finish(self, linked: Linked) -> tuple[Keyring, Ready]:
+        """Keys with every earlier neighbour, the shared secrets, and the proof of an equal schema.
+
+        Returns:
+            As `Handshake.finish`.
+
+        Raises:
+            KeyAgreementError: A link is missing, was altered, or belongs to other offers.
+            SchemaMismatchError: The first site's schema is another one.
+        """
+        graph = self._graph
+        if graph is None:
+            raise KeyAgreementError("the links came before the lot")
+        senders = earlier(graph, self.index)
+        if len(senders) != len(linked.links):
+            raise KeyAgreementError("the links relayed are not one for every earlier neighbour")
+        for sender, link in zip(senders, linked.links, strict=True):
+            ciphertext, word = link[:MLKEM_CIPHERTEXT_BYTES], link[MLKEM_CIPHERTEXT_BYTES:]
+            if not same_digest(_word(self._responded(sender, ciphertext)), word):
+                name = self._names[sender]
+                raise KeyAgreementError(f"the link of '{name}' was altered on its way")
+        secrets, content = self._shared(linked.secrets, linked.content)
+        near = set(graph.neighbours(self.index))
+        self._pair_keys = {site: key for site, key in self._pair_keys.items() if site in near}
+        return self._agreed(secrets, content, self._transcript, self._drawn_from, graph)
+
+    def _drawn(self, chances: Chances) -> KeyGraph:
+        """The graph that follows from all sites' numbers; from now on keys are bound to these."""
+        if not self._transcript:
+            raise KeyAgreementError("the numbers came before the offers")
+        if self._graph is not None:
+            raise KeyAgreementError("the numbers were relayed a second time")
+        opened, transcript = self._opened(chances.envelopes, Chance, self._transcript)
+        if any(own.transcript != self._transcript for own in opened):
+            raise KeyAgreementError("the sites were not shown the same offers")
+        bounds = self.plan.key_bounds
+        if bounds is None:
+            raise KeyAgreementError("the plan says nothing of a lot")
+        self._drawn_from = self._beacon([own.chance for own in opened])
+        self._graph = self._read.graph(self._drawn_from, len(self._names), bounds.degree)
+        self._transcript = transcript
+        return self._graph
+
+
+def _word(key: PairKey) -> bytes:
+    """What shows that a link came as it left: nobody else has the key that it leads to."""
+    return key.derive(_PURPOSE)[:WORD_BYTES]

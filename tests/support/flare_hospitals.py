@@ -1,0 +1,29 @@
+"""Hospitals that are processes of their own, connected over NVIDIA FLARE with mutual TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import pytest
+from hospitals import Hospitals
+from loopback import free_port
+
+
+@contextlib.contextmanager
+def connected_hospitals(work, tables, schema, **enrolling):
+    """A coordinator and a hospital for every table, enrolled, started and connected.
+
+    Without the extra the test is skipped, unless CIPHERDAG_REQUIRE_FLARE is set.
+    """
+    if not os.environ.get("CIPHERDAG_REQUIRE_FLARE"):
+        pytest.importorskip("nvflare", reason="needs the extra 'flare'")
+    address = ("--host", "localhost", "--port", str(free_port()))
+    made = Hospitals(work, address, dict.fromkeys(tables, address))
+    made.enrol(tables, schema, **enrolling)
+    with contextlib.ExitStack() as up:
+        up.enter_context(made.started("coordinator", "start", "--dir", made.coordinator))
+        for name in made.sites:
+            up.enter_context(made.started("site", "start", "--dir", work / name))
+        made.wait_for_sites()
+        yield made
