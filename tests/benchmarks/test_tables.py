@@ -44,6 +44,7 @@ WRITERS = {
     "site_differences": "site_differences",
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
+    "variables": "variables",
     "verdicts": "verdicts",
     "where_time_goes": "where_time_goes",
 }
