@@ -45,6 +45,7 @@ WRITERS = {
     "mechanisms": "mechanisms",
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
+    "variables": "variables",
     "verdicts": "verdicts",
     "where_time_goes": "where_time_goes",
 }
