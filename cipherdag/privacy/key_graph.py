@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, comb, log2
 from typing import TYPE_CHECKING, Final, Self
 
@@ -37,6 +38,10 @@ MOST_NEIGHBOURS: Final = 150
 """Keys of a site at most, up to a thousand sites; beyond, 15 for every hundred."""
 MOST_COMPLETE: Final = 300
 """So many sites share all keys where no sparse graph serves them."""
+TENTH: Final = 10
+"""Of so many sites one colludes: beyond what a graph is made for, it opens more and more."""
+TWENTIETH: Final = 20
+"""Of so many sites one may leave."""
 _SURE: Final = 2.0**-FAILURE_BITS
 
 
@@ -105,6 +110,9 @@ class KeyBounds:
     def fewest(cls, n_sites: int, colluders: int, leaving: int) -> Self | None:
         """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
 
+        Whatever a plan declares, a tenth of the sites collude and a twentieth leave, or more: who
+        writes the plan does not choose how thin the graph is.
+
         Returns:
             None where it takes more than `most_neighbours`, and a key for every two sites is no
             more than `MOST_COMPLETE` sites can have.
@@ -114,20 +122,8 @@ class KeyBounds:
         """
         if not 0 <= colluders < n_sites > leaving >= 0:
             raise ParameterError("as many sites collude, or leave, as there are")
-        most = min(most_neighbours(n_sites), n_sites - 2)
-        for degree in range(2, most + 1, 2):
-            own = cls(n_sites, colluders, leaving, degree, threshold=degree)
-            if own.exposure <= _SURE:
-                found = replace(own, threshold=own.fewest_pieces())
-                if found.sound:
-                    return found
-        if n_sites <= MOST_COMPLETE:
-            return None
-        raise ParameterError(
-            f"no graph of {most} keys a site or fewer keeps {n_sites} sites connected, of which "
-            f"{colluders} collude and {leaving} leave",
-            remedy="Declare fewer colluding sites, or divide the sites among several runs.",
-        )
+        tenth, twentieth = n_sites // TENTH, n_sites // TWENTIETH
+        return _fewest(n_sites, max(colluders, tenth), max(leaving, twentieth))
 
     def fewest_pieces(self) -> int:
         """The lowest threshold at which the exposure is small enough."""
@@ -159,15 +155,15 @@ class KeyBounds:
 
     @property
     def loss(self) -> float:
-        """Chance that too many neighbours of a site leave together with it, so that a run ends.
+        """Chance that too many neighbours of some site leave, so that the run ends.
 
-        Of ``leaving`` sites that leave at once, after their shares came and not by the ring.
+        Of ``leaving`` sites that leave after their shares came, not by the ring, at once or not.
         """
         if self.threshold > self.degree:
             return 1.0
         spare = self.degree - self.threshold
         others = max(self.leaving - 1, 0)
-        return min(self.leaving * more_than(spare, self.n_sites - 1, others, self.degree), 1.0)
+        return min(self.n_sites * more_than(spare, self.n_sites - 1, others, self.degree), 1.0)
 
     @property
     def sound(self) -> bool:
@@ -184,9 +180,29 @@ class KeyBounds:
             f"lot once all keys were fixed, and {self.threshold} of them recover its mask if it "
             f"leaves. Where {collude} that could not foresee the lot, and the coordinator says "
             f"which {self.leaving} left, it reads anything but sums over all others with a chance "
-            f"of {_power(self.exposure)} at most; where {self.leaving} leave at once by chance, "
+            f"of {_power(self.exposure)} at most; where {self.leaving} leave by chance, "
             f"the run ends without a result with a chance of {_power(self.loss)} at most."
         )
+
+
+@lru_cache(maxsize=64)
+def _fewest(n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:
+    """See `KeyBounds.fewest`; of exactly so many."""
+    most = min(most_neighbours(n_sites), n_sites - 2)
+    # no three sites share keys for verdicts with fewer than four, and leaving ones cut a thin ring
+    for degree in range(max(4, leaving + 1 + (leaving + 1) % 2), most + 1, 2):
+        own = KeyBounds(n_sites, colluders, leaving, degree, threshold=degree)
+        if own.exposure <= _SURE:
+            found = replace(own, threshold=own.fewest_pieces())
+            if found.sound:
+                return found
+    if n_sites <= MOST_COMPLETE:
+        return None
+    raise ParameterError(
+        f"no graph of {most} keys a site or fewer keeps {n_sites} sites connected, of which "
+        f"{colluders} collude and {leaving} leave",
+        remedy="Declare fewer colluding sites, or divide the sites among several runs.",
+    )
 
 
 def most_neighbours(n_sites: int) -> int:

@@ -84,7 +84,7 @@ class Dealt(Body, frozen=True):
 
 
 class Share(Body, frozen=True):
-    """A protected answer, and what the site says to every other participant in order.
+    """A protected answer, and what the site says in order to each that shares a key with it.
 
     Attributes:
         digest: Of the question, as this site was asked it.
@@ -104,7 +104,7 @@ class Share(Body, frozen=True):
 
 
 class Unmask(Body, frozen=True):
-    """Asks for the seed that the sum needs, with the tags of all other participants in order."""
+    """Asks for the seed that the sum needs, with the tags of all that share a key, in order."""
 
     digest: bytes
     tags: tuple[bytes, ...]

@@ -37,7 +37,7 @@ class DealingKeys(Secret):
 
     Args:
         index: Position of this site in the cohort.
-        pair_keys: Key with the site at every other position.
+        pair_keys: Key with the site at every position that shares one with it.
     """
 
     __slots__ = ("_index", "_keys")

@@ -30,7 +30,7 @@ class AgreementKeys(Secret):
 
     Args:
         index: Position of this site in the cohort.
-        pair_keys: Key with the site at every other position.
+        pair_keys: Key with the site at every position that shares one with it.
     """
 
     __slots__ = ("_asked", "_index", "_keys", "_said")

@@ -3,7 +3,8 @@
 Four exchanges: every site signs an offer of fresh keys and a commitment; once it has seen all of
 them it tells the number that it committed to; all numbers together give the graph, and each site
 agrees on a key with its neighbours alone; every site then proves that its schema is the same.
-Nobody knows the graph before all keys are fixed.
+Nobody knows the graph before all keys are fixed, and a session has one lot: a number that was told
+is told in no other, whether or not the site was started anew in between.
 
 The first site also agrees on a key with every other one, to seal what all sites share; those with
 sites that are not its neighbours are forgotten when that has arrived.
