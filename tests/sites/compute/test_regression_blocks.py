@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from itertools import permutations
 
 import numpy as np
@@ -17,6 +20,7 @@ from cipherdag.questions.question import RegressionSteps
 from cipherdag.questions.regression_steps import Regression, coefficient_count, outputs
 from cipherdag.sites.compute.pooled import expansion
 from cipherdag.sites.compute.pooled.expansion import Expansion
+from cipherdag.sites.compute.pooled.multinomial import by_pieces, linear_parts
 from cipherdag.sites.compute.pooled.site_regressions import model_step, whole_step
 from cipherdag.statistics.nearby_fits import NearbyFits
 from cipherdag.statistics.regression_fits import first_fit, step_parts
@@ -155,3 +159,51 @@ def test_tests_asked_one_size_after_the_other_are_those_asked_at_once(missing):
     # whichever variable is tested, one set of predictors is fitted once
     by_set = {(response, frozenset(own), further) for response, own, further in begun}
     assert len(begun) == len(by_set)
+
+
+# ------------------------------------------------------------------ products of few columns
+
+
+@given(
+    rows=st.sampled_from([0, 1, 511, 512, 513, 1024, 3000]),
+    columns=st.integers(1, 6),
+    outputs=st.integers(1, 3),
+    seed=st.integers(0, 99),
+    by_rows=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_products_by_pieces_are_those_of_whole_matrices(rows, columns, outputs, seed, by_rows):
+    rng = np.random.default_rng(seed)
+    left, right = rng.normal(size=(columns, rows)), rng.normal(size=(outputs, rows))
+    left = np.asfortranarray(left) if by_rows else left
+    np.testing.assert_allclose(by_pieces(left, right), left @ right.T, rtol=1e-10, atol=1e-10)
+    own = rng.normal(size=(outputs, columns))
+    np.testing.assert_allclose(linear_parts(own, left), own @ left, rtol=1e-12, atol=1e-12)
+
+
+STEP = """
+import hashlib
+import numpy as np
+from cipherdag.sites.compute.pooled.site_regressions import model_step
+rng = np.random.default_rng(0)
+for categories in (0, 2, 4):
+    design = np.column_stack([np.ones(20_001), rng.normal(size=(20_001, 8))])
+    codes = rng.integers(0, max(categories, 2), 20_001).astype(float)
+    own = rng.normal(size=9 * max(categories - 1, 1))
+    step = model_step(design, codes, own, categories, ordered=False)
+    print(hashlib.sha256(step.tobytes()).hexdigest())
+"""
+
+
+def test_a_step_has_the_same_bits_with_any_number_of_threads():
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", STEP],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads},
+        ).stdout
+        for threads in ("1", "2", "4")
+    }
+    assert len(found) == 1

@@ -59,8 +59,8 @@ class _Derivatives:
 
 def cumulative_step(
     design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
-) -> FloatVector:
-    """Log likelihood, gradient and minus the Hessian's upper triangle.
+) -> tuple[float, FloatVector, FloatMatrix]:
+    """Log likelihood, gradient and minus the Hessian.
 
     Args:
         design: Columns, a constant first that the thresholds stand for, shape (n, 1 + d).
@@ -75,13 +75,13 @@ def cumulative_step(
         [found.across.T, found.among_slopes],
     ])  # fmt: skip
     gradient = np.concatenate([found.by_thresholds, found.by_slopes])
-    return pack_step(found.value, gradient, hessian)
+    return found.value, gradient, hessian
 
 
 def own_thresholds_step(
     design: FloatMatrix, response: FloatVector, coefficients: FloatVector, categories: int
 ) -> FloatVector:
-    """The same of the profile likelihood, at the site's own best thresholds.
+    """A step of the profile likelihood, at the site's own best thresholds.
 
     Args:
         design: As for `cumulative_step`.
@@ -90,7 +90,7 @@ def own_thresholds_step(
         categories: Categories of the response.
 
     Returns:
-        As `cumulative_step`. In the places of thresholds, which have no derivative here, stand
+        As `model_step`. In the places of thresholds, which have no derivative here, stand
         those of a model without predictors in which all categories are equally likely: they count
         the response's categories.
     """

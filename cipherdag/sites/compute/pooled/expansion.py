@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.regression_steps import column_count, predictor_columns
+from cipherdag.questions.regression_steps import column_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -139,9 +139,9 @@ class Expansion:
         else:
             design[0] = 1.0
         for variable in model.predictors[model.crossed :]:
-            values, count = self._values(variable)[block], self._categories[variable]
-            start, end = end, end + predictor_columns(count)
-            design[start:end] = values == np.arange(1, count)[:, None] if count else values
+            columns = self._expanded(variable)[0].T[:, block]
+            start, end = end, end + len(columns)
+            design[start:end] = columns
         return design
 
     def _values(self, variable: int) -> FloatVector:
@@ -174,7 +174,8 @@ class Expansion:
             own = self._column(variable)
             if self._categories[variable]:
                 levels = np.arange(1, self._categories[variable])
-                self._known[variable] = ((own[:, None] == levels).astype(np.float64), own)
+                # each column's rows lie together
+                self._known[variable] = ((own == levels[:, None]).astype(np.float64).T, own)
             else:
                 scaled = np.ldexp(own - self._origins[variable], -self._units[variable])
                 self._known[variable] = (scaled[:, None], scaled)

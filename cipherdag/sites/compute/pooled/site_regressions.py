@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import operator
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.questions.regression_steps import outputs, step_length, too_large
+from cipherdag.questions.regression_steps import outputs, too_large
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.expansion import Expansion
-from cipherdag.sites.compute.pooled.multinomial import bounded_logits, information
+from cipherdag.sites.compute.pooled.multinomial import (
+    bounded_logits,
+    by_pieces,
+    information,
+    linear_parts,
+)
 from cipherdag.sites.compute.pooled.site_effects import centred, profile_step
 from cipherdag.statistics.contingency import chi_square_tail
 from cipherdag.statistics.regression_fits import (
@@ -35,6 +41,7 @@ if TYPE_CHECKING:
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
+    Parts = tuple[float, FloatVector, FloatMatrix]
 
 
 def regression_steps(
@@ -149,11 +156,13 @@ def whole_step(
     table = expand.patterns(model) if categories and not model.ordered else None
     if table is not None:
         design, counts = table
-        return _logits(design, counts[:, 1:].T, counts.sum(axis=1), coefficients)
-    found = np.zeros(step_length(len(coefficients)))
+        return pack_step(*_logits(design, counts[:, 1:].T, counts.sum(axis=1), coefficients))
+    found = None
     for design, response in expand.blocks(model):
-        found += model_step(design, response, coefficients, categories, ordered=model.ordered)
-    return found
+        parts = _parts(design, response, coefficients, categories, ordered=model.ordered)
+        found = parts if found is None else tuple(map(operator.add, found, parts))
+    assert found is not None, "there is one block at least"
+    return pack_step(*found)
 
 
 def model_step(
@@ -165,17 +174,31 @@ def model_step(
     ordered: bool,
 ) -> FloatVector:
     """Value, gradient and upper triangle as `RegressionSteps` lays them out."""
+    return pack_step(*_parts(design, response, coefficients, categories, ordered=ordered))
+
+
+def _parts(
+    design: FloatMatrix,
+    response: FloatVector,
+    coefficients: FloatVector,
+    categories: int,
+    *,
+    ordered: bool,
+) -> Parts:
+    """Value, gradient and square matrix of a step."""
     if ordered:
         return cumulative_step(design, response, coefficients, categories)
     if categories:
         seen = response == np.arange(1, outputs(categories) + 1)[:, None]
         return _logits(design, seen.astype(np.float64), 1.0, coefficients)
-    return pack_step(float(response @ response), design.T @ response, design.T @ design)
+    columns, own = design.T, response[None]
+    square = by_pieces(columns, columns)
+    return float(by_pieces(own, own)[0, 0]), by_pieces(columns, own)[:, 0], square
 
 
 def _logits(
     design: FloatMatrix, seen: FloatMatrix, rows: FloatVector | float, coefficients: FloatVector
-) -> FloatVector:
+) -> Parts:
     """Log likelihood, gradient and minus the Hessian of a multinomial logistic model.
 
     Args:
@@ -184,14 +207,14 @@ def _logits(
         rows: How often it is there, shape (n,), or the same for all.
         coefficients: Output by output.
     """
-    count, columns = len(seen), design.shape[1]
-    logits = bounded_logits(coefficients.reshape(count, columns) @ design.T)
+    count, columns = len(seen), design.T
+    logits = bounded_logits(linear_parts(coefficients.reshape(count, -1), columns))
     largest = logits.max(axis=0, initial=0.0)
     weights = np.exp(logits - largest)
     rest = np.exp(-largest)
     total = weights.sum(axis=0) + rest
     chance = weights / total
-    likelihood = float(seen.ravel() @ logits.ravel()) - (rows * (largest + np.log(total))).sum()
-    gradient = ((seen - rows * chance) @ design).ravel()
-    square = information(design, chance.T, rows).reshape(count * columns, -1)
-    return pack_step(likelihood, gradient, square)
+    likelihood = float((seen * logits).sum() - (rows * (largest + np.log(total))).sum())
+    gradient = by_pieces(seen - rows * chance, columns).ravel()
+    square = information(design, chance.T, rows).reshape(len(coefficients), -1)
+    return likelihood, gradient, square
