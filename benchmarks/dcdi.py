@@ -30,10 +30,17 @@ from cipherdag.sites.compute.beliefs.dcdi import DENSITIES
 from cipherdag.sites.compute.beliefs.methods import learn_belief
 from cipherdag.sites.compute.beliefs.regimes import Regimes
 
-PROGRAM = "github.com/slachapelle/dcdi at 7b414f7e6b099f3be54f77212ed30c0a63aaba14"
+PROGRAM = (
+    "github.com/slachapelle/dcdi at 7b414f7e6b099f3be54f77212ed30c0a63aaba14, from the copy in "
+    "github.com/MateuszGajewski/dcdi2_copy at bb8a0550482b069363340017532ae0c6ec991895"
+)
 COMMAND = (
     "--train --num-vars 10 --model DCDI-G --intervention --intervention-type perfect "
     "--intervention-knowledge known --reg-coeff 0.5"
+)
+HOW = (
+    "its inner products and loops written faster, whose h is that of the original to 3e-14 over "
+    "600 steps, and, but in the first case, without the steps after the graph is fixed"
 )
 PRINTED = (
     "kind", "degree", "seed", "method", "shd", "fn", "fp", "rev", "iterations", "first_stop",
@@ -56,7 +63,7 @@ def main() -> None:
     ]
     report = {
         "settings": {name: getattr(training(options), name) for name in SETTINGS},
-        "published": {"program": PROGRAM, "command": COMMAND, "cases": published},
+        "published": {"program": PROGRAM, "command": COMMAND, "how": HOW, "cases": published},
         "cases": lines,
     }
     write_report(options.out, "dcdi", report, markdown)
@@ -135,7 +142,8 @@ def parse():
 
 def markdown(report: dict) -> str:
     """SHD by kind of world, ours beside theirs on the same graphs."""
-    own, theirs = report["cases"], report["published"]["cases"]
+    published = report["published"]
+    own, theirs = report["cases"], published["cases"]
     methods = [name for name in DENSITIES if any(case["method"] == name for case in own)]
     rows = [
         [
@@ -153,9 +161,11 @@ def markdown(report: dict) -> str:
         "Ten variables, 10,000 rows, a perfect intervention on each (`dcdi_data.py`). SHD of the",
         "DAG: mean ± standard deviation (graphs); then ours / theirs, graph by graph where both",
         "were run, and processor seconds of a graph. Theirs is the authors' own program with its",
-        f"defaults and its README's price of edges: {report['published']['program']},",
-        f"`{report['published']['command']}`.",
-        "The figures of its paper were not at hand.",
+        f"defaults and its README's price of edges ({published['program']},",
+        f"`{published['command']}`),",
+        f"{published['how']}.",
+        "It takes two to four minutes of a processor for a graph, of which little was free: few",
+        "were run. The figures of its paper were not at hand.",
         "",
         *table(["data", *(f"`{m}`" for m in methods), "theirs", "graph by graph", "seconds"], rows),
         "",
