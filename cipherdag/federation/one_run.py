@@ -45,6 +45,7 @@ class FinishedRun(Generic[Outcome]):
         bytes_sent_per_site: Bytes that left each site, the set-up included.
         heads: Where every ledger ended, as far as it was reported.
         seconds: How long it took.
+        keys: What is said of who shared keys with whom; empty where every two sites did.
         ledgers: Every site's ledger, line by line, where the sites are in this process.
     """
 
@@ -55,6 +56,7 @@ class FinishedRun(Generic[Outcome]):
     bytes_sent_per_site: Mapping[str, int]
     heads: Mapping[str, LedgerHead] = field(repr=False)
     seconds: float
+    keys: str = ""
     ledgers: Mapping[str, tuple[str, ...]] = field(repr=False, default_factory=dict)
 
     @property
@@ -83,6 +85,7 @@ class FinishedRun(Generic[Outcome]):
             versions=package_versions(BEHIND_A_RESULT),
             ledgers=self.ledgers,
             heads=self.heads,
+            keys=self.keys,
             **more,
         )
         for said in run.report.warnings:
@@ -135,4 +138,5 @@ def carry_out(
             if (last := closed.get(member.name)) is not None
         },
         seconds=time.perf_counter() - began,
+        keys=plan.keys_sentence,
     )

@@ -124,6 +124,11 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             return None
         return KeyBounds.fewest(n_sites, self.colluders, max(n_sites - self.min_survivors, 0))
 
+    @property
+    def keys_sentence(self) -> str:
+        """What a person is told of who shares keys with whom; empty where every two sites do."""
+        return "" if self.key_bounds is None else self.key_bounds.sentence()
+
     def check_keys(self) -> None:
         """Raise CohortError where no graph of keys is safe against what the plan declares."""
         try:

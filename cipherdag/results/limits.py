@@ -25,6 +25,8 @@ def limit_sentences(run: Run, own: Iterable[str], *, has_truth: bool) -> Iterato
     """
     if not (kind := protection_kind(run.protection)).protects:
         yield kind.disclosure
+    if run.keys:
+        yield run.keys
     if run.of_causes:
         yield from _of_causes(run)
     yield from own

@@ -66,6 +66,7 @@ class Run(ABC):
         heads: Where each ledger ended, as the site itself reported.
         source: What `run.toml` needs to repeat the run.
         schema: The schema in TOML.
+        keys: What is said of who shared keys with whom; empty where every two sites did.
         made_by: The algorithm itself; a loaded result takes it from the registry.
     """
 
@@ -89,6 +90,7 @@ class Run(ABC):
     heads: Mapping[str, LedgerHead] = field(repr=False)
     source: Mapping[str, Any] = field(repr=False, default_factory=dict)
     schema: str = field(repr=False, default="")
+    keys: str = field(repr=False, default="")
     made_by: Algorithm[Any, Any] | None = field(repr=False, compare=False, default=None)
 
     def __repr__(self) -> str:
@@ -156,6 +158,7 @@ class Run(ABC):
             "versions": dict(self.versions),
             "warnings": list(self.report.warnings),
             **self._found(),
+            **({"keys": self.keys} if self.keys else {}),
             **({} if truth is None else self._metrics(truth)),
         }
 
@@ -316,5 +319,6 @@ def _shared(
         "ledgers": rest.ledgers,
         "source": rest.source,
         "schema": rest.schema,
+        "keys": report.get("keys", ""),
         "made_by": made_by,
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from cipherdag.algorithms.registry import title_of
 from cipherdag.pages.numerals import size
 from cipherdag.privacy.protections import protection_kind
+from cipherdag.questions.coverage import Covered
 from cipherdag.questions.question import SingleQuestion
 from cipherdag.questions.verdicts import VerdictQuestion
 from cipherdag.sites.record.release_kinds import RELEASE_KINDS, answers
@@ -26,6 +27,8 @@ PHRASES = {str(own.__struct_config__.tag): own.leaves for own in get_args(Single
 }
 CLOSED = {str(own.__struct_config__.tag) for own in get_args(VerdictQuestion)}
 """Kinds of shares whose sums are never opened."""
+SOME_ADD_NOTHING = ", of which some may add nothing to a part"
+"""Where a part is opened once enough sites have it, be they all or not."""
 STEPS = {
     "share": "before it sent its share",
     "unmask": "before it released its mask",
@@ -121,11 +124,12 @@ def _told(kind: str, protection: str, sites: int, values: int, sent: int) -> str
 def _seen(kind: str, protection: str, sites: int) -> str:
     if not answers(kind):
         return RELEASE_KINDS[kind.split("+", maxsplit=1)[0]].seen.format(sites=sites)
-    own = protection_kind(protection)
-    if CLOSED & set(kind.split("+")):
+    own, kinds = protection_kind(protection), set(kind.split("+"))
+    if CLOSED & kinds:
         only = f", of which nothing but verdicts on sums over {sites} sites are found"
         return f", {own.left}{only if own.protects else ''}"
-    only = f" only as a sum over {sites} sites" if own.protects else ""
+    fewer = SOME_ADD_NOTHING if Covered.__struct_config__.tag in kinds else ""
+    only = f" only as a sum over {sites} sites{fewer}" if own.protects else ""
     return f", {own.left}, seen by the coordinator{only}"
 
 

@@ -95,6 +95,7 @@ def site_result(own: SiteFolder, session: str = "") -> Run:
         ledgers={},
         heads={name: ledger.head},
         schema=schema.dumps(),
+        keys=plan.keys_sentence,
     )
 
 

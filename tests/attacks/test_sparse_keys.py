@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from adversary import Split, Ward, expected, refused, silence, tags_for, verdicts, votes
 
-from cipherdag import FedPC, Policy
+from cipherdag import FedPC, Policy, Result
 from cipherdag.errors import (
     CohortError,
     InconsistentQuestionError,
@@ -122,15 +122,21 @@ def test_verdicts_are_found_by_sites_that_share_keys(graph):
         assert (ward.session.ask(asked) == expected(ward, asked, list(ward.tables))).all()
 
 
-def test_a_whole_run_comes_to_the_same_as_over_a_complete_graph(monkeypatch):
+def test_a_whole_run_comes_to_the_same_as_over_a_complete_graph(monkeypatch, tmp_path):
     def graph_of(limit):
         monkeypatch.setattr(plans, "COMPLETE_UP_TO", limit)
         federation = Ward(n_sites=N_SITES).federation
         return federation.run(FedPC())
 
     complete, sparse = graph_of(100), graph_of(5)
+    assert "4 of the 7 others" in sparse.page()
+    assert sparse.to_dict()["keys"] == sparse.keys
+    assert "keys" not in complete.to_dict()
+    assert not complete.keys
     assert [own.aggregate for own in sparse.rounds] == [own.aggregate for own in complete.rounds]
     assert sparse.to_dict()["edges"] == complete.to_dict()["edges"]
+    assert sparse.save(tmp_path).is_dir()
+    assert Result.load(tmp_path).keys == sparse.keys
 
 
 def test_a_crashed_coordinator_goes_on_over_the_same_graph(graph, tmp_path):

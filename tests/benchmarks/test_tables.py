@@ -42,6 +42,7 @@ WRITERS = {
     "rows": "rows",
     "sachs_conditions": "sachs_conditions",
     "site_differences": "site_differences",
+    "mechanisms": "mechanisms",
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
     "variables": "variables",

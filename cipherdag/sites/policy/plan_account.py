@@ -112,7 +112,7 @@ def _protection_lines(plan: Plan) -> list[str]:
         f"Answers leave {kind.left}: only their sum over sites can be read.",
         f"A sum covers {covered}. {colluding} sums only.",
     ]
-    return lines if plan.key_bounds is None else [*lines, plan.key_bounds.sentence()]
+    return [*lines, plan.keys_sentence] if plan.keys_sentence else lines
 
 
 def _lacking_lines(plan: Plan) -> list[str]:
