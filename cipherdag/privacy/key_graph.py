@@ -107,7 +107,7 @@ class KeyBounds:
     threshold: int
 
     @classmethod
-    def fewest(cls, n_sites: int, colluders: int, leaving: int) -> Self | None:
+    def fewest(cls, n_sites: int, colluders: int, leaving: int) -> KeyBounds | None:
         """The fewest keys that keep both chances below 2**-`FAILURE_BITS`.
 
         Whatever a plan declares, a tenth of the sites collude and a twentieth leave, or more: who
