@@ -43,7 +43,7 @@ def p_values(federation, algorithm, tests):
     def asking(facts):
         algorithm.check_measured(facts.measured)
         settings = settings_of(algorithm, facts)
-        source = yield from EVIDENCE[algorithm.decided_by].source(settings, closed=False)
+        source = yield from EVIDENCE[algorithm.decided_by].source(settings, closed=algorithm.closed)
         found = yield from source.p_values([block.astype(np.int64) for block in blocks])
         return found, source.tally
 

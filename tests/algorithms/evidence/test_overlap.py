@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -106,6 +107,33 @@ def test_every_kind_gives_to_the_last_bit_what_a_run_over_these_sites_alone_give
         assert np.array_equal(found[asked], again, equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "cut"), [("fisher", "numbers"), *(("stratified", own) for own in CUT)]
+)
+def test_verdicts_are_those_of_the_p_values_of_the_sites_that_have_all_of_a_test(kind, cut):
+    rng = np.random.default_rng(12)
+    rows = (150, 260) if cut == "numbers" else (400, 500)
+    frames, tests = sites_of(rng, discrete=CUT[cut], rows=rows), some_tests(rng)
+    federation, algorithm = simulated(frames), FedPC(evidence=kind)
+    opened, _ = p_values(federation, algorithm, tests)
+    closed, tally = p_values(federation, replace(algorithm, reveal="verdicts"), tests)
+    never = [not having(frames, test) for test in tests]
+    assert 0 < sum(never) == tally[NEVER_TOGETHER]
+    assert (np.isnan(opened) == np.isnan(closed)).all()
+    told = ~np.isnan(opened)
+    assert set(closed[told]) == {0.0, 1.0}
+    assert ((opened > algorithm.alpha) == (closed > 0))[told].mean() > 0.97
+
+
+@pytest.mark.parametrize("algorithm", [FedPC, FedFCI])
+def test_a_run_by_verdicts_over_what_sites_measured_learns_the_graph_of_sums(algorithm):
+    federation = simulated(sites_of(np.random.default_rng(3)))
+    opened, closed = (federation.run(algorithm(reveal=own), seed=0) for own in ("sums", "verdicts"))
+    pairs = [{frozenset((e.source, e.target)) for e in own.graph.edges} for own in (opened, closed)]
+    assert pairs[0] == pairs[1]
+    assert opened.details["untested_edges"] == closed.details["untested_edges"]
+
+
 @pytest.mark.parametrize("algorithm", [FedPC, FedFCI])
 @pytest.mark.parametrize("kind", [name for name in EVIDENCE if name not in OVERLAPPING])
 def test_evidence_that_needs_all_of_every_site_is_refused_by_name(algorithm, kind):
@@ -119,7 +147,7 @@ def test_choices_that_would_take_untested_edges_for_granted_are_refused():
     for algorithm in (
         FedFCI(search="rfci"),
         FedPC(evidence="vote"),
-        FedPC(evidence="fisher", reveal="verdicts"),
+        FedPC(evidence="weighted_p", reveal="verdicts"),
         "rfcd",
         "fedcmfs",
     ):
