@@ -63,10 +63,11 @@ def waiting(hospitals, run, name, purpose=PURPOSE):
     raise AssertionError(f"nothing waits at {name}: {run.communicate()[0]}")
 
 
-def test_a_saved_plan_is_approved_by_all_and_every_site_has_its_own_report(
-    hospitals, study, tmp_path
-):
-    file, out = tmp_path / "plan.json", tmp_path / "learnt"
+@pytest.fixture(scope="module")
+def learnt(hospitals, tmp_path_factory):
+    """What a run came to that every site approved from the plan's file; its folder."""
+    folder = tmp_path_factory.mktemp("learnt")
+    file, out = folder / "plan.json", folder / "learnt"
     words = ("fedpc", "--purpose", PURPOSE, "--requester", "Dr. Okafor", "--out", file)
     hospitals.command("coordinator", "plan", *words, "--dir", hospitals.coordinator)
     digits = Plan.read(file).session.hex()[:8]
@@ -82,19 +83,26 @@ def test_a_saved_plan_is_approved_by_all_and_every_site_has_its_own_report(
             hospitals.command("site", "approve", asked, "--dir", hospitals.work / name)
         said = run.communicate(timeout=300)[0]
         assert run.returncode == 0, said
+    return out
+
+
+def test_a_saved_plan_is_approved_by_all_and_every_site_has_its_own_report(
+    hospitals, study, learnt
+):
     expected = study.in_process()
     assert sorted_edges(expected)
     hospitals.check_own_results(expected)
     hospitals.check_audits()
-    learnt = json.loads((out / "result.json").read_text("utf-8"))
+    found = json.loads((learnt / "result.json").read_text("utf-8"))
     names = set(study.schema.names)
-    assert not names & {end for edge in learnt["edges"] for end in (edge["from"], edge["to"])}
+    assert not names & {end for edge in found["edges"] for end in (edge["from"], edge["to"])}
     for name in SITES:
         folder = hospitals.work / "own" / name
         assert names & set(re.findall(r"\w+", (folder / "edges.csv").read_text("utf-8")))
         assert name in (folder / "report.html").read_text("utf-8")
 
 
+@pytest.mark.usefixtures("learnt")
 def test_one_site_denies_and_the_coordinator_hears_that_and_no_reason(hospitals):
     run_words = ("run", "fedpc", "--purpose", PURPOSE, "--alpha", 0.02)
     with begun(hospitals, *map(str, run_words)) as run:
