@@ -13,7 +13,7 @@ Leaks:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -29,9 +29,6 @@ from cipherdag.questions.encodings import (
 )
 from cipherdag.questions.pooled_data import OnScales, check_categories, check_cells
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 MARKS = (-16.0, -4.0, -2.0, -1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0, 2.0, 4.0, 16.0)
 """Where a number's distribution is looked at: units from the common origin of its column."""
 BLUR = 1.0
@@ -44,9 +41,7 @@ class SiteDifferences(
     """How large are the shares of every variable's values, in every configuration of others?
 
     Shares of a discrete variable are those of its categories (of two, of the first); of a
-    continuous one, of the values up to each of `MARKS`. Of a number given numbers they are those of
-    what a regression leaves that is the same at all sites (`fits`), and there is one configuration,
-    all rows complete in the set. In every configuration, called a stratum,
+    continuous one, of the values up to each of `MARKS`. In every configuration, called a stratum,
     the site's n rows that are complete in the set give w t, and w t**2, of every share; to each
     angle t is first added what nobody can foretell, up to its standard error either way. Then come,
     of every stratum, a comparison: whether a number has one value far from all others again and
@@ -72,8 +67,6 @@ class SiteDifferences(
         members: Packed positions, two bytes each: the variable, then those given, ascending and
             discrete; sets of fewer given variables first.
         max_rows: Declared bound of a site's rows.
-        fits: Packed 64-bit floats of every set of a number given numbers: a constant, and what each
-            of its variables is multiplied by, in the unit of its column; the sum is compared.
     """
 
     leaves: ClassVar[str] = "shares of categories and of values up to common marks, as angles"
@@ -84,7 +77,6 @@ class SiteDifferences(
     counts: tuple[int, ...]
     members: bytes
     max_rows: int = 1 << 20
-    fits: bytes = b""
 
     def __post_init__(self) -> None:
         p = len(self.categories)
@@ -95,10 +87,6 @@ class SiteDifferences(
         check_blocks(self.counts, self.members, 1, most=p, n_variables=p)
         for rows in self.sets():
             self._check_sets(rows)
-        sets = [own for rows in self.sets() for own in rows.tolist()]
-        length = sum(1 + len(own) for own in sets if self.fitted(own))
-        if len(self.fits) != 8 * length or not np.isfinite(self.fit_array()).all():
-            raise ValueError("not a finite number for every variable of a set of numbers, and one")
 
     def _check_sets(self, rows: IndexArray) -> None:
         given, sides = rows[:, 1:], np.array(self.categories, dtype=np.float64)
@@ -106,27 +94,8 @@ class SiteDifferences(
             raise ValueError("given variables must ascend, and be others than the compared one")
         if (sides[rows[:, 0]] == 1).any():
             raise ValueError("a variable of one category has no shares")
-        if given.size and ((sides[given] == 0).any(axis=1) & (sides[rows] > 0).any(axis=1)).any():
-            raise ValueError("what a number is given, or given beside, must be numbers alone")
-        strata = np.maximum(sides[given], 1.0).prod(axis=1)
-        check_cells(strata * np.maximum(sides[rows[:, 0]], len(MARKS)))
-
-    def fitted(self, own: Sequence[int]) -> bool:
-        """Whether a set is one of a number given numbers: what a regression leaves is compared."""
-        return len(own) > 1 and not any(self.categories[v] for v in own)
-
-    def fit_array(self) -> FloatVector:
-        """The numbers of all `fits`, one set after the other."""
-        return np.frombuffer(self.fits, dtype="<f8").astype(np.float64)
-
-    def set_fits(self) -> list[FloatVector | None]:
-        """Those of every set, in order; None of sets that are compared without."""
-        values, start, found = self.fit_array(), 0, list[FloatVector | None]()
-        for own in (own for rows in self.sets() for own in rows.tolist()):
-            stop = start + (1 + len(own) if self.fitted(own) else 0)
-            found.append(values[start:stop] if stop > start else None)
-            start = stop
-        return found
+        # a given continuous variable has no configurations
+        check_cells(sides[given].prod(axis=1) * np.maximum(sides[rows[:, 0]], len(MARKS)))
 
     def sets(self) -> list[IndexArray]:
         """The sets by how many variables are given: positions of shape (B_l, 1 + l)."""
@@ -137,9 +106,7 @@ class SiteDifferences(
         """Strata of every set, and shares of each of them, shape (B, 2)."""
         own = np.array(self.categories, dtype=np.int64)
         parts = [
-            np.column_stack(
-                [np.maximum(own[rows[:, 1:]], 1).prod(axis=1), shares_of(own[rows[:, 0]])]
-            )
+            np.column_stack([own[rows[:, 1:]].prod(axis=1), shares_of(own[rows[:, 0]])])
             for rows in self.sets()
         ]
         return np.concatenate([np.zeros((0, 2), dtype=np.int64), *parts])

@@ -43,7 +43,6 @@ WRITERS = {
     "rows": "rows",
     "sachs_conditions": "sachs_conditions",
     "site_differences": "site_differences",
-    "mechanisms": "mechanisms",
     "sites_that_differ": "sites_that_differ",
     "survival_coverage": "survival_coverage",
     "variables": "variables",

@@ -5,13 +5,11 @@ tests every variable's shares are compared, and those that differ once more give
 
 Leaks:
     Of every stratum at how many sites it has rows; of those that at least ``fewest`` sites have,
-    what `SiteDifferences` says. Of a number given numbers, before, what `RegressionSteps` says of
-    the regression over all sites.
+    what `SiteDifferences` says.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,19 +18,11 @@ import numpy as np
 from cipherdag.algorithms.evidence.pooled_moments import common_origins, common_units
 from cipherdag.questions.coverage import covered
 from cipherdag.questions.encodings import pack_blocks, pack_integers, require_possible, segments
-from cipherdag.questions.regression_steps import (
-    Regression,
-    RegressionSteps,
-    pack_models,
-    step_length,
-)
 from cipherdag.questions.site_differences import BLUR, MARKS, SiteDifferences, shares_of
 from cipherdag.statistics.corrections import corrected
-from cipherdag.statistics.regression_fits import first_fit, step_parts
-from cipherdag.statistics.reproducible import dot
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.coverage import Contributors, CountedQuestion, Covered
@@ -41,13 +31,8 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import FloatVector, IndexArray
 
     Comparing = Generator[
-        Contributors | Covered | CountedQuestion | RegressionSteps,
-        FloatVector,
-        tuple["SiteDifference", ...],
+        Contributors | Covered | CountedQuestion, FloatVector, tuple["SiteDifference", ...]
     ]
-
-Given = tuple[int, tuple[int, ...]]
-"""A variable, and those that it is compared given."""
 
 LEVEL = 0.01
 """Chance that any variable is named where none differs (Holm, 1979)."""
@@ -137,83 +122,31 @@ def differences_given_neighbours(
     return (yield from _compared(kinds, settings, sets))
 
 
-def differences_given_numbers(
-    kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[Given]
-) -> Comparing:
-    """Numbers, each given numbers: what one regression over all sites leaves of them.
-
-    Where no mechanism differs that is alike at all sites; three rounds, the first for the
-    regressions.
-    """
-    if not sets:
-        return ()
-    fits = yield from _common_fits(kinds, settings, sets)
-    return (yield from _compared(kinds, settings, sets, fits))
-
-
-def _common_fits(
-    kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[Given]
-) -> Generator[RegressionSteps, FloatVector, dict[Given, FloatVector]]:
-    """What makes a number's rest, in standard deviations of it, of a set's variables.
-
-    Sets that leave nothing of the number have none.
-    """
-    lengths, members = pack_models([Regression(v, given) for v, given in sets])
-    counts = [1 + len(given) for _, given in sets]
-    sums = yield RegressionSteps(
-        **_scales(kinds),
-        lengths=lengths,
-        members=members,
-        coefficients=np.zeros(sum(counts)).tobytes(),
-        max_rows=settings.max_rows,
-        ordered=tuple(np.flatnonzero(kinds.ordered).tolist()),
-    )
-    ends = np.cumsum([step_length(count) for count in counts])[:-1]
-    found = {}
-    for own, count, step in zip(sets, counts, np.split(sums, ends), strict=True):
-        fit = first_fit(Regression(*own), kinds.categories.tolist())
-        squares, products, gram = step_parts(step, count)
-        fit.hear(squares, products, gram, 1)
-        if fit.undone or fit.rank < count or fit.scarce <= count:
-            continue
-        constant, *slopes = fit.coefficients.tolist()
-        # a question: the same to the last bit wherever a site computes it, which logarithms are not
-        deviation = math.sqrt((squares - dot(products, fit.coefficients)) / fit.scarce)
-        found[own] = np.array([-constant, 1.0, *(-slope for slope in slopes)]) / deviation
-    return found
-
-
 def _compared(
-    kinds: ColumnKinds,
-    settings: EvidenceSettings,
-    sets: Sequence[Given],
-    fits: Mapping[Given, FloatVector] | None = None,
+    kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[tuple[int, tuple[int, ...]]]
 ) -> Comparing:
-    """What can be compared of variables, each given others; of numbers given numbers by fits."""
+    """What can be compared of variables, each given others."""
     shares = shares_of(kinds.categories)
     # floating point: the product of many categories may exceed every integer type
     size = np.array([shares[v] * kinds.categories[list(g)].prod(dtype=float) for v, g in sets])
     varies = np.array([kinds.categories[v] != 1 for v, _ in sets], dtype=bool)
     asked = [own for own, ok in zip(sets, varies & (size <= MOST_SHARES), strict=True) if ok]
-    if fits is not None:
-        asked = [own for own in asked if own in fits]
-    asked = sorted(asked, key=lambda own: len(own[1]))
     found = {own: SiteDifference(*own, np.nan) for own in sets}
     if asked:
-        question = _question(kinds, settings, asked, fits or {})
+        question = _question(kinds, settings, asked)
         sums = yield from covered(question, settings.fewest)
         coded = segments(question.encodings, sums)[2] > 0.0
         first = np.cumsum(question.sides()[:, 0]) - question.sides()[:, 0]
         told = zip(p_values_of(question, sums).tolist(), coded[first].tolist(), strict=True)
-        found |= {own: SiteDifference(*own, *said) for own, said in zip(asked, told, strict=True)}
+        in_order = sorted(asked, key=lambda own: len(own[1]))
+        found |= {
+            own: SiteDifference(*own, *said) for own, said in zip(in_order, told, strict=True)
+        }
     return tuple(found.values())
 
 
 def _question(
-    kinds: ColumnKinds,
-    settings: EvidenceSettings,
-    sets: Sequence[Given],
-    fits: Mapping[Given, FloatVector],
+    kinds: ColumnKinds, settings: EvidenceSettings, sets: Sequence[tuple[int, tuple[int, ...]]]
 ) -> SiteDifferences:
     largest = max(len(given) for _, given in sets)
     blocks = [
@@ -223,25 +156,16 @@ def _question(
         for size in range(largest + 1)
     ]
     counts, members = pack_blocks(blocks)
-    fitted = [fits[own] for own in sets if own in fits]
+    discrete = kinds.categories > 0
+    origins = np.where(discrete, 0.0, common_origins(kinds))
     return SiteDifferences(
-        **_scales(kinds),
+        categories=tuple(kinds.categories.tolist()),
+        origins=np.ascontiguousarray(origins, dtype="<f8").tobytes(),
+        units=pack_integers(np.where(discrete, 0, common_units(kinds))),
         counts=counts,
         members=members,
         max_rows=settings.max_rows,
-        fits=np.concatenate([np.zeros(0), *fitted]).tobytes(),
     )
-
-
-def _scales(kinds: ColumnKinds) -> dict[str, Any]:
-    """Categories of the columns, and from where and in what unit numbers are counted."""
-    discrete = kinds.categories > 0
-    origins = np.where(discrete, 0.0, common_origins(kinds))
-    return {
-        "categories": tuple(kinds.categories.tolist()),
-        "origins": np.ascontiguousarray(origins, dtype="<f8").tobytes(),
-        "units": pack_integers(np.where(discrete, 0, common_units(kinds))),
-    }
 
 
 def p_values_of(question: SiteDifferences, sums: FloatVector) -> FloatVector:

@@ -26,7 +26,6 @@ from cipherdag.algorithms.evidence.site_differences import (
     differences_given_neighbours,
     marginal_differences,
 )
-from cipherdag.algorithms.fedfci.context import DISCLOSED, WithSite, of_site
 from cipherdag.algorithms.fedfci.groups import of_groups
 from cipherdag.algorithms.fedfci.outcome import FedFCIOutcome
 from cipherdag.algorithms.fedfci.report import concluded, with_fitting
@@ -119,17 +118,12 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             own PAG (`graphs.ancestral.integration`). 0: none; the rules are applied to all
             variables at once, those that hold whatever a group lacks.
 
-        context: ``site``: the site is a variable, too, that none of the others causes, and nothing
-            unmeasured that causes one of them (JCI, assumptions 1 and 2). An arrow from it says
-            that a mechanism differs between sites, and more edges are directed. Of numbers.
-
     Leaks:
         What the evidence says of every test asked, by sums or by verdicts, and with `compare_sites`
         what `evidence.site_differences` does of every variable. Which tests are asked tells sites
         the skeleton after every layer, and which sets lie beyond the neighbours. With `bootstrap`
         all of it once more for every replicate. With `integrate` it is the skeleton of every group
         that they learn, and there are more tests; what fits is found from that alone.
-        With `context` what `fedfci.context` says.
     """
 
     name: ClassVar[str] = "fedfci"
@@ -155,7 +149,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     knowledge: Knowledge | None = None
     bootstrap: int = within(0, 0, MAX_REPLICATES)
     integrate: int = within(0, 0, MOST_GRAPHS)
-    context: Literal["none", "site"] = "none"
 
     def check(self) -> None:
         """Refuse choices that do not go together."""
@@ -173,17 +166,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             "knowledge, selection or bootstrap yet",
         )
 
-        require(
-            self.context == "none" or self._takes_site,
-            "context site needs evidence stratified, reveal sums, search fci and compare_sites, "
-            "and no bootstrap or integrate: tests within sites, beside sums that compare them",
-        )
-
-    @property
-    def _takes_site(self) -> bool:
-        plain = self.evidence == "stratified" and not self.closed and self.search == "fci"
-        return plain and self.compare_sites and not self.bootstrap and not self.integrate
-
     def check_measured(self, measured: Measured) -> None:
         """Take sites that lack variables where the evidence and the search do."""
         check_measured(self, measured)
@@ -191,10 +173,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             measured.everywhere or self.search == "fci",
             "sites lack variables, of which search rfci would take edges for granted that no site "
             "can test; choose search fci",
-        )
-        require(
-            measured.everywhere or self.context == "none",
-            "sites lack variables, of which context site cannot be told yet; leave it at none",
         )
         require(
             not self.integrate or not measured.everywhere,
@@ -246,9 +224,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         """The run on the sites' rows, as they are or drawn from them."""
         settings = settings_of(self, facts)
         source = yield from EVIDENCE[self.evidence].source(settings, closed=self.closed)
-        if self.context == "site":
-            tests = WithSite(source, settings)
-            return (yield from of_site(tests, known, facts, self._skeleton, self._orient))
         kinds = source.kinds if self.compare_sites and not drawn else None
         shown = None if drawn else facts.present
         if self.integrate:
@@ -289,7 +264,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     def disclosures(self) -> tuple[str, ...]:
         """What the evidence opens, and how often."""
         said = evidence_disclosed(self)
-        said = (*said, DISCLOSED) if self.context == "site" else said
         return (*said, once_more(self.bootstrap)) if self.bootstrap else said
 
     def report(self, found: LearntPAG) -> Report:
@@ -327,7 +301,6 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
         known: Constraints,
         found: StableSkeleton,
         measured: Measured,
-        doubtful: BoolMatrix | None = None,
     ) -> Learning:
         sets, untested = found.separations, measured.never(found.skeleton)
         refined = Refined(found.skeleton.copy(), sets.sets, sets.p_values)
@@ -337,7 +310,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             marks = yield from rules.orient(refined)
         else:
             refined.told = yield from judge(found.skeleton, sets.sets, measured)
-            doubtful = doubtful if measured.everywhere else untested
+            doubtful = None if measured.everywhere else untested
             grounds = Grounds(sets.sets, refined.told.ambiguous, doubtful=doubtful)
             start = with_colliders(start_marks(found.skeleton, known), refined.told.colliders)
             marks = completed(start, grounds, selection=self.selection)
@@ -367,8 +340,7 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             test=test_of(self),
             max_cond_size=self.max_cond_size,
         )
-        told = yield from told_of_triples(source, search, sets, self._rule, measured)
-        return told.spared(len(skeleton) - 1) if self.context == "site" else told
+        return (yield from told_of_triples(source, search, sets, self._rule, measured))
 
     @property
     def _rule(self) -> JudgingRule | None:

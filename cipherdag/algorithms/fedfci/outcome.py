@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
-    from cipherdag.algorithms.fedfci.context import Mechanism
     from cipherdag.algorithms.fedpc.outcome import WeakestTest
     from cipherdag.findings.confidence import MarkCounts
     from cipherdag.graphs.ancestral.integration import Local
@@ -34,7 +33,6 @@ class FedFCIOutcome:
         bootstrap: In how many replicates every mark occurs, if there were any.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
-        mechanisms: With context site, what every variable has to do with it.
         groups: Where these are integrated, the PAG of every group of sites among its variables.
     """
 
@@ -50,5 +48,4 @@ class FedFCIOutcome:
     known: Constraints | None = field(repr=False, default=None)
     bootstrap: MarkCounts | None = None
     untested: BoolMatrix | None = field(repr=False, default=None)
-    mechanisms: tuple[Mechanism, ...] = ()
     groups: tuple[Local, ...] = field(repr=False, default=())

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cipherdag.algorithms.evidence.site_differences import details_of
-from cipherdag.algorithms.fedfci.context import mechanism_details
 from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, untested_edges
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
@@ -19,8 +18,6 @@ from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.integration import DETAIL as INTEGRATED
 from cipherdag.findings.integration import Integrated
 from cipherdag.findings.integration import details_of as fitting_details
-from cipherdag.findings.mechanisms import DETAIL as MECHANISMS
-from cipherdag.findings.mechanisms import Mechanisms
 from cipherdag.findings.site_differences import DETAIL
 from cipherdag.graphs.ancestral.integration import integrated
 from cipherdag.graphs.ancestral.pag import PAG
@@ -67,8 +64,6 @@ def concluded(algorithm: FedFCI, outcome: FedFCIOutcome, facts: Facts) -> Learnt
         details["ambiguous_triples"] = [[names[v] for v in own] for own in outcome.ambiguous]
     if fitting is None or not fitting.settled:
         details |= untested_edges(outcome.untested, names)
-    if outcome.mechanisms:
-        details[MECHANISMS] = mechanism_details(outcome.mechanisms, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     evidence = _evidence(algorithm, outcome, graph, fitting)
@@ -84,14 +79,10 @@ def _heard(looked_at: int, found: int) -> None:
 
 
 def with_fitting(found: LearntPAG, own: Report) -> Report:
-    """The report with pairs of which neither causes the other, mechanisms, and graphs that fit."""
+    """The report with the pairs of which neither causes the other, and the graphs that fit."""
     lines = tuple(f"{e.source} and {e.target}" for e in found.graph.edges if e.mark == "<->")
     hidden = Note("Neither causes the other; both have an unmeasured cause:", lines)
     notes = (*([hidden] if lines else []), *own.notes)
-    if MECHANISMS in found.details:
-        mechanisms = Mechanisms(found.details[MECHANISMS])
-        notes = (mechanisms.note(), *notes)
-        own = replace(own, panels=(mechanisms.panel(), *own.panels))
     if INTEGRATED not in found.details:
         return replace(own, notes=notes)
     fitting = Integrated(found.details[INTEGRATED])

@@ -16,7 +16,7 @@ Leaks:
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -59,11 +59,6 @@ class Told:
     colliders: Collection[Triple]
     ambiguous: Collection[Triple] = ()
     no_causes: Collection[Triple] = ()
-
-    def spared(self, middle: int | None) -> Told:
-        """The same without the triples of a middle that is no collider, whatever tests say."""
-        kept = [[own for own in part if own[1] != middle] for part in astuple(self)]
-        return Told(*kept)
 
     def without(self, doubtful: Collection[Triple]) -> Told:
         """The same where some triples are open, whatever tests of their ends say."""

@@ -6,7 +6,6 @@ import itertools
 import math
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,7 +23,6 @@ from cipherdag.algorithms.evidence.site_differences import (
     SPREAD,
     SiteDifference,
     differences_given_neighbours,
-    differences_given_numbers,
     differing,
     marginal_differences,
     p_values_of,
@@ -532,100 +530,3 @@ def test_replicates_compare_nothing_more():
     asked = [own for own in result.rounds if "site-differences" in own.kind]
     assert len(asked) == 2
     assert "3 replicates" not in "".join(own.label for own in asked if "sites, 3" in own.label)
-
-
-def rests_sites(seed, n_sites, *, shift=0.0):
-    """y = x1 - x2 + noise at every site, where both causes lie elsewhere and spread otherwise."""
-    rng = np.random.default_rng(seed)
-    found = []
-    for k in range(n_sites):
-        rows = int(rng.integers(80, 400))
-        causes = rng.normal(size=(rows, 2)) * rng.uniform(0.5, 2.0) + rng.normal(size=2)
-        noise = rng.standard_normal(rows) + shift * (k == 0)
-        found.append(np.column_stack([causes, causes @ [1.0, -1.0] + noise]))
-    return found
-
-
-def given_numbers(tables, sets, *, fewest=1):
-    own = replace(SETTINGS, n_variables=3, fewest=fewest)
-
-    def asking():
-        columns = Columns(n_variables=3, max_rows=own.max_rows)
-        kinds = columns.read((yield columns))
-        return (yield from differences_given_numbers(kinds, own, sets))
-
-    return drive(asking(), [gaussian_site(table) for table in tables])
-
-
-@pytest.mark.usefixtures("unblurred")
-def test_of_a_number_given_numbers_it_is_what_one_regression_leaves():
-    """By least squares on all rows, and Cochran's Q of angles at every mark, in plain numpy."""
-    for seed in range(10):
-        tables = rests_sites(seed, 4, shift=0.1)
-        found, _ = given_numbers(tables, [(2, (0, 1)), (0, (1,))])
-        for own in found:
-            rows = np.concatenate(tables)
-            design = np.column_stack([np.ones(len(rows)), rows[:, own.given]])
-            slopes, squares = np.linalg.lstsq(design, rows[:, own.variable])[:2]
-            spread = math.sqrt(squares[0] / len(rows))
-            p_values = []
-            for mark in MARKS:
-                counts = []
-                for table in tables:
-                    fit = slopes[0] + table[:, own.given] @ slopes[1:]
-                    counts.append(((table[:, own.variable] - fit) / spread <= mark).sum())
-                rare = sum(counts) / len(rows)
-                if min(rare, 1.0 - rare) * len(rows) >= 5.0:
-                    p_values.append(by_hand(counts, [len(table) for table in tables]))
-            assert np.isclose(own.p_value, min(1.0, min(p_values) * len(p_values)), rtol=1e-3)
-
-
-def test_what_a_regression_leaves_is_alike_where_only_its_causes_differ():
-    found = [given_numbers(rests_sites(seed, 4), [(2, (0, 1))])[0][0] for seed in range(400)]
-    told = np.array([own.p_value for own in found])
-    for level in (0.05, 0.01):
-        assert (told <= level).sum() <= stats.binom.isf(1e-4, len(told), level), level
-    shifted = [given_numbers(rests_sites(s, 4, shift=0.8), [(2, (0, 1))])[0][0] for s in range(20)]
-    assert np.mean([own.p_value < 0.01 for own in shifted]) > 0.8
-
-
-def test_a_number_that_others_determine_is_not_compared():
-    tables = [np.column_stack([own[:, 0], own[:, 1], own[:, 0] * 2.0]) for own in rests_sites(0, 3)]
-    found, asked = given_numbers(tables, [(2, (0,)), (2, (1,)), (2, (0, 1))])
-    assert [np.isnan(own.p_value) for own in found] == [True, False, True]
-    assert len(asked) == 3
-    assert given_numbers(tables, [])[0] == ()
-
-
-def of_rests(categories, fits):
-    """A question about the last of three variables, given the others, or given the first alone."""
-    own = [[2, 0]] if len(fits) == 24 else [[2, 0, 1]]
-    blocks = [np.zeros((0, size)) for size in range(1, len(own[0]))]
-    counts, members = pack_blocks([*blocks, np.array(own)])
-    return msgspec.structs.replace(about(categories), counts=counts, members=members, fits=fits)
-
-
-def test_the_same_rest_is_blurred_alike_whatever_the_regression():
-    """Other sets, and other cohorts, have other regressions, and their blurs would average out."""
-    site = gaussian_site(rests_sites(1, 1)[0])
-    fits = ([0.0, 1.0, -1.0, 1.0], [1e-9, 1.0, -1.0, 1.0])
-    answers = [site.answer(of_rests((0, 0, 0), np.array(own).tobytes())) for own in fits]
-    assert (answers[0] == answers[1]).all()
-    one = [site.answer(of_rests((0, 0, 0), np.array(own).tobytes())) for own in NO_SLOPES]
-    assert (one[0] == one[1]).all()
-    assert not np.isclose(one[0][:13], answers[0][:13]).all()
-
-
-NO_SLOPES = ([0.0, 1.0, 0.0, 0.0], [0.0, 1.0, 0.0])
-
-
-@pytest.mark.parametrize("fits", [b"", np.ones(5).tobytes(), np.array([np.nan] * 4).tobytes()])
-def test_fits_that_do_not_fit_are_refused(fits):
-    with pytest.raises(ValueError, match="finite number"):
-        of_rests((0, 0, 0), fits)
-
-
-@pytest.mark.parametrize("categories", [(2, 0, 0), (0, 0, 2)])
-def test_numbers_beside_categories_are_refused(categories):
-    with pytest.raises(ValueError, match="numbers alone"):
-        of_rests(categories, b"")

@@ -352,10 +352,10 @@ class PoolableData:
             raise MalformedMessageError("shares of other categories than the site's schema has")
         self._spend(sum(question.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
-        told, free = self.told_column, self._moves is None
+        free = self._moves is None
         tables = self._columns().whole_tables if self.discrete else None
         return share_summands(
-            question, told, self.blur, least=least, given=free, tables=tables, whole=self.column
+            question, self.told_column, self.blur, least=least, given=free, tables=tables
         )
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:

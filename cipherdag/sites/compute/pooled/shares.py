@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cipherdag.questions.site_differences import BLUR, MARKS
+from cipherdag.questions.site_differences import BLUR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,6 @@ def share_summands(
     least: int,
     given: bool = True,
     tables: Callable[[IndexArray], Iterator[tuple[slice, IndexArray]]] | None = None,
-    whole: Callable[[int], FloatVector] | None = None,
 ) -> FloatVector:
     """The answer to `SiteDifferences`.
 
@@ -39,25 +38,18 @@ def share_summands(
         column: Codes or values of a variable, shape (n,), NaN where missing.
         blur: That of the site's rows.
         least: Rows below which a stratum adds nothing, at least 2.
-        given: Whether variables given categories are told of: rows by configuration are counts.
+        given: Whether variables given others are told of: rows by their configuration are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
-        whole: As ``column``, of the rows that regressions are of; None for those.
     """
-    counted = (
-        pair
-        for rows in question.sets()
-        for pair in zip(rows.tolist(), _counted(rows, tables), strict=True)
-    )
     found = [
         _shares(question, own, column, blur, table)
-        if fit is None
-        else _rests(question, own, whole or column, blur, fit)
-        for (own, table), fit in zip(counted, question.set_fits(), strict=True)
+        for rows in question.sets()
+        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True)
     ]
     if not found:
         return np.zeros(0)
     together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
-    of_enough = (together.n >= least) & (given | together.free)
+    of_enough = (together.n >= least) & (given | together.alone)
     return _summands(together, of_enough, question.widths())
 
 
@@ -80,14 +72,14 @@ class _Shares(NamedTuple):
         n: Rows of every stratum, shape (strata,).
         unforetold: What is added to every angle, in standard errors, shape (strata * shares,).
         coded: Whether the variable is a number with a value as `code_in` finds, shape (strata,).
-        free: Whether no category is given, shape (strata,).
+        alone: Whether nothing is given, shape (strata,).
     """
 
     counts: IndexArray
     n: IndexArray
     unforetold: FloatVector
     coded: BoolVector
-    free: BoolVector
+    alone: BoolVector
 
 
 def _shares(
@@ -118,30 +110,10 @@ def _shares(
     return _Shares(
         counts.ravel(),
         n,
-        _blur(blur, question, own, counts, rest=False).ravel(),
+        _blur(blur, question, own, counts).ravel(),
         np.full(len(n), coded),
         np.full(len(n), len(own) == 1),
     )
-
-
-def _rests(
-    question: SiteDifferences,
-    own: list[int],
-    column: Callable[[int], FloatVector],
-    blur: Blur,
-    fit: FloatVector,
-) -> _Shares:
-    """As `_shares`, of what a common regression leaves of a number given numbers."""
-    origins, units = question.origin_array(), question.unit_array()
-    rest = np.full_like(column(own[0]), fit[0])
-    for weight, v in zip(fit[1:].tolist(), own, strict=True):
-        rest += weight * np.ldexp(column(v) - origins[v], -int(units[v]))
-    place = np.searchsorted(np.array(MARKS), rest[~np.isnan(rest)])
-    table = np.bincount(place, minlength=len(MARKS) + 1)[None]
-    counts = table[:, :-1].cumsum(axis=1)
-    unforetold = _blur(blur, question, own, counts, rest=True).ravel()
-    none = np.zeros(1, dtype=bool)
-    return _Shares(counts.ravel(), table.sum(axis=1), unforetold, none, ~none)
 
 
 def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -> IndexArray:
@@ -197,23 +169,19 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     return None
 
 
-def _blur(
-    blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray, *, rest: bool
-) -> FloatVector:
+def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray) -> FloatVector:
     """What is added to every angle, in standard errors, shape (strata, shares).
 
     Whatever categories are called, the same of them has the same number. Marks between which no row
     lies have one number: several would average out.
     """
-    # of what regressions leave one for all of a variable: those of many would average out, too
-    about = b"".join(blur.column(v) for v in (own[:1] if rest else own))
+    about = b"".join(blur.column(v) for v in own)
     if categories := question.categories[own[0]]:
         drawn = BLUR * blur.uniform(about, (len(counts), categories))
         if blur.met(own[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
-    marks = b"rest" if rest else question.marks(own[0]).tobytes()
-    drawn = BLUR * blur.uniform(about + marks, counts.shape)
+    drawn = BLUR * blur.uniform(about + question.marks(own[0]).tobytes(), counts.shape)
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, alike, axis=1)
 
