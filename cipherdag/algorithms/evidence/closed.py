@@ -148,9 +148,11 @@ def graded(source: EvidenceSource, tests: Tests, alpha: float) -> PValues:
     found = yield from source.p_values(tests)
     if source.doubted is None:
         return found
-    again = [rows[own > 0] for rows, own in zip(tests, found, strict=True)]
-    strong = yield from source.doubted.p_values(again)
     level = max(DOUBTED, alpha)
+    strong = [own[own > 0] for own in found]
+    if level > alpha:
+        again = [rows[own > 0] for rows, own in zip(tests, found, strict=True)]
+        strong = yield from source.doubted.p_values(again)
     grades = []
     for own, clear in zip(found, strong, strict=True):
         grade = np.where(np.isnan(own), np.nan, alpha / 10.0)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import finest
+from cipherdag.algorithms.evidence.remembering import triplet_keys
 from cipherdag.questions.closed.by_count import ByCount
-from cipherdag.questions.coverage import opened_where
+from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.verdicts import CellVerdicts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator, Sequence
 
     from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.questions.question import FloatVector, IndexArray, Question
@@ -33,10 +34,68 @@ ROUND_VERDICTS = 8_000
 """Of one round: who deals sends their keys, and the sites take turns round by round."""
 
 
+class Opened:
+    """What is opened of tests before they are compared, so that it is opened once.
+
+    To open it again for another level would leave, where a site has left in between, what that site
+    alone had answered.
+
+    Args:
+        settings: How tests are done.
+    """
+
+    def __init__(self, settings: EvidenceSettings) -> None:
+        self._settings = settings
+        self._known: dict[bytes, tuple[int, FloatVector]] = {}
+
+    def ask(
+        self, tests: Sequence[IndexArray], question: TableCells | ScoreWeights
+    ) -> Generator[Question, FloatVector, FloatVector]:
+        """How many sites contribute to each part of a question, and the variances, shape (2, K).
+
+        Args:
+            tests: By size of S: all of them asked before, or none.
+            question: About them, without differences.
+
+        Returns:
+            Rounds: one to count, and one of variances of what enough sites contribute to; none of
+            tests asked before, and 0 of those asked when more sites were there.
+        """
+        keys = [key for rows in tests for key in triplet_keys(rows).tolist()]
+        if all(key in self._known for key in keys):
+            return self._again(keys, question)
+        able = np.rint((yield Contributors(question=question)))
+        enough = able >= max(self._settings.fewest, 1)
+        enough[len(question.owner) :] = False
+        found = np.stack([able, (yield from opened_where(question, enough))])
+        order, ends = _by_test(question, len(able))
+        parts = np.split(found[:, order], ends[:-1], axis=1)
+        n_sites = self._settings.present.n_sites
+        self._known |= {key: (n_sites, own) for key, own in zip(keys, parts, strict=True)}
+        return found
+
+    def _again(self, keys: Sequence[bytes], question: TableCells | ScoreWeights) -> FloatVector:
+        n_sites = self._settings.present.n_sites
+        parts = [own * float(then == n_sites) for then, own in map(self._known.__getitem__, keys)]
+        together = np.concatenate([np.zeros((2, 0)), *parts], axis=1)
+        order, _ = _by_test(question, together.shape[1])
+        found = np.empty_like(together)
+        found[:, order] = together
+        return found
+
+
+def _by_test(question: TableCells | ScoreWeights, length: int) -> tuple[IndexArray, IndexArray]:
+    """Where the parts of a question's answer stand test by test, and where those of each end."""
+    every = np.arange(question.n_tests)
+    owner = np.concatenate([question.owner, every])[:length]
+    ends = np.cumsum(np.bincount(owner, minlength=question.n_tests))
+    return np.argsort(owner, kind="stable"), ends
+
+
 def independent_within(
     question: TableCells | ScoreWeights,
     able: FloatVector,
-    limits_of: Callable[[FloatVector], FloatVector],
+    limits: FloatVector,
     settings: EvidenceSettings,
     *,
     quarters: int,
@@ -46,27 +105,25 @@ def independent_within(
     Args:
         question: The cells, without differences.
         able: How many sites contribute to each part of it, as counted.
-        limits_of: How far the difference of every cell may lie from 0, from the variances summed
-            over the sites; 0 where it is not compared.
+        limits: How far the difference of every cell may lie from 0; 0 where it is not compared.
         settings: How tests are done.
         quarters: Largest difference of a site, in quarters of ``max_rows``; more changes none.
 
     Returns:
-        NaN where no cell of a test is compared; a round of variances, and one per `ROUND_VERDICTS`
-        cells.
+        NaN where no cell of a test is compared; a round per `ROUND_VERDICTS` cells.
 
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
     n_sites, fewest = settings.present.n_sites, max(settings.fewest, 1)
     cells = able[: len(question.owner)]
-    enough = np.concatenate([cells >= fewest, np.zeros(len(able) - len(cells), dtype=bool)])
-    variances = yield from opened_where(question, enough)
-    limits = limits_of(variances[: len(cells)])
     compared = np.flatnonzero(limits > 0)
     independent = np.full(question.n_tests, np.nan)
     independent[question.owner[compared]] = 1.0
-    amounts, bits = difference_amounts(settings.max_rows, n_sites, fewest, quarters=quarters)
+    # no site has more rows than all; the shorter sums are, the shorter are the keys
+    most = 1 << max(settings.rows - 1, 1).bit_length() if settings.rows else settings.max_rows
+    rows = min(settings.max_rows, most)
+    amounts, bits = difference_amounts(rows, n_sites, fewest, quarters=quarters)
     for start in range(0, len(compared), ROUND_VERDICTS):
         own = compared[start : start + ROUND_VERDICTS]
         within = yield CellVerdicts(

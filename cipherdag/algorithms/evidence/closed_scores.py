@@ -16,14 +16,12 @@ Leaks:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed_cells import independent_within, square_limits
+from cipherdag.algorithms.evidence.closed_cells import Opened, independent_within, square_limits
 from cipherdag.algorithms.evidence.source import PValues, RememberedTests, Tests, by_slices
-from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.scores.score_weights import ScoreWeights
 
 if TYPE_CHECKING:
@@ -51,6 +49,7 @@ class ClosedScores(RememberedTests):
         name: What its tests are tallied as.
         about: Makes the question of tests by size of S.
         settings: How tests are done.
+        opened: What was opened at another level.
     """
 
     def __init__(
@@ -58,22 +57,24 @@ class ClosedScores(RememberedTests):
         name: str,
         about: Callable[[list[IndexArray]], CombinedEvidence | WithinScores],
         settings: EvidenceSettings,
+        opened: Opened | None = None,
     ) -> None:
         super().__init__()
+        self._opened = opened or Opened(settings)
         self._name, self._about, self._settings = name, about, settings
         self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
 
     def _ask(self, tests: Tests) -> PValues:
-        """A round to count, one of variances, and some to compare, per `ROUND_VALUES`."""
+        """Two rounds that `Opened` asks, and some to compare, per `ROUND_VALUES`."""
         self.tally[self._name] += sum(len(rows) for rows in tests)
         return (yield from by_slices(tests, [np.full(len(r), 2.0) for r in tests], self._piece))
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         question = ScoreWeights(scores=self._about(tests))
-        able = np.rint((yield Contributors(question=question)))
-        limits_of = partial(score_limits, question, alpha=self._settings.spec.alpha)
+        able, variances = yield from self._opened.ask(tests, question)
+        limits = score_limits(question, variances, self._settings.spec.alpha)
         independent = yield from independent_within(
-            question, able, limits_of, self._settings, quarters=LARGEST_QUARTERS
+            question, able, limits, self._settings, quarters=LARGEST_QUARTERS
         )
         most = np.zeros(question.n_tests)
         np.maximum.at(most, question.owner, able)

@@ -23,12 +23,16 @@ Leaks:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed_cells import independent_within, on_grid, square_limits
+from cipherdag.algorithms.evidence.closed_cells import (
+    Opened,
+    independent_within,
+    on_grid,
+    square_limits,
+)
 from cipherdag.algorithms.evidence.stratified_forms import (
     LEAST_VARIANCE,
     OWN_WEIGHT,
@@ -36,7 +40,6 @@ from cipherdag.algorithms.evidence.stratified_forms import (
     faint_p,
 )
 from cipherdag.algorithms.evidence.stratified_tables import TOO_LARGE_NOT_DONE, StratifiedTests
-from cipherdag.questions.coverage import Contributors
 from cipherdag.questions.stratified import COARSE_BITS, TableCells
 from cipherdag.statistics.quadratic_forms import chi_square_scale
 
@@ -65,20 +68,25 @@ class ClosedTables(StratifiedTests):
     Args:
         kinds: The columns; tests are of discrete ones.
         settings: How tests are done.
+        opened: What was opened at another level.
     """
 
-    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
+    def __init__(
+        self, kinds: ColumnKinds, settings: EvidenceSettings, opened: Opened | None = None
+    ) -> None:
         super().__init__(kinds, settings)
+        self._opened = opened or Opened(settings)
         self.kinds = None  # by which sites would be compared, in sums
         self._too_large = TOO_LARGE_NOT_DONE
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
-        """Verdicts of some tests: a round to count, one of variances, and some to compare."""
+        """Verdicts of some tests: two rounds that `Opened` asks, and some to compare."""
         question = TableCells(tables=self._tables(tests))
-        able = np.rint((yield Contributors(question=question)))
+        able, variances = yield from self._opened.ask(tests, question)
         varying = able[len(question.owner) :]
+        limits = self._limits(question, able, variances[: len(question.owner)])
         independent = yield from independent_within(
-            question, able, partial(self._limits, question, able), self._settings, quarters=1
+            question, able, limits, self._settings, quarters=1
         )
         return self._settled(tests, independent, varying)
 

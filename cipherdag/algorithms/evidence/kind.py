@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 AGAIN = (
-    "Where directions are judged by all sets of neighbours, the same of tests that say independent "
-    f"once more, at the level {DOUBTED}."
+    "Of tests of the ends of unshielded triples that say independent, whether they do at the level "
+    f"{DOUBTED}, too."
 )
-"""What everybody learns besides of any kind whose sums stay closed."""
+"""What everybody learns besides where verdicts judge triples by all sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +31,7 @@ class EvidenceSettings:
         n_variables: Number of aligned variables, p.
         max_cells: Largest contingency table that is asked for.
         max_rows: Declared bound of a site's rows.
+        rows: Rows of all sites together, where these are told and none is left out; else 0.
         site_effect: Whether regressions have constants of every site's own.
         interactions: Whether the variables that regressions condition on interact.
         present: How many sites the last sum covers.
@@ -42,6 +43,7 @@ class EvidenceSettings:
     n_variables: int
     max_cells: int = 4096
     max_rows: int = 1 << 20
+    rows: int = 0
     site_effect: bool = False
     interactions: bool = False
     present: Presence = field(default_factory=lambda: Presence(0))
@@ -104,6 +106,8 @@ class EvidenceKind:
             return source
         return MeasuredTogether(source, settings.measured)
 
-    def told(self, *, closed: bool) -> str:
-        """What is learnt of it, in one sentence."""
-        return f"{self.closed} {AGAIN}" if closed else self.discloses
+    def told(self, *, closed: bool, joining: bool = False) -> str:
+        """What is learnt of it, in a sentence; of triples that ``joining`` judges in two."""
+        if not closed:
+            return self.discloses
+        return f"{self.closed} {AGAIN}" if joining else self.closed

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import doubting, summed_by
+from cipherdag.algorithms.evidence.closed_cells import Opened
 from cipherdag.algorithms.evidence.closed_scores import ClosedScores
 from cipherdag.algorithms.evidence.closed_tables import ClosedTables
 from cipherdag.algorithms.evidence.combined import CombinedTests
@@ -50,27 +51,38 @@ class WithinSites:
     Attributes:
         kinds: The columns, by which sites are compared; None where that would open sums.
         doubted: See `EvidenceSource`.
+        opened: What was opened beside verdicts, by way of testing.
 
     Args:
         kinds: The columns.
         settings: How tests are done.
         closed: Whether sums stay closed, and verdicts alone are found.
+        first: Verdicts at another level, of tests that were asked there before.
     """
 
-    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, *, closed: bool) -> None:
+    def __init__(
+        self,
+        kinds: ColumnKinds,
+        settings: EvidenceSettings,
+        *,
+        closed: bool,
+        first: WithinSites | None = None,
+    ) -> None:
         self.kinds: ColumnKinds | None = None if closed else kinds
         self.doubted: EvidenceSource | None = None
+        self.opened: tuple[Opened, ...] = ()
         self._discrete = kinds.categories > 0
-        if closed:  # no site has more than all; the shorter sums are, the shorter are the keys
-            fewer = min(settings.max_rows, 1 << max(kinds.rows - 1, 1).bit_length())
-            settings = replace(settings, max_rows=fewer)
+        if closed and settings.measured.everywhere and not kinds.incomplete.any():
+            settings = replace(settings, rows=kinds.rows)
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
         if closed:
+            self.opened = first.opened if first else tuple(Opened(settings) for _ in range(3))
+            of_numbers, of_tables, of_both = self.opened
             self._sources = (
-                ClosedScores("stouffer", summed_by("stouffer", numbers), numbers),
-                ClosedTables(kinds, settings),
-                ClosedScores(SCORES, scores_of(kinds, settings), settings),
+                ClosedScores("stouffer", summed_by("stouffer", numbers), numbers, of_numbers),
+                ClosedTables(kinds, settings, of_tables),
+                ClosedScores(SCORES, scores_of(kinds, settings), settings, of_both),
             )
         else:
             self._sources = (
@@ -146,7 +158,7 @@ def within_sites(
         )
     source = WithinSites(kinds, settings, closed=closed)
     if closed:
-        source.doubted = WithinSites(kinds, doubting(settings), closed=True)
+        source.doubted = WithinSites(kinds, doubting(settings), closed=True, first=source)
     return source
 
 

@@ -340,10 +340,10 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
             test=test_of(self),
             max_cond_size=self.max_cond_size,
         )
-        return (yield from told_of_triples(source, search, sets, self._rule, measured))
+        return (yield from told_of_triples(source, search, sets, self.rule, measured))
 
     @property
-    def _rule(self) -> JudgingRule | None:
+    def rule(self) -> JudgingRule | None:
         """The rule that judges triples by all sets of neighbours; None for the one set found."""
         rule = "joining" if self.colliders == "auto" else self.colliders
         return None if rule == "sepset" else rule

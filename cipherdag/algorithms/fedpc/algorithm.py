@@ -295,7 +295,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
                 source,
                 search,
                 None if self.sepset == "max" else found.separations,
-                None if self._rule == "sepset" else self._rule,
+                None if self.rule == "sepset" else self.rule,
             ),
             differences_given_neighbours(kinds, settings, marginal, found.skeleton),
         )
@@ -336,7 +336,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         return (yield from voted_skeleton(known, test_of(self), rule, facts.present, facts.fewest))
 
     @property
-    def _rule(self) -> Literal["sepset"] | JudgingRule:
+    def rule(self) -> Literal["sepset"] | JudgingRule:
         """The rule for colliders that ``auto`` stands for."""
         rule = self.colliders
         if rule == "auto":
@@ -378,7 +378,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         if not code:
             triples = [own for own in triples if own not in ambiguous]
         strength: Strengths = support
-        if judged is not None and (self.closed or self._rule == "joining"):
+        if judged is not None and (self.closed or self.rule == "joining"):
             strength = judged.colliders
         arcs = orient_colliders(
             skeleton,

@@ -129,7 +129,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
 def evidence_disclosed(algorithm: FedPC | FedFCI) -> tuple[str, ...]:
     """What tests over all sites open."""
     kind = EVIDENCE[algorithm.decided_by]
-    said = kind.told(closed=algorithm.closed)
+    said = kind.told(closed=algorithm.closed, joining=algorithm.rule == "joining")
     compared = algorithm.compare_sites and kind.asks_columns and not algorithm.closed
     return (said, DIFFERENCES) if compared else (said,)
 
