@@ -50,7 +50,7 @@ class Opened:
 
     def ask(
         self, tests: Sequence[IndexArray], question: TableCells | ScoreWeights
-    ) -> Generator[Question, FloatVector, FloatVector]:
+    ) -> Generator[Question, FloatVector, tuple[FloatVector, int]]:
         """How many sites contribute to each part of a question, and the variances, shape (2, K).
 
         Args:
@@ -58,21 +58,22 @@ class Opened:
             question: About them, without differences.
 
         Returns:
-            Rounds: one to count, and one of variances of what enough sites contribute to; none of
-            tests asked before, and 0 of those asked when more sites were there.
+            These, and of how many sites they were counted. Rounds: one to count, and one of
+            variances of what enough sites contribute to; none of tests asked before, and 0 of those
+            asked when more sites were there.
         """
         keys = [key for rows in tests for key in triplet_keys(rows).tolist()]
         if all(key in self._known for key in keys):
-            return self._again(keys, question)
+            return self._again(keys, question), self._settings.present.n_sites
         able = np.rint((yield Contributors(question=question)))
+        n_sites = self._settings.present.n_sites
         enough = able >= max(self._settings.fewest, 1)
         enough[len(question.owner) :] = False
         found = np.stack([able, (yield from opened_where(question, enough))])
         order, ends = _by_test(question, len(able))
         parts = np.split(found[:, order], ends[:-1], axis=1)
-        n_sites = self._settings.present.n_sites
         self._known |= {key: (n_sites, own) for key, own in zip(keys, parts, strict=True)}
-        return found
+        return found, n_sites
 
     def _again(self, keys: Sequence[bytes], question: TableCells | ScoreWeights) -> FloatVector:
         n_sites = self._settings.present.n_sites
@@ -98,6 +99,7 @@ def independent_within(
     limits: FloatVector,
     settings: EvidenceSettings,
     *,
+    n_sites: int,
     quarters: int,
 ) -> Generator[Question, FloatVector, FloatVector]:
     """1 for every test all of whose cells lie within their limits, 0 for the others, shape (B,).
@@ -107,6 +109,7 @@ def independent_within(
         able: How many sites contribute to each part of it, as counted.
         limits: How far the difference of every cell may lie from 0; 0 where it is not compared.
         settings: How tests are done.
+        n_sites: Of how many sites contributors were counted.
         quarters: Largest difference of a site, in quarters of ``max_rows``; more changes none.
 
     Returns:
@@ -115,7 +118,7 @@ def independent_within(
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
-    n_sites, fewest = settings.present.n_sites, max(settings.fewest, 1)
+    fewest = max(settings.fewest, 1)
     cells = able[: len(question.owner)]
     compared = np.flatnonzero(limits > 0)
     independent = np.full(question.n_tests, np.nan)

@@ -71,10 +71,10 @@ class ClosedScores(RememberedTests):
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         question = ScoreWeights(scores=self._about(tests))
-        able, variances = yield from self._opened.ask(tests, question)
+        (able, variances), n_sites = yield from self._opened.ask(tests, question)
         limits = score_limits(question, variances, self._settings.spec.alpha)
         independent = yield from independent_within(
-            question, able, limits, self._settings, quarters=LARGEST_QUARTERS
+            question, able, limits, self._settings, n_sites=n_sites, quarters=LARGEST_QUARTERS
         )
         most = np.zeros(question.n_tests)
         np.maximum.at(most, question.owner, able)

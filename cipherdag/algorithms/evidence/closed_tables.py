@@ -82,11 +82,11 @@ class ClosedTables(StratifiedTests):
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
         """Verdicts of some tests: two rounds that `Opened` asks, and some to compare."""
         question = TableCells(tables=self._tables(tests))
-        able, variances = yield from self._opened.ask(tests, question)
+        (able, variances), n_sites = yield from self._opened.ask(tests, question)
         varying = able[len(question.owner) :]
         limits = self._limits(question, able, variances[: len(question.owner)])
         independent = yield from independent_within(
-            question, able, limits, self._settings, quarters=1
+            question, able, limits, self._settings, n_sites=n_sites, quarters=1
         )
         return self._settled(tests, independent, varying)
 
