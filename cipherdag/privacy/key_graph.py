@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 COMPLETE_UP_TO: Final = 100
-"""With more sites than that a plan asks for a sparse graph, if it does not say otherwise."""
+"""With more sites than that a plan under masking has a sparse graph, where one serves them."""
 FAILURE_BITS: Final = 40
 """Either failure has a chance of 2**-40 at most, over the draw of the ring."""
 MOST_NEIGHBOURS: Final = 150

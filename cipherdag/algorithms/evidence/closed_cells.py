@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.evidence.closed import finest
-from cipherdag.algorithms.evidence.remembering import triplet_keys
+from cipherdag.algorithms.evidence.remembering import keys_of_any_width
 from cipherdag.questions.closed.by_count import ByCount
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers
@@ -46,7 +46,7 @@ class Opened:
 
     def __init__(self, settings: EvidenceSettings) -> None:
         self._settings = settings
-        self._known: dict[bytes, tuple[int, FloatVector]] = {}
+        self._known: dict[tuple[int, int | bytes], tuple[int, FloatVector]] = {}
 
     def ask(
         self, tests: Sequence[IndexArray], question: TableCells | ScoreWeights
@@ -62,7 +62,7 @@ class Opened:
             variances of what enough sites contribute to; none of tests asked before, and 0 of those
             asked when more sites were there.
         """
-        keys = [key for rows in tests for key in triplet_keys(rows).tolist()]
+        keys = [key for rows in tests for key in keys_of_any_width(rows)]
         if all(key in self._known for key in keys):
             return self._again(keys, question), self._settings.present.n_sites
         able = np.rint((yield Contributors(question=question)))
@@ -75,7 +75,9 @@ class Opened:
         self._known |= {key: (n_sites, own) for key, own in zip(keys, parts, strict=True)}
         return found, n_sites
 
-    def _again(self, keys: Sequence[bytes], question: TableCells | ScoreWeights) -> FloatVector:
+    def _again(
+        self, keys: Sequence[tuple[int, int | bytes]], question: TableCells | ScoreWeights
+    ) -> FloatVector:
         n_sites = self._settings.present.n_sites
         parts = [own * float(then == n_sites) for then, own in map(self._known.__getitem__, keys)]
         together = np.concatenate([np.zeros((2, 0)), *parts], axis=1)

@@ -117,7 +117,10 @@ def _learn(
 
 
 def triplet_keys(rows: PositionRows | IndexArray) -> Keys:
-    """One key per triplet, the same whichever way round x and y or S stand."""
+    """One key per triplet, the same whichever way round x and y or S stand.
+
+    Distinct among rows of one width; of several widths `keys_of_any_width` are.
+    """
     pair = np.sort(rows[:, :2], axis=1)
     given = np.sort(rows[:, 2:], axis=1)
     ordered = np.column_stack([pair, given])
@@ -129,6 +132,11 @@ def triplet_keys(rows: PositionRows | IndexArray) -> Keys:
         keys <<= np.uint64(POSITION_BITS)
         keys |= column.astype(np.uint64)
     return keys
+
+
+def keys_of_any_width(rows: IndexArray) -> list[tuple[int, int | bytes]]:
+    """One key per triplet, distinct among rows of any width."""
+    return [(rows.shape[1], key) for key in triplet_keys(rows).tolist()]
 
 
 def key_rows(keys: Keys, size: int) -> PositionRows:

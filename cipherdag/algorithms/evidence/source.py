@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.remembering import Memory, triplet_keys
+from cipherdag.algorithms.evidence.remembering import Memory, keys_of_any_width, triplet_keys
 from cipherdag.questions.encodings import by_block
 from cipherdag.questions.question import FloatVector, IndexArray, Question
 
@@ -233,8 +233,7 @@ class MeasuredTogether:
         """See `EvidenceSource.p_values`."""
         possible = [self._measured.together(rows) for rows in tests]
         for rows, own in zip(tests, possible, strict=True):
-            # keys are distinct among rows of one width
-            self._never.update((rows.shape[1], key) for key in triplet_keys(rows[~own]).tolist())
+            self._never.update(keys_of_any_width(rows[~own]))
         found = yield from self._source.p_values(
             [rows[own] for rows, own in zip(tests, possible, strict=True)]
         )

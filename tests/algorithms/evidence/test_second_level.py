@@ -88,6 +88,28 @@ def test_nothing_is_counted_or_opened_for_the_second_level(kind):
 
 
 @pytest.mark.parametrize("kind", ["numbers", "categories"])
+def test_what_was_opened_of_a_pair_is_not_taken_for_that_of_another_test(kind):
+    """(1, 2) given nothing and (0, 1) given 2 name the same three positions but for a 0."""
+    pair, other = [np.array([[1, 2]])], [np.zeros((0, 2), dtype=np.int64), np.array([[0, 1, 2]])]
+    own = EvidenceSettings(
+        spec=CITestSpec(alpha=ALPHA, min_rows_per_cell=1e-6), n_variables=6, max_rows=1 << 12,
+        present=Presence(N_SITES), fewest=3,
+    )  # fmt: skip
+
+    def asking(*rounds):
+        source = yield from EVIDENCE["stratified"].source(own, closed=True)
+        for tests in rounds:
+            yield from source.p_values(tests)
+
+    sites = sites_of(kind, np.random.default_rng(5))
+    both, first, second = (
+        [type(own) for question in drive(asking(*rounds), sites)[1] for own in parts_of(question)]
+        for rounds in ((pair, other), (pair,), (other,))
+    )
+    assert both == [*first, *second[1:]], "but for the columns, each test asks as if it were alone"
+
+
+@pytest.mark.parametrize("kind", ["numbers", "categories"])
 def test_where_a_site_has_left_in_between_nothing_is_asked(kind):
     given_something = [TESTS[0][:0], TESTS[1]]
     first, found, later = of(kind, 1, closed=True, leaving=1, again=given_something)
