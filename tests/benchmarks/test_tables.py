@@ -36,6 +36,7 @@ WRITERS = {
     "glm_peers": "glm_peers",
     "group_by": "group_by",
     "heart": "heart",
+    "iod_peers": "iod_peers",
     "many_sites": "many_sites",
     "plan_cost": "plan_cost",
     "plan_cost_flare": "plan_cost",
