@@ -5,13 +5,13 @@
 DATA/bn holds networks as BIF; without it the last two tables are left out. With ``--parts`` some
 parts are measured, and the others stay as they are in the file of ``--out``.
 
-The first table has seconds, rounds and megabytes of the site that sends most, of the same evidence
-with sums opened and closed, under masking. The second counts what one run by votes tells of single
-sites, which are three and hold 500 rows each: single votes that unanimous counts tell, counts
-of one or two sites, and how well votes given nothing tell whether a person's row was among a site's
-(membership). That attacker is the strongest there is: it knows all other rows, and has only to find
-which of two runs it was. Printed is the area under the curve; 0.5 is a guess. The third table has
-the same of an attacker who knows the population and the person's row, but no other row
+The first table has processor seconds, rounds and megabytes of the site that sends most, of the same
+evidence with sums opened and closed, under masking. The second counts what one run by votes tells
+of single sites, which are three and hold 500 rows each: single votes that unanimous counts tell,
+counts of one or two sites, and how well votes given nothing tell whether a person's row was among a
+site's (membership). That attacker is the strongest there is: it knows all other rows, and has only
+to find which of two runs it was. Printed is the area under the curve; 0.5 is a guess. The third
+table has the same of an attacker who knows the population and the person's row, but no other row
 (``membership.py``); of eight samples of people the mean and its standard error. The fourth has the
 mean structural Hamming distance to the CPDAG of the true graph over samples of 5,000 rows.
 """
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +27,7 @@ import numpy as np
 import pandas as pd
 from bif import read_bif
 from markdown_table import table
-from measuring import parser, write_report
+from measuring import parser, timed, write_report
 from membership import REVEALED, ROWS, SITES, area, population_attacks, population_table
 
 from cipherdag import Federation, FedPC
@@ -60,9 +59,8 @@ def cost(data, sites, repeats, seed):
         federation.run(FedPC(evidence=evidence, max_cond_size=0), seed=seed)
         for _ in range(repeats):
             for kind in REVEALED:
-                began = time.perf_counter()
-                found = federation.run(FedPC(evidence=evidence, reveal=kind), seed=seed)
-                seconds = time.perf_counter() - began
+                algorithm = FedPC(evidence=evidence, reveal=kind)
+                _, seconds, found = timed(federation.run, algorithm, seed=seed)
                 most = max(found.bytes_sent_per_site.values()) / 1e6
                 runs[kind].append((seconds, most, len(found.rounds), found.graph))
         joined = [_pairs(run[3]) for own in runs.values() for run in own]
@@ -230,7 +228,7 @@ def cost_table(cases):
         ]
         for case in cases
     ]
-    heads = ["evidence", "sites", "s", "MB of a site", "rounds", "edges of one only"]
+    heads = ["evidence", "sites", "processor s", "MB of a site", "rounds", "edges of one only"]
     return table(heads, rows)
 
 

@@ -31,8 +31,9 @@ MAX_MODULUS = 1 << 56
 WORD_MODULI: Moduli = (MAX_MODULUS - 5, MAX_MODULUS - 27)
 """What masking and unprotected sums count in: the two largest primes below 2**56."""
 
-_LESS = {16: 15, 20: 3, 24: 3, 28: 57, 32: 5, 36: 5, 40: 87}
-BLINDED_MODULI = tuple((1 << bits) - less for bits, less in _LESS.items())
+_BLINDED_BITS = range(16, 42, 2)
+_LESS = (15, 5, 3, 3, 3, 5, 57, 35, 5, 41, 5, 45, 87)
+BLINDED_MODULI = tuple((1 << bits) - less for bits, less in zip(_BLINDED_BITS, _LESS, strict=True))
 """What blinded sums count in, in place of the first of `WORD_MODULI`: largest primes of some bits.
 
 Keys that compare a sum have a block for every bit of its modulus, so it has no more than it needs.

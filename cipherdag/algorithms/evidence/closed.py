@@ -41,6 +41,9 @@ Compared = Literal["fisher", "weighted_p"]
 DOUBTED = 0.3
 """p-value up to which independence is doubted, where p-values are weighed by verdicts."""
 
+FLOOR = 0.01
+"""Share of alpha below which p-values are all alike, where they are weighed."""
+
 TOO_MANY_SITES = "reveal verdicts with evidence fisher is for fewer sites"
 
 _VERDICTS = {"fisher": 2, "weighted_p": 1}
@@ -135,7 +138,7 @@ def doubting(settings: EvidenceSettings) -> EvidenceSettings:
 def graded(source: EvidenceSource, tests: Tests, alpha: float) -> PValues:
     """P-values of tests, or where verdicts alone are found the middle of those that they leave.
 
-    Middles are of logarithms; below alpha all p-values down to a hundredth of it are alike.
+    Middles are of logarithms, and none is below that of `FLOOR` and all of alpha.
 
     Args:
         source: Answers the tests.
@@ -155,7 +158,7 @@ def graded(source: EvidenceSource, tests: Tests, alpha: float) -> PValues:
         strong = yield from source.doubted.p_values(again)
     grades = []
     for own, clear in zip(found, strong, strict=True):
-        grade = np.where(np.isnan(own), np.nan, alpha / 10.0)
+        grade = np.where(np.isnan(own), np.nan, alpha * math.sqrt(FLOOR))
         grade[own > 0] = np.where(clear > 0, math.sqrt(level), math.sqrt(alpha * level))
         grades.append(grade)
     return grades
@@ -220,15 +223,13 @@ def signed_amounts(half: int, n_sites: int, fewest: int, *, above: bool = True) 
     )
 
 
-def finest(
-    amounts: Callable[[int], ByCount], otherwise: str, *, most: int = SUM_BITS - 1
-) -> tuple[ByCount, int]:
-    """The amounts on the finest grid, of ``2**-most`` at most, whose sums are small enough.
+def finest(amounts: Callable[[int], ByCount], otherwise: str) -> tuple[ByCount, int]:
+    """The amounts on the finest grid whose sums are small enough.
 
     Raises:
         ParameterError: No grid is coarse enough; says ``otherwise``.
     """
-    for bits in range(most, -1, -1):
+    for bits in range(SUM_BITS - 1, -1, -1):
         try:
             return amounts(bits), bits
         except ValueError:

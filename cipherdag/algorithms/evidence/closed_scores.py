@@ -49,7 +49,7 @@ class ClosedScores(RememberedTests):
         name: What its tests are tallied as.
         about: Makes the question of tests by size of S.
         settings: How tests are done.
-        opened: What was opened at another level.
+        opened: Opens what is opened beside verdicts, once for all levels.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class ClosedScores(RememberedTests):
         name: str,
         about: Callable[[list[IndexArray]], CombinedEvidence | WithinScores],
         settings: EvidenceSettings,
-        opened: Opened | None = None,
+        opened: Opened,
     ) -> None:
         super().__init__()
-        self._opened = opened or Opened(settings)
+        self._opened = opened
         self._name, self._about, self._settings = name, about, settings
         self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
 

@@ -68,14 +68,12 @@ class ClosedTables(StratifiedTests):
     Args:
         kinds: The columns; tests are of discrete ones.
         settings: How tests are done.
-        opened: What was opened at another level.
+        opened: Opens what is opened beside verdicts, once for all levels.
     """
 
-    def __init__(
-        self, kinds: ColumnKinds, settings: EvidenceSettings, opened: Opened | None = None
-    ) -> None:
+    def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings, opened: Opened) -> None:
         super().__init__(kinds, settings)
-        self._opened = opened or Opened(settings)
+        self._opened = opened
         self.kinds = None  # by which sites would be compared, in sums
         self._too_large = TOO_LARGE_NOT_DONE
 

@@ -51,34 +51,28 @@ class WithinSites:
     Attributes:
         kinds: The columns, by which sites are compared; None where that would open sums.
         doubted: See `EvidenceSource`.
-        opened: What was opened beside verdicts, by way of testing.
 
     Args:
         kinds: The columns.
         settings: How tests are done.
-        closed: Whether sums stay closed, and verdicts alone are found.
-        first: Verdicts at another level, of tests that were asked there before.
+        opened: What is opened beside verdicts, by way of testing; None where sums are.
     """
 
     def __init__(
         self,
         kinds: ColumnKinds,
         settings: EvidenceSettings,
-        *,
-        closed: bool,
-        first: WithinSites | None = None,
+        opened: tuple[Opened, Opened, Opened] | None,
     ) -> None:
-        self.kinds: ColumnKinds | None = None if closed else kinds
+        self.kinds: ColumnKinds | None = kinds if opened is None else None
         self.doubted: EvidenceSource | None = None
-        self.opened: tuple[Opened, ...] = ()
         self._discrete = kinds.categories > 0
-        if closed and settings.measured.everywhere and not kinds.incomplete.any():
+        if opened and settings.measured.everywhere and not kinds.incomplete.any():
             settings = replace(settings, rows=kinds.rows)
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]
-        if closed:
-            self.opened = first.opened if first else tuple(Opened(settings) for _ in range(3))
-            of_numbers, of_tables, of_both = self.opened
+        if opened:
+            of_numbers, of_tables, of_both = opened
             self._sources = (
                 ClosedScores("stouffer", summed_by("stouffer", numbers), numbers, of_numbers),
                 ClosedTables(kinds, settings, of_tables),
@@ -156,9 +150,11 @@ def within_sites(
             "the test 'fisherz' takes numbers, and some columns are discrete",
             remedy="Leave the test to evidence stratified, which takes columns of any type.",
         )
-    source = WithinSites(kinds, settings, closed=closed)
-    if closed:
-        source.doubted = WithinSites(kinds, doubting(settings), closed=True, first=source)
+    if not closed:
+        return WithinSites(kinds, settings, None)
+    opened = Opened(settings), Opened(settings), Opened(settings)
+    source = WithinSites(kinds, settings, opened)
+    source.doubted = WithinSites(kinds, doubting(settings), opened)
     return source
 
 

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from cipherdag.algorithms.evidence.closed import graded
+from cipherdag.algorithms.evidence.closed import FLOOR, graded
 from cipherdag.algorithms.fedpc.pcstable import candidate_tests, strongest_separators
 
 if TYPE_CHECKING:
@@ -52,8 +52,6 @@ Verdict = Literal["collider", "ambiguous", "other"]
 
 CLEAR = 2.0
 """Factor by which p must change on average when a middle joins the sets."""
-FLOOR = 0.01
-"""Share of alpha below which p-values are all alike."""
 
 
 @dataclass(slots=True)

@@ -14,11 +14,16 @@ Leaks:
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from cipherdag.privacy.aggregation import WordVector
 
 Blocks = NDArray[np.uint64]
 """Blocks of 16 bytes as their two little-endian words, shape (..., 2)."""
@@ -39,13 +44,22 @@ class BlockHash:
         # a permutation of single blocks is what is wanted here, nothing is encrypted
         self._cipher = Cipher(AES(key), ECB()).encryptor()  # noqa: S305
 
-    def __call__(self, blocks: Blocks) -> Blocks:
-        """The hash of every block, shape as ``blocks``."""
-        mixed = np.empty(blocks.shape, dtype=np.uint64)
-        np.bitwise_xor(blocks[..., 0], blocks[..., 1], out=mixed[..., 0])
-        mixed[..., 1] = blocks[..., 0]
-        permuted = from_bytes(self._cipher.update(to_bytes(mixed))).reshape(blocks.shape)
-        return permuted ^ mixed
+    def __call__(self, blocks: Blocks, tweak: WordVector | np.uint64) -> Blocks:
+        """The hash of every block with a tweak, shape as ``blocks``.
+
+        Args:
+            blocks: Of any shape.
+            tweak: Bits of the first word to set, of all blocks or of each, shape (...).
+        """
+        mixed = np.empty(blocks.shape, dtype="<u8")
+        np.bitwise_or(blocks[..., 0], tweak, out=mixed[..., 1])
+        np.bitwise_xor(mixed[..., 1], blocks[..., 1], out=mixed[..., 0])
+        # the cipher wants room for a block more, less one byte
+        found = np.empty(mixed.size + 2, dtype="<u8")
+        self._cipher.update_into(mixed.data.cast("B"), found.data.cast("B"))
+        permuted = found[: mixed.size].reshape(blocks.shape)
+        permuted ^= mixed
+        return permuted.astype(np.uint64, copy=False)
 
 
 def to_bytes(blocks: Blocks) -> bytes:

@@ -32,7 +32,7 @@ FLAGS = np.uint64(7)
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 _LEAF = np.uint64(2)
 _WORD_BITS = 64
-_CHUNK = 8192
+_CHUNK = 16384
 """Points evaluated at a time, so that their seeds stay in the processor's cache."""
 
 
@@ -65,20 +65,16 @@ def deal_tree(
     value = np.zeros(count, dtype=np.uint64)
     for level, correction in enumerate(corrections):
         right = (alphas >> np.uint64(bits - 1 - level)) & _ONE
-        left_child, right_child = hashed(seeds), hashed(_tweaked(seeds, _ONE))
-        turns = right.astype(bool)[:, None]
-        kept = np.where(turns, right_child, left_child)
-        lost = np.where(turns, left_child, right_child)
-        step = lost[0] ^ lost[1]
-        output = _flag(step, 1) ^ value ^ right
-        value ^= _flag(kept[0] ^ kept[1], 1) ^ output
-        to_left = _flag(left_child[0] ^ left_child[1], 0) ^ right ^ _ONE
-        to_right = _flag(right_child[0] ^ right_child[1], 0) ^ right
-        correction[:] = step
-        correction[:, 0] &= ~FLAGS
-        correction[:, 0] |= to_left | to_right << _ONE | output << _TWO
-        seeds, own = _child(kept, own, correction, right)
-    leaves = hashed(_tweaked(seeds, _LEAF))
+        kept, lost = hashed(seeds, right), hashed(seeds, right ^ _ONE)
+        of_kept, of_lost = kept[0, :, 0] ^ kept[1, :, 0], lost[0, :, 0] ^ lost[1, :, 0]
+        output = (of_lost >> _ONE & _ONE) ^ value ^ right
+        value ^= (of_kept >> _ONE & _ONE) ^ output
+        correction[:, 0] = of_lost & ~FLAGS | output << _TWO
+        # the control bits differ on alpha's path, and nowhere else
+        correction[:, 0] |= (of_kept & _ONE ^ _ONE) << right | (of_lost & _ONE) << (right ^ _ONE)
+        np.bitwise_xor(lost[0, :, 1], lost[1, :, 1], out=correction[:, 1])
+        seeds, own = _corrected(kept, own, correction, right)
+    leaves = hashed(seeds, _LEAF)
     outputs = leaves[0] ^ leaves[1] ^ _outputs(alphas, value, bits)
     return corrections, outputs & ~unused_outputs(bits)
 
@@ -141,34 +137,32 @@ def _evaluated(
     shares = np.zeros(points.shape, dtype=np.uint64)
     for level, correction in enumerate(corrections):
         right = (points >> np.uint64(bits - 1 - level)) & _ONE
-        child = hashed(_tweaked(seeds, right))
-        shares ^= _flag(child, 1) ^ (own & (correction[:, 0] >> _TWO))
-        seeds, own = _child(child, own, correction, right)
-    leaves = hashed(_tweaked(seeds, _LEAF)) ^ outputs * own[..., None]
+        child = hashed(seeds, right)
+        shares ^= (child[..., 0] >> _ONE) ^ (own & (correction[:, 0] >> _TWO))
+        seeds, own = _corrected(child, own, correction, right)
+    leaves = hashed(seeds, _LEAF)
     upper = (points & np.uint64(_WORD_BITS)).astype(bool)
     word = np.where(upper, leaves[..., 1], leaves[..., 0])
-    shares ^= (word >> (points & np.uint64(_WORD_BITS - 1))) & _ONE
-    return shares
+    word ^= _where(own, np.where(upper, outputs[:, 1], outputs[:, 0]))
+    shares ^= word >> (points & np.uint64(_WORD_BITS - 1))
+    return shares & _ONE
 
 
-def _child(
-    child: Blocks, own: WordVector, correction: Blocks, right: WordVector
+def _corrected(
+    children: Blocks, own: WordVector, correction: Blocks, right: WordVector
 ) -> tuple[Blocks, WordVector]:
-    """The corrected seeds and control bits of the children taken."""
-    flags = child[..., 0] ^ own * (correction[:, 0] >> right)
-    seeds = child ^ correction * own[..., None]
-    seeds[..., 0] &= ~FLAGS
-    return seeds, flags & _ONE
+    """The seeds, in place, and control bits of the children taken."""
+    flags = (children[..., 0] ^ own & (correction[:, 0] >> right)) & _ONE
+    # word by word: numpy is slow at rows of two
+    for word in range(correction.shape[1]):
+        children[..., word] ^= _where(own, correction[:, word])
+    children[..., 0] &= ~FLAGS
+    return children, flags
 
 
-def _tweaked(seeds: Blocks, tweak: WordVector | np.uint64) -> Blocks:
-    tweaked = seeds.copy()
-    tweaked[..., 0] |= tweak
-    return tweaked
-
-
-def _flag(blocks: Blocks, place: int) -> WordVector:
-    return (blocks[..., 0] >> np.uint64(place)) & _ONE
+def _where(flags: WordVector, words: WordVector) -> WordVector:
+    """The words whose flag is 1, and 0 for the others."""
+    return (np.uint64(0) - flags) & words
 
 
 def _outputs(alphas: WordVector, value: WordVector, bits: int) -> Blocks:

@@ -40,7 +40,9 @@ from cipherdag.questions.question import (
 from cipherdag.questions.scores.score_weights import ScoreWeights
 from cipherdag.questions.separators import BestIndexPrecedes, BestScoreExceeds, CandidateScores
 from cipherdag.questions.skeleton import EdgeVotes
+from cipherdag.questions.stratified import TableCells
 from cipherdag.questions.verdicts import VerdictQuestion
+from cipherdag.sites.answers.kept_cells import KeptCells
 from cipherdag.sites.answers.odd_column import odd_column
 from cipherdag.sites.answers.regret_answers import RegretQuestion, Regrets
 
@@ -104,6 +106,7 @@ class Respondent:
         self._resamples = resamples
         self._learnt: tuple[LocalBeliefs, FloatVector] | None = None
         self._counted: dict[CountedQuestion, FloatVector] = {}
+        self._cells = KeptCells(self._pooled)
         self._made = lru_cache(maxsize=MOST_TESTS)(make_test)
         self._searched: tuple[SeparatorSearch, BestSeparators] | None = None
         self._answers: dict[type, Callable[[Any], FloatVector]] = {
@@ -112,6 +115,7 @@ class Respondent:
             CombinedEvidence: self._triplets,
             ScoreWeights: self._weights,
             **dict.fromkeys(get_args(PoolQuestion), self._pooled),
+            TableCells: self._cells.answer,
             Contributors: self._contributors,
             Covered: self._covered,
             **dict.fromkeys(get_args(VerdictQuestion), self._compared),

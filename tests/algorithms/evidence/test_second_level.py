@@ -9,7 +9,7 @@ from driving import drive
 from evidence_sites import cut, discrete_codes, discrete_site, gaussian_site, gaussian_values
 
 from cipherdag import Federation, FedPC
-from cipherdag.algorithms.evidence.closed import DOUBTED, graded
+from cipherdag.algorithms.evidence.closed import DOUBTED, FLOOR, graded
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.questions.lockstep import parts_of
@@ -23,7 +23,7 @@ TESTS = [
     np.array([[a, b] for a in range(6) for b in range(a)]),
     np.array([[a, b, c] for a in range(6) for b in range(a) for c in range(6) if c not in (a, b)]),
 ]
-STRONG, WEAK, NONE = DOUBTED**0.5, (ALPHA * DOUBTED) ** 0.5, ALPHA / 10
+STRONG, WEAK, NONE = DOUBTED**0.5, (ALPHA * DOUBTED) ** 0.5, ALPHA * FLOOR**0.5
 
 
 def sites_of(kind, rng):

@@ -106,7 +106,6 @@ class PoolableData:
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
-        self._cells: tuple[StratifiedTables, FloatVector] | None = None
 
     @property
     def levels(self) -> IndexArray:
@@ -327,19 +326,15 @@ class PoolableData:
 
         cells = question if isinstance(question, TableCells) else None
         tables = question if isinstance(question, StratifiedTables) else question.tables
-        if cells is not None and self._cells is not None and self._cells[0] == tables:
-            return cells.of(self._cells[1])
         if tables.categories != tuple(self._categories.tolist()):
             raise MalformedMessageError("strata of other categories than the site's schema has")
         self._spend(sum(tables.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
         if cells is not None:
-            # asked for again with differences, once for every round of verdicts
             found = cells_answer(
                 cells, self._columns(), least=least, blur=self._moves, within=within
             )
-            self._cells = tables, found
             return cells.of(found)
         return stratified_answer(
             tables, self._columns(), least=least, blur=self._moves, within=within

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from cipherdag.sites.compute.pooled.blur import Blur
     from cipherdag.statistics.quadratic_forms import FloatMatrix
 
+    Margins = tuple[FloatMatrix, FloatMatrix, FloatVector]
+
 OWN_VARIANCE = 1.0
 """Below it, differences of one site are too far from normal for a chi-square."""
 LEAST_TAIL, MOST_TAIL = 1e-300, 1e-3
@@ -55,7 +57,7 @@ def stratified_answer(
     wholes, own = np.zeros(widths.sum()), np.zeros((2, question.n_tests, OWN_VALUES))
     moves = _Moves(question, blur)
     for owner, counts, moved in _tables(question, columns, moves, least=least, within=within):
-        values = _summands(counts, moved)
+        values = _summands(*_differing(counts, moved))
         first = _begins(owner)
         tests = owner[first]
         summed = np.add.reduceat(values, first, axis=1)
@@ -146,7 +148,8 @@ def cells_answer(
     moments, scores = np.zeros((2, sizes.sum())), np.zeros((2, question.n_tests))
     moves = _Moves(tables, blur)
     for owner, counts, moved in _tables(tables, columns, moves, least=least, within=within):
-        values, summands = _moments(counts, moved), _summands(counts, moved)
+        differing = _differing(counts, moved)
+        values, summands = _moments(*differing), _summands(*differing)
         first = _begins(owner)
         tests = owner[first]
         place = starts[tests] + np.arange(values.shape[1])[:, None]
@@ -275,41 +278,38 @@ def _scores(forms: FloatMatrix) -> FloatMatrix:
     return np.where(told[:, None], np.column_stack([score, told]), 0.0)
 
 
-def _summands(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatMatrix:
-    """Differences and distinct covariances of every stratum, shape (values, U).
+def _differing(
+    counts: FloatVector, moved: tuple[FloatVector, FloatVector]
+) -> tuple[FloatVector, Margins, FloatVector]:
+    """How far every cell lies from independence, the margins, and what variances are multiplied by.
 
     Args:
         counts: Shape (rows, columns, U).
         moved: By what cells are moved, as ``counts``, and variances multiplied, shape (U,).
     """
-    x, y, n = _margins(counts)
-    difference = _jolted(_differences(counts, x, y, n), (x, y, n), moved[0])[:-1, :-1]
+    margins = _margins(counts)
+    return _jolted(_differences(counts, *margins), margins, moved[0]), margins, moved[1]
+
+
+def _summands(difference: FloatVector, margins: Margins, spread: FloatVector) -> FloatMatrix:
+    """Differences and distinct covariances of each stratum, shape (values, U); see `_differing`."""
+    x, y, n = margins
     of_x, of_y = _spread(x, n), _spread(y, n) / (n * n * (n - 1.0))
-    covariance = of_x[:, None] * of_y * moved[1]
-    values = [own.reshape(-1, counts.shape[-1]) for own in (difference, covariance)]
+    covariance = of_x[:, None] * of_y * spread
+    values = [own.reshape(-1, len(n)) for own in (difference[:-1, :-1], covariance)]
     return np.concatenate(values)
 
 
-def _moments(counts: FloatVector, moved: tuple[FloatVector, FloatVector]) -> FloatVector:
-    """Differences and variances of the cells that are asked for, shape (2, cells, U).
-
-    Args:
-        counts: Shape (rows, columns, U).
-        moved: As in `_summands`.
-    """
-    x, y, n = _margins(counts)
+def _moments(difference: FloatVector, margins: Margins, spread: FloatVector) -> FloatVector:
+    """Differences and variances of the cells that are asked for, shape (2, cells, U)."""
+    x, y, n = margins
     rows, categories = (cell_sides(np.array(len(margin))) for margin in (x, y))
-    difference = _jolted(_differences(counts, x, y, n), (x, y, n), moved[0])
-    variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0)) * moved[1]
-    found = np.stack([difference, variance])[:, :rows, :categories]
-    return found.reshape(2, -1, counts.shape[-1])
+    x, y = x[:rows], y[:categories]
+    variance = (x * (n - x))[:, None] * (y * (n - y)) / (n * n * (n - 1.0)) * spread
+    return np.stack([difference[:rows, :categories], variance]).reshape(2, -1, len(n))
 
 
-def _jolted(
-    differences: FloatVector,
-    margins: tuple[FloatMatrix, FloatMatrix, FloatVector],
-    drawn: FloatVector,
-) -> FloatVector:
+def _jolted(differences: FloatVector, margins: Margins, drawn: FloatVector) -> FloatVector:
     """Differences and `JOLT` times numbers of the same covariances, which stay as they are.
 
     Args:
@@ -327,7 +327,7 @@ def _jolted(
     return jolted(differences, moved)
 
 
-def _margins(counts: FloatVector) -> tuple[FloatMatrix, FloatMatrix, FloatVector]:
+def _margins(counts: FloatVector) -> Margins:
     """Of tables of shape (rows, columns, U): rows, columns, and all of it."""
     x, y = counts.sum(axis=1), counts.sum(axis=0)
     return x, y, x.sum(axis=0)
