@@ -35,6 +35,9 @@ MOST_TOLD = 500
 direct something."""
 LAYER_TESTS = 100_000
 """Tests up to which a layer is one round."""
+PAIRS_AT_ONCE = 2_000_000
+"""Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is kept.
+Three rounds of numbers are as many."""
 MOST_SETS = 2**53
 """Of one size, beyond which they are not counted."""
 NO_SET = 2
@@ -65,31 +68,53 @@ class WeakestTests:
     """
 
     def __init__(self, n_variables: int) -> None:
-        self._p_values = np.full((n_variables, n_variables), -np.inf)
+        # of (x, z) at x * (2 * p - x - 1) / 2 + z - x - 1: half of a square
+        self._n_variables = n_variables
+        self._p_values = np.full(n_variables * (n_variables - 1) // 2, -np.inf)
         self._sets: dict[Pair, tuple[int, ...]] = {}
 
     def hear(self, rows: IndexArray, p_values: FloatVector) -> None:
         """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
         best = np.flatnonzero(~np.isnan(p_values))
         x, z = np.sort(rows[best, :2], axis=1).T
-        pair = x * len(self._p_values) + z
+        pair = self._places(x, z)
         if (pair[1:] <= pair[:-1]).any():  # else every pair has one test, as given nothing
             order = np.lexsort((-best, p_values[best], pair))
             last = order[np.append(np.diff(pair[order]) > 0, True)[: len(order)]]
-            best, x, z = best[last], x[last], z[last]
-        better = p_values[best] > self._p_values[x, z]
+            best, x, z, pair = best[last], x[last], z[last], pair[last]
+        better = p_values[best] > self._p_values[pair]
         best, x, z = best[better], x[better], z[better]
-        self._p_values[x, z] = p_values[best]
+        self._p_values[pair[better]] = p_values[best]
         if rows.shape[1] > NO_SET or self._sets:
             pairs = zip(x.tolist(), z.tolist(), strict=True)
             self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
 
     def of(self, pairs: BoolMatrix) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
         """The set and the p-value of these pairs that were tested, shape (p, p), ascending."""
-        x, z = np.nonzero(np.triu(pairs, k=1) & (self._p_values > -np.inf))
-        tested = zip(x.tolist(), z.tolist(), strict=True)
-        for pair, p_value in zip(tested, self._p_values[x, z].tolist(), strict=True):
-            yield pair, self._sets.get(pair, ()), p_value
+        x, z = np.nonzero(np.triu(pairs, k=1))
+        p_values = self._p_values[self._places(x, z)]
+        tested = zip(x.tolist(), z.tolist(), p_values.tolist(), strict=True)
+        for a, b, p_value in tested:
+            if p_value > -np.inf:
+                yield (a, b), self._sets.get((a, b), ()), p_value
+
+    def summed(self) -> FloatVector:
+        """The p-values of every variable's pairs, added up, shape (p,).
+
+        Summed exactly: the order of the variables is nothing to it.
+        """
+        found = np.zeros(self._n_variables)
+        variables = np.arange(self._n_variables)
+        for v in variables.tolist():
+            before, itself, after = np.split(variables, [v, v + 1])
+            places = [self._places(before, itself), self._places(itself, after)]
+            own = self._p_values[np.concatenate(places)]
+            found[v] = math.fsum(own[own > -np.inf].tolist())
+        return found
+
+    def _places(self, x: IndexArray, z: IndexArray) -> IndexArray:
+        """Where the pairs x < z stand."""
+        return x * (2 * self._n_variables - x - 1) // 2 + z - x - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,24 +182,21 @@ def stable_skeleton(
     kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
     weakest = WeakestTests(len(kept))
     layers: list[int] = []
-    marginal = np.zeros(kept.shape)
+    standing = np.zeros(len(kept))
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
-        # [x, m]: m may be a parent of x
-        possible = kept & ~constraints.forbidden.T
-        pools = _Pools.of_neighbours(kept, possible, constraints.joined, layer)
-        found = yield from _layer(source, kept, pools, alpha)
-        for rows, p_values in found:
-            weakest.hear(rows, p_values)
-            if layer == 0:
-                x, y = rows.T
-                marginal[x, y] = marginal[y, x] = np.nan_to_num(p_values)
+        if layer == 0:
+            yield from _given_nothing(source, kept, constraints.joined, weakest, alpha)
+            standing = weakest.summed()
+        else:
+            # [x, m]: m may be a parent of x
+            possible = kept & ~constraints.forbidden.T
+            pools = _Pools.of_neighbours(kept, possible, constraints.joined, layer)
+            yield from _layer(source, kept, pools, weakest, alpha)
         layers.append(int(kept.sum()) // 2)
         if shown is not None:
             shown.skeleton = kept.copy()
         layer += 1
-    # summed exactly: the order of the variables is nothing to it
-    standing = np.array([math.fsum(row) for row in marginal])
     return StableSkeleton(kept, tuple(layers), standing, weakest)
 
 
@@ -206,9 +228,7 @@ def wider_skeleton(
         directions = np.array(left, dtype=np.int64).reshape(-1, 2)
         none, own = np.full(len(left), -1, dtype=np.int64), np.arange(len(left))
         pools = _Pools(directions, [wider[pair] for pair in left], own, none, layer)
-        heard = yield from _layer(source, kept, pools, alpha)
-        for rows, p_values in heard:
-            found.weakest.hear(rows, p_values)
+        yield from _layer(source, kept, pools, found.weakest, alpha)
         layers.append(int(kept.sum()) // 2)
     return StableSkeleton(kept, tuple(layers), found.standing, found.weakest)
 
@@ -219,18 +239,38 @@ def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> b
     return allowed and int(kept.sum(axis=0).max(initial=0)) > layer
 
 
+def _given_nothing(
+    source: EvidenceSource,
+    kept: BoolMatrix,
+    joined: BoolMatrix,
+    weakest: WeakestTests,
+    alpha: float,
+) -> Generator[Question, FloatVector, None]:
+    """Remove the pairs that are independent given nothing, some at a time."""
+    pairs = np.flatnonzero(np.triu(kept & ~joined))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        rows = np.column_stack(np.divmod(pairs[start : start + PAIRS_AT_ONCE], len(kept)))
+        (p_value,) = yield from source.p_values([rows])
+        _hear(rows, p_value, kept, weakest, alpha)
+
+
+def _hear(
+    rows: IndexArray, p_value: FloatVector, kept: BoolMatrix, weakest: WeakestTests, alpha: float
+) -> None:
+    """Remember tests, shape (B, 2 + l), and remove the pairs that they separate."""
+    weakest.hear(rows, p_value)
+    x, y = rows[p_value > alpha, :2].T
+    kept[x, y] = kept[y, x] = False
+
+
 def _layer(
     source: EvidenceSource,
     kept: BoolMatrix,
     pools: _Pools,
+    weakest: WeakestTests,
     alpha: float,
-) -> Generator[Question, FloatVector, list[tuple[IndexArray, FloatVector]]]:
-    """Remove what sets of one size separate, which come from the graph at the layer's start.
-
-    Returns:
-        The tests of every round, shape (B, 2 + size), and their p-values.
-    """
-    heard: list[tuple[IndexArray, FloatVector]] = []
+) -> Generator[Question, FloatVector, None]:
+    """Remove what sets of one size separate, which come from the graph at the layer's start."""
     pending = np.arange(len(pools.directions))
     start = 0
     while len(pending):
@@ -238,13 +278,10 @@ def _layer(
         rows = pools.tests(pending, start, stop)
         tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
-        heard.append((rows, p_value))
-        x, y = rows[p_value > alpha, :2].T
-        kept[x, y] = kept[y, x] = False
+        _hear(rows, p_value, kept, weakest, alpha)
         start = stop
         x, y = pools.directions[pending].T
         pending = pending[kept[x, y] & (pools.counts[pending] > start)]
-    return heard
 
 
 def _width(left: FloatVector) -> int:
@@ -268,11 +305,11 @@ class _Pools:
         pools: What the sets are from, in order; each direction has one.
         which: That of every direction, shape (D,).
         left_out: Which place of its pool a direction leaves out, or none, -1, shape (D,).
-        layer: Size of the sets.
+        layer: Size of the sets, from 1.
 
     Attributes:
         layer: Size of the sets.
-        directions: Those pairs that some set is tested of; given nothing, x < y only.
+        directions: Those pairs that some set is tested of.
         counts: How many sets the pool of each gives, shape (D,).
     """
 
@@ -287,7 +324,7 @@ class _Pools:
         self.layer = layer
         lengths = np.array([len(own) for own in pools], dtype=np.int64)
         sizes = lengths[which] - (left_out >= 0)
-        wanted = (sizes >= layer) if layer else (directions[:, 0] < directions[:, 1])
+        wanted = sizes >= layer
         self.directions = directions[wanted]
         self._sizes, self._left_out = sizes[wanted], left_out[wanted]
         self._first = (np.cumsum(lengths) - lengths)[which[wanted]]
@@ -317,8 +354,6 @@ class _Pools:
 
     def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
-        if self.layer == 0:
-            return self.directions[which]
         sizes = self._sizes[which]
         found, places = [], []
         for size in np.unique(sizes).tolist():
