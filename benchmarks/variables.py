@@ -39,7 +39,7 @@ CASES = {
     "numbers, 1000": ("numbers", 1000, 10),
     "numbers, 3000": ("numbers", 3000, 10),
     "numbers, 5000": ("numbers", 5000, 10),
-    "numbers, 10000": ("numbers", 10000, 10),
+    "numbers, 10000, three sites": ("numbers", 10000, 3),
     "categories, 100": ("categories", 100, 3),
     "categories, 300": ("categories", 300, 3),
     "categories, 1000": ("categories", 1000, 3),
@@ -154,10 +154,11 @@ def markdown(report: dict) -> str:
         added = own["peak_mb"] - own["before_mb"]
         slopes = ["", "", ""]
         figures = own["variables"], own["tests"], own["cpu_seconds"], max(added, 1.0)
-        if before := last.get(own["kind"]):
+        alike = own["kind"], own["sites"]
+        if before := last.get(alike):
             steps = np.log(np.array(figures) / np.array(before))
             slopes = [f"{own:.2f}" for own in steps[1:] / steps[0]]
-        last[own["kind"]] = figures
+        last[alike] = figures
         rows.append(
             [own["kind"], f"{own['variables']:,}", own["sites"], f"{own['edges']:,}",
              f"{own['found']:,}", f"{own['tests']:,}", slopes[0], f"{own['cpu_seconds']:.1f}",
