@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cipherdag import CausalGraph, Federation, FedPC, Policy
-from cipherdag.algorithms.fedpc.pcstable import StableSkeleton, WeakestTests
+from cipherdag.algorithms.fedpc.pcstable import StableSkeleton
+from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
 
 NAMES = ("a", "b", "c", "d")
 # a -> c <- b, c -> d: alone in its equivalence class

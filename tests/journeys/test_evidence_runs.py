@@ -141,12 +141,14 @@ def test_small_rounds_change_the_number_of_rounds_and_nothing_else(kind, monkeyp
     sites = [discrete_site(part, [2] * 8) for part in np.split(codes, 3)]
     one, questions = outcome_of(FedPC(evidence=kind), sites)
     monkeypatch.setattr(pcstable, "LAYER_TESTS", 20)
+    monkeypatch.setattr(pcstable, "PAIRS_AT_ONCE", 9)
     monkeypatch.setattr(evidence_module, "ROUND_VALUES", 30)
     other, more = outcome_of(FedPC(evidence=kind), sites)
     assert len(more) > len(questions)
     assert (one.arcs == other.arcs).all()
     assert one.separators == other.separators
     assert one.layers == other.layers
+    assert one.standing.tolist() == other.standing.tolist()
     widest = max(sum(e.length for e in q.encodings) for q in more)
     assert widest <= 4 * 30
 

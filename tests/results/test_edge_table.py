@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.fedpc.algorithm import FedPC
-from cipherdag.algorithms.fedpc.pcstable import WeakestTests
+from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
 from cipherdag.federation.simulated import Federation
 from cipherdag.findings.conclusion import LearntGraph
 from cipherdag.graphs.graph import CausalGraph

@@ -23,7 +23,7 @@ from cipherdag.questions.combined_evidence import (
     combined_strength,
 )
 from cipherdag.questions.coverage import Contributors, opened_where
-from cipherdag.questions.encodings import segments
+from cipherdag.questions.encodings import by_block, segments
 from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
@@ -52,7 +52,7 @@ class CombinedTests(RememberedTests):
     """
 
     def __init__(self, combination: Combination, settings: EvidenceSettings) -> None:
-        super().__init__()
+        super().__init__(settings=settings)
         self._fewest = settings.fewest
         testable = settings.spec.constant != "untestable" and combination != "weighted_p"
         self._constant = 1.0 if testable else np.nan
@@ -68,27 +68,28 @@ class CombinedTests(RememberedTests):
         question = self._about(tests)
         if self._fewest <= 1:
             sums = yield question
-            return self._told(question, sums, tests[0])
+            return self._told(question, sums, tests)
         able = np.rint((yield Contributors(question=question)))
         sums = yield from opened_where(question, able >= self._fewest)
-        p_value = self._told(question, sums, tests[0])
+        p_value = self._told(question, sums, tests)
         # of too few sites that x and y vary at
         none = (able < self._fewest) & (np.arange(len(able)) < len(tests[0]))
         return np.where(none, self._constant, p_value)
 
     def _told(
-        self, question: CombinedEvidence, sums: FloatVector, pairs: IndexArray
+        self, question: CombinedEvidence, sums: FloatVector, tests: list[IndexArray]
     ) -> FloatVector:
-        self.keep_strengths(pairs, _scores(question, sums)[: len(pairs)])
+        self.keep_strengths(tests[0], _scores(question, sums)[: len(tests[0])])
+        p_value = combined_p(question, sums)
         if question.combination == "stouffer":
             signed, amount, weight, _ = segments(question.encodings, sums)
             informed = (weight > 0) & (signed[0] > 0)
             precision = np.where(informed, weight, np.nan)
             kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
-            ends = np.cumsum(question.counts)[:-1]
-            for rows, own in zip(question.rows(), np.split(kept, ends), strict=True):
-                self.keep_estimates(rows.astype(np.int64), own)
-        return combined_p(question, sums)
+            by_size = by_block(tests, kept), by_block(tests, p_value)
+            for rows, own, found in zip(tests, *by_size, strict=True):
+                self.keep_estimates(rows, own, found)
+        return p_value
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """The partial correlation within the sites, where their tests are Fisher's z."""

@@ -37,6 +37,7 @@ class EvidenceSettings:
         present: How many sites the last sum covers.
         fewest: How many sites have to contribute to a test whose sums are opened.
         measured: Which variables the sites measured.
+        ranked: Whether anyone asks how dependent pairs are, which takes 16 bytes of every pair.
     """
 
     spec: CITestSpec
@@ -49,6 +50,7 @@ class EvidenceSettings:
     present: Presence = field(default_factory=lambda: Presence(0))
     fewest: int = 1
     measured: Measured = field(default_factory=Measured)
+    ranked: bool = False
 
 
 Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]

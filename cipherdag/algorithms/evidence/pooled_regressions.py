@@ -76,7 +76,7 @@ class RegressionTests(RememberedTests):
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        super().__init__(kinds)
+        super().__init__(kinds, settings)
         name = "regression-interactions" if settings.interactions else "regression"
         own = msgspec.structs.replace(settings.spec, name=name)
         self._fallback = CombinedTests("statistic", replace(settings, spec=own))

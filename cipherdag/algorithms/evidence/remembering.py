@@ -177,6 +177,8 @@ class Memory:
         self._runs.append((keys, sums))
         while len(self._runs) > 1 and len(self._runs[-2][0]) < 2 * len(self._runs[-1][0]):
             (first, a), (second, b) = self._runs[-2:]
-            merged = np.concatenate([first, second])
-            order = np.argsort(merged, kind="stable")
-            self._runs[-2:] = [(merged[order], np.concatenate([a, b])[order])]
+            merged, table = np.concatenate([first, second]), np.concatenate([a, b])
+            if first[-1] > second[0]:  # else they are in order, as pairs come
+                order = np.argsort(merged, kind="stable")
+                merged, table = merged[order], table[order]
+            self._runs[-2:] = [(merged, table)]

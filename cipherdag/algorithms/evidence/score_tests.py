@@ -68,7 +68,7 @@ class ScoreTests(RememberedTests):
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        super().__init__()
+        super().__init__(settings=settings)
         self._settings = settings
         self._constant = np.nan if settings.spec.constant == "untestable" else 1.0
         self._categories = tuple(kinds.categories.tolist())
@@ -123,9 +123,11 @@ class ScoreTests(RememberedTests):
         scale = chi_square_scale(rank, rare)
         p_value = chi_square_tail(form * scale, rank * scale)
         estimates = _estimates(question, sums, done=rank > 0)
-        for rows, kept in zip(tests, by_block(tests, estimates), strict=True):
-            self.keep_estimates(rows, kept)
-        return np.where(rank > 0, p_value, np.nan), normal_scores(form, rank)
+        p_value = np.where(rank > 0, p_value, np.nan)
+        by_size = by_block(tests, estimates), by_block(tests, p_value)
+        for rows, kept, found in zip(tests, *by_size, strict=True):
+            self.keep_estimates(rows, kept, found)
+        return p_value, normal_scores(form, rank)
 
     def effect(self, test: Sequence[int]) -> Effect | None:
         """A partial correlation of numbers, a one-step odds ratio where two categories respond."""

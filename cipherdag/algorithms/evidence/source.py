@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from cipherdag.algorithms.evidence.kind import EvidenceSettings
     from cipherdag.graphs.edge_evidence import Effect
     from cipherdag.questions.encodings import BoolVector
     from cipherdag.questions.pooled_data import ColumnKinds
@@ -73,14 +74,22 @@ class EvidenceSource(Protocol):
 class RememberedTests(ABC):
     """Gives every distinct test to a source's own method once, and answers repeats.
 
+    Args:
+        kinds: The columns, where it asked for them.
+        settings: Where it keeps strengths or estimates, which of them anyone reads.
+
     Attributes:
         tally: How many distinct tests were done in which way.
         kinds: The columns, where it asked for them.
         doubted: See `EvidenceSource`.
     """
 
-    def __init__(self, kinds: ColumnKinds | None = None) -> None:
+    def __init__(
+        self, kinds: ColumnKinds | None = None, settings: EvidenceSettings | None = None
+    ) -> None:
         self.kinds = kinds
+        self._ranked = settings is None or settings.ranked
+        self._alpha = 1.0 if settings is None else settings.spec.alpha
         self.doubted: EvidenceSource | None = None
         self.tally: Counter[str] = Counter()
         self._memories: dict[int, Memory] = {}
@@ -89,7 +98,9 @@ class RememberedTests(ABC):
         self._estimates: dict[int, Memory] = {}
 
     def strengths(self, pairs: IndexArray) -> FloatVector:
-        """How dependent x and y are given nothing, as a normal score; 0 where it was not tested.
+        """How dependent x and y are given nothing, as a normal score.
+
+        0 where it was not tested, or the settings say that pairs are not ranked.
 
         Args:
             pairs: Pairs that were asked for, shape (B, 2).
@@ -97,8 +108,9 @@ class RememberedTests(ABC):
         return self._strengths.find(triplet_keys(pairs))[0][:, 0]
 
     def keep_strengths(self, pairs: IndexArray, scores: FloatVector) -> None:
-        """Remember the scores of new pairs, shape (B,)."""
-        _keep(self._strengths, pairs, scores[:, None])
+        """Remember the scores of new pairs, shape (B,), where pairs are ranked."""
+        if self._ranked:
+            _keep(self._strengths, pairs, scores[:, None])
 
     def left_undone(self, triplets: IndexArray) -> BoolVector:
         """Whether a test was not done though some rows have something to say of it.
@@ -117,14 +129,19 @@ class RememberedTests(ABC):
         for x, y, *given in rows.tolist():
             self._left_undone.update((x, y, member) for member in given)
 
-    def keep_estimates(self, rows: IndexArray, estimates: FloatVector) -> None:
-        """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2)."""
-        known = np.isfinite(estimates).all(axis=1)
+    def keep_estimates(
+        self, rows: IndexArray, estimates: FloatVector, p_values: FloatVector
+    ) -> None:
+        """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2).
+
+        Of tests that say independent, nearly all in a sparse graph, nobody asks for it.
+        """
+        known = np.isfinite(estimates).all(axis=1) & ~(p_values > self._alpha)
         size = rows.shape[1] - len(("x", "y"))
         _keep(self._estimates.setdefault(size, Memory(2)), rows[known], estimates[known])
 
     def estimate(self, test: Sequence[int]) -> tuple[float, float] | None:
-        """The number of a test that was done and its standard deviation, if they were kept."""
+        """The number of a test that says dependent, and its standard deviation, if kept."""
         row = np.array([test], dtype=np.int64)
         memory = self._estimates.get(len(test) - len(("x", "y")))
         if memory is None:

@@ -57,7 +57,7 @@ class StratifiedTests(RememberedTests):
     """
 
     def __init__(self, kinds: ColumnKinds, settings: EvidenceSettings) -> None:
-        super().__init__(kinds)
+        super().__init__(kinds, settings)
         self._kinds = kinds
         self._settings = settings
         self._too_large = TOO_LARGE if kinds.categories.all() else TOO_LARGE_NOT_DONE
@@ -145,8 +145,9 @@ class StratifiedTests(RememberedTests):
         scores = normal_scores(forms.whole, forms.whole_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
         log_odds = np.where(np.isnan(p_value)[:, None], np.nan, forms.log_odds)
-        for rows, estimates in zip(tests, by_block(tests, log_odds), strict=True):
-            self.keep_estimates(rows, estimates)
+        by_size = by_block(tests, log_odds), by_block(tests, p_value)
+        for rows, estimates, found in zip(tests, *by_size, strict=True):
+            self.keep_estimates(rows, estimates, found)
         return self._settled(tests, p_value, told)
 
     def _settled(

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.algorithms.fedpc.outcome import WeakestTest
+from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
 from cipherdag.questions.encodings import BoolMatrix, by_owner, rows_of, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
     from cipherdag.graphs.knowledge import Constraints
@@ -35,10 +36,11 @@ MOST_TOLD = 500
 direct something."""
 LAYER_TESTS = 100_000
 """Tests up to which a layer is one round."""
+PAIRS_AT_ONCE = 2_000_000
+"""Pairs tested given nothing that are held at a time: some 150 bytes each, on top of what is kept.
+Three rounds of numbers are as many."""
 MOST_SETS = 2**53
 """Of one size, beyond which they are not counted."""
-NO_SET = 2
-"""Columns of tests given nothing."""
 
 
 @dataclass(slots=True)
@@ -52,44 +54,6 @@ class Separations:
         """Keep the set unless one at least as strong is known; the first wins a tie."""
         if p_value > self.p_values.get(pair, -math.inf):
             self.sets[pair], self.p_values[pair] = members, p_value
-
-
-class WeakestTests:
-    """Of each pair (x, z), x < z, the test of largest p-value, and its set; the first wins a tie.
-
-    Of a pair that was separated it is the test that separated it; an edge that stayed stood every
-    test, and its largest p-value says how narrowly (pMax of the R package pcalg).
-
-    Args:
-        n_variables: Number of variables, p.
-    """
-
-    def __init__(self, n_variables: int) -> None:
-        self._p_values = np.full((n_variables, n_variables), -np.inf)
-        self._sets: dict[Pair, tuple[int, ...]] = {}
-
-    def hear(self, rows: IndexArray, p_values: FloatVector) -> None:
-        """Take tests, shape (B, 2 + l), and their p-values; NaN says nothing."""
-        best = np.flatnonzero(~np.isnan(p_values))
-        x, z = np.sort(rows[best, :2], axis=1).T
-        pair = x * len(self._p_values) + z
-        if (pair[1:] <= pair[:-1]).any():  # else every pair has one test, as given nothing
-            order = np.lexsort((-best, p_values[best], pair))
-            last = order[np.append(np.diff(pair[order]) > 0, True)[: len(order)]]
-            best, x, z = best[last], x[last], z[last]
-        better = p_values[best] > self._p_values[x, z]
-        best, x, z = best[better], x[better], z[better]
-        self._p_values[x, z] = p_values[best]
-        if rows.shape[1] > NO_SET or self._sets:
-            pairs = zip(x.tolist(), z.tolist(), strict=True)
-            self._sets.update(zip(pairs, map(tuple, np.sort(rows[best, 2:]).tolist()), strict=True))
-
-    def of(self, pairs: BoolMatrix) -> Iterator[tuple[Pair, tuple[int, ...], float]]:
-        """The set and the p-value of these pairs that were tested, shape (p, p), ascending."""
-        x, z = np.nonzero(np.triu(pairs, k=1) & (self._p_values > -np.inf))
-        tested = zip(x.tolist(), z.tolist(), strict=True)
-        for pair, p_value in zip(tested, self._p_values[x, z].tolist(), strict=True):
-            yield pair, self._sets.get(pair, ()), p_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,28 +117,26 @@ def stable_skeleton(
         The skeleton. Rounds: those of one batch of tests per layer. A layer of more than 100,000
         tests takes several: each gives every remaining pair its next sets, and pairs that are
         separated need no more. The separating set of largest p is then that of one such round.
+        Given nothing 2,000,000 pairs are asked at a time, in as many rounds as the source needs.
     """
     kept = ~(np.eye(len(constraints.required), dtype=bool) | constraints.apart)
     weakest = WeakestTests(len(kept))
     layers: list[int] = []
-    marginal = np.zeros(kept.shape)
+    standing = np.zeros(len(kept))
     layer = 0
     while layer_possible(kept, layer, max_cond_size):
-        # [x, m]: m may be a parent of x
-        possible = kept & ~constraints.forbidden.T
-        pools = _Pools.of_neighbours(kept, possible, constraints.joined, layer)
-        found = yield from _layer(source, kept, pools, alpha)
-        for rows, p_values in found:
-            weakest.hear(rows, p_values)
-            if layer == 0:
-                x, y = rows.T
-                marginal[x, y] = marginal[y, x] = np.nan_to_num(p_values)
+        if layer == 0:
+            yield from _given_nothing(source, kept, constraints.joined, weakest, alpha)
+            standing = weakest.summed()
+        else:
+            # [x, m]: m may be a parent of x
+            possible = kept & ~constraints.forbidden.T
+            pools = _Pools.of_neighbours(kept, possible, constraints.joined, layer)
+            yield from _layer(source, kept, pools, weakest, alpha)
         layers.append(int(kept.sum()) // 2)
         if shown is not None:
             shown.skeleton = kept.copy()
         layer += 1
-    # summed exactly: the order of the variables is nothing to it
-    standing = np.array([math.fsum(row) for row in marginal])
     return StableSkeleton(kept, tuple(layers), standing, weakest)
 
 
@@ -206,9 +168,7 @@ def wider_skeleton(
         directions = np.array(left, dtype=np.int64).reshape(-1, 2)
         none, own = np.full(len(left), -1, dtype=np.int64), np.arange(len(left))
         pools = _Pools(directions, [wider[pair] for pair in left], own, none, layer)
-        heard = yield from _layer(source, kept, pools, alpha)
-        for rows, p_values in heard:
-            found.weakest.hear(rows, p_values)
+        yield from _layer(source, kept, pools, found.weakest, alpha)
         layers.append(int(kept.sum()) // 2)
     return StableSkeleton(kept, tuple(layers), found.standing, found.weakest)
 
@@ -219,18 +179,38 @@ def layer_possible(kept: BoolMatrix, layer: int, max_cond_size: int | None) -> b
     return allowed and int(kept.sum(axis=0).max(initial=0)) > layer
 
 
+def _given_nothing(
+    source: EvidenceSource,
+    kept: BoolMatrix,
+    joined: BoolMatrix,
+    weakest: WeakestTests,
+    alpha: float,
+) -> Generator[Question, FloatVector, None]:
+    """Remove the pairs that are independent given nothing, some at a time."""
+    pairs = np.flatnonzero(np.triu(kept & ~joined))
+    for start in range(0, len(pairs), PAIRS_AT_ONCE):
+        rows = np.column_stack(np.divmod(pairs[start : start + PAIRS_AT_ONCE], len(kept)))
+        (p_value,) = yield from source.p_values([rows])
+        _hear(rows, p_value, kept, weakest, alpha)
+
+
+def _hear(
+    rows: IndexArray, p_value: FloatVector, kept: BoolMatrix, weakest: WeakestTests, alpha: float
+) -> None:
+    """Remember tests, shape (B, 2 + l), and remove the pairs that they separate."""
+    weakest.hear(rows, p_value)
+    x, y = rows[p_value > alpha, :2].T
+    kept[x, y] = kept[y, x] = False
+
+
 def _layer(
     source: EvidenceSource,
     kept: BoolMatrix,
     pools: _Pools,
+    weakest: WeakestTests,
     alpha: float,
-) -> Generator[Question, FloatVector, list[tuple[IndexArray, FloatVector]]]:
-    """Remove what sets of one size separate, which come from the graph at the layer's start.
-
-    Returns:
-        The tests of every round, shape (B, 2 + size), and their p-values.
-    """
-    heard: list[tuple[IndexArray, FloatVector]] = []
+) -> Generator[Question, FloatVector, None]:
+    """Remove what sets of one size separate, which come from the graph at the layer's start."""
     pending = np.arange(len(pools.directions))
     start = 0
     while len(pending):
@@ -238,13 +218,10 @@ def _layer(
         rows = pools.tests(pending, start, stop)
         tests = [rows[:0, : 2 + size] for size in range(pools.layer)]
         p_value = (yield from source.p_values([*tests, rows]))[-1]
-        heard.append((rows, p_value))
-        x, y = rows[p_value > alpha, :2].T
-        kept[x, y] = kept[y, x] = False
+        _hear(rows, p_value, kept, weakest, alpha)
         start = stop
         x, y = pools.directions[pending].T
         pending = pending[kept[x, y] & (pools.counts[pending] > start)]
-    return heard
 
 
 def _width(left: FloatVector) -> int:
@@ -268,11 +245,11 @@ class _Pools:
         pools: What the sets are from, in order; each direction has one.
         which: That of every direction, shape (D,).
         left_out: Which place of its pool a direction leaves out, or none, -1, shape (D,).
-        layer: Size of the sets.
+        layer: Size of the sets, from 1.
 
     Attributes:
         layer: Size of the sets.
-        directions: Those pairs that some set is tested of; given nothing, x < y only.
+        directions: Those pairs that some set is tested of.
         counts: How many sets the pool of each gives, shape (D,).
     """
 
@@ -287,7 +264,7 @@ class _Pools:
         self.layer = layer
         lengths = np.array([len(own) for own in pools], dtype=np.int64)
         sizes = lengths[which] - (left_out >= 0)
-        wanted = (sizes >= layer) if layer else (directions[:, 0] < directions[:, 1])
+        wanted = sizes >= layer
         self.directions = directions[wanted]
         self._sizes, self._left_out = sizes[wanted], left_out[wanted]
         self._first = (np.cumsum(lengths) - lengths)[which[wanted]]
@@ -317,8 +294,6 @@ class _Pools:
 
     def tests(self, which: IndexArray, start: int, stop: int) -> IndexArray:
         """Sets number ``start`` to ``stop`` of some directions as rows (x, y, s1, ..., sl)."""
-        if self.layer == 0:
-            return self.directions[which]
         sizes = self._sizes[which]
         found, places = [], []
         for size in np.unique(sizes).tolist():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cipherdag.errors import NotNumericError, ParameterError
+from cipherdag.sites.compute.ci_tests import correlations
 from cipherdag.sites.compute.ci_tests.fisherz import FisherZTest
 
 FIELDS = ("p_value", "statistic", "dof", "dependence", "rows")
@@ -73,6 +74,25 @@ def test_agrees_with_a_slow_reference(rows, missing):
     values[:, :6][rng.random((rows, 6)) < missing] = np.nan
     for size in range(6):
         check_against_slow(values, random_tests(rng, 8, size, 20))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_correlations_kept_once_are_those_kept_twice(missing, monkeypatch):
+    rng = np.random.default_rng(8)
+    values = mixture(rng, 9000, 11)
+    values[:, 4] = 7.0
+    values[:, 5:7][rng.random((9000, 2)) < missing] = np.nan
+    twice = FisherZTest(values)
+    monkeypatch.setattr(correlations, "WHOLE_UP_TO", 10)
+    monkeypatch.setattr(correlations, "PANEL", 4)
+    once = FisherZTest(values)
+    assert len(once._correlations.entries) == 66
+    for size in range(4):
+        tests = random_tests(rng, 11, size, 200)
+        wanted, found = twice.evaluate(*tests), once.evaluate(*tests)
+        for name in FIELDS:
+            np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), rtol=1e-9)
+        assert_identical(once.evaluate(tests[1], tests[0], tests[2]), found)
 
 
 @settings(max_examples=30, deadline=None)

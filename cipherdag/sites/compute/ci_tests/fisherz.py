@@ -21,6 +21,12 @@ from cipherdag.sites.compute.ci_tests.cache import (
 )
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
+from cipherdag.sites.compute.ci_tests.correlations import (
+    LEAST_DEVIATION,
+    StandardColumns,
+    WholeMatrices,
+    correlations_of,
+)
 from cipherdag.sites.compute.device import resolve_device
 from cipherdag.statistics.partial_correlation import (
     correlation_matrices,
@@ -32,11 +38,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.ci_tests.correlations import Correlations
 
-# A column is constant if its deviation is within this many roundings of its largest value.
-LEAST_DEVIATION = 64.0 * float(np.finfo(np.float64).eps)
 BYTES_PER_ELEMENT = 40
-ROW_BLOCK = 8192  # fixed, so that sums over rows are the same however much memory there is
 # on a processor few enough elements for torch to stay on one thread: threads that wait for one
 # another at every small step are slower, and many times so where several sites share a machine
 CHUNK_ELEMENTS = {"cpu": 2**15 - 1, "cuda": 2**26}
@@ -61,7 +65,8 @@ class FisherZTest(CachedTest):
         values: Numbers, float64 of shape (n, p); NaN where missing.
         device: ``auto``, ``cpu`` or ``cuda``.
         memory_bytes: Half of it bounds what a batch needs at a time, unless one test needs more;
-            the other half bounds the cache of outcomes. The p x p correlations come on top.
+            the other half bounds the cache of outcomes. The correlations come on top: 8 p**2 bytes,
+            and half as many where variables are more than `correlations.WHOLE_UP_TO`.
 
     Raises:
         ParameterError: Values are not a float64 matrix with a row and a column, or another
@@ -88,10 +93,11 @@ class FisherZTest(CachedTest):
         self._most = min(CHUNK_ELEMENTS[self._device.type], memory // BYTES_PER_ELEMENT)
         # a value of its own taken off makes a constant column exactly 0
         scale, origin = _scale_and_origin(values, missing)
-        self._correlations = self._over_all_rows(values, scale, origin)
+        standard = StandardColumns(values, scale, origin)
+        self._correlations = correlations_of(standard, self._incomplete, self._device)
         if not complete:
-            standard = (values / scale - origin).T
-            self._columns = torch.from_numpy(np.nan_to_num(standard, copy=False)).to(self._device)
+            columns = (values / scale - origin).T
+            self._columns = torch.from_numpy(np.nan_to_num(columns, copy=False)).to(self._device)
             self._observed = torch.from_numpy(~missing.T).to(self._device)
 
     def _compute(self, tests: TestBatch) -> FloatMatrix:
@@ -106,33 +112,10 @@ class FisherZTest(CachedTest):
         correlation[incomplete], rows[incomplete] = self._from_complete_rows(order[incomplete])
         return _outcomes(correlation, rows, tests.given.shape[1])
 
-    def _over_all_rows(
-        self, values: NDArray[np.float64], scale: FloatVector, origin: FloatVector
-    ) -> torch.Tensor:
-        """Correlations of the columns without missing values, the others 0, flat p x p."""
-        whole = torch.zeros((self.n_variables,) * 2, dtype=torch.float64, device=self._device)
-        kept = np.flatnonzero(~self._incomplete)
-        moments = torch.zeros((len(kept),) * 2, dtype=torch.float64, device=self._device)
-        mean = np.zeros(len(kept))
-        blocks = range(0, self._n_rows, ROW_BLOCK)
-        for start in blocks:
-            block = values[start : start + ROW_BLOCK, kept] / scale[kept] - origin[kept]
-            mean += block.sum(axis=0) / self._n_rows
-        for start in blocks:
-            block = values[start : start + ROW_BLOCK, kept] / scale[kept] - origin[kept] - mean
-            centred = torch.from_numpy(block).to(self._device)
-            moments += centred.T @ centred
-        rows = torch.full((1,), self._n_rows, device=self._device)
-        places = torch.from_numpy(kept).to(self._device)
-        whole[places[:, None], places] = correlation_matrices(
-            moments[None], rows, least_deviation=LEAST_DEVIATION
-        )[0]
-        return whole.view(-1)
-
     def _from_all_rows(self, order: IndexArray) -> FloatVector:
         """Partial correlations of tests of complete columns, shape (B,)."""
         base = torch.zeros(len(order), dtype=torch.int64, device=self._device)
-        return self._partial(self._correlations, base, self.n_variables, order)
+        return self._partial(self._correlations, base, order)
 
     def _from_complete_rows(self, order: IndexArray) -> tuple[FloatVector, IndexArray]:
         """Partial correlations and rows of every test, from the rows complete in its columns."""
@@ -154,10 +137,9 @@ class FisherZTest(CachedTest):
             begin, end = np.searchsorted(which[by_set], [start, start + chunk])
             tests = by_set[begin:end]
             group = torch.from_numpy(which[tests] - start).to(self._device)
-            matrices = correlation_matrices(moments, counts, least_deviation=LEAST_DEVIATION).view(
-                -1
-            )
-            correlation[tests] = self._partial(matrices, group * size**2, size, rank[tests])
+            matrices = correlation_matrices(moments, counts, least_deviation=LEAST_DEVIATION)
+            whole = WholeMatrices(matrices.view(-1), size)
+            correlation[tests] = self._partial(whole, group * size**2, rank[tests])
             rows[tests] = counts.index_select(0, group).cpu().numpy()
         return correlation, rows
 
@@ -187,19 +169,18 @@ class FisherZTest(CachedTest):
         return torch.stack(products, dim=1), rows
 
     def _partial(
-        self, correlations: torch.Tensor, base: torch.Tensor, side: int, order: IndexArray
+        self, correlations: Correlations, base: torch.Tensor, order: IndexArray
     ) -> FloatVector:
         """Partial correlations of the last two variables of every test given the others.
 
-        Of flat matrices of ``side`` rows, test b uses the rows order[b] of the one at base[b].
+        Test b uses the rows order[b] of the matrix that starts at base[b].
         """
         size = order.shape[1]
         result = np.empty(len(order))
         chunk = self._chunk(size**2)
         for start in range(0, len(order), chunk):
             place = torch.from_numpy(order[start : start + chunk].T.copy()).to(self._device)
-            index = place[:, None] * side + (place + base[start : start + chunk])
-            entries = correlations.index_select(0, index.view(-1)).view(size, size, -1)
+            entries = correlations.among(place, base[start : start + chunk])
             result[start : start + chunk] = partial_correlation(entries).cpu().numpy()
         return result
 

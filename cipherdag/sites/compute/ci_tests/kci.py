@@ -22,7 +22,7 @@ from cipherdag.questions.ci_tests import FEWEST_KERNEL_ROWS, MOST_KERNEL_ROWS
 from cipherdag.sites.compute.ci_tests.cache import N_COLUMNS, BoolVector, FloatMatrix, TestBatch
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, not_done
 from cipherdag.sites.compute.ci_tests.ci_test import check_numbers
-from cipherdag.sites.compute.ci_tests.fisherz import LEAST_DEVIATION
+from cipherdag.sites.compute.ci_tests.correlations import LEAST_DEVIATION
 from cipherdag.sites.compute.ci_tests.kernel_factors import FactoredKernels
 from cipherdag.sites.compute.ci_tests.kernel_matrices import WholeKernels
 from cipherdag.sites.compute.device import resolve_device
