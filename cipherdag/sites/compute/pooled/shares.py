@@ -41,8 +41,9 @@ def share_summands(
         given: Whether variables given others are told of: rows by their configuration are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
+    marks = question.marks()
     found = [
-        _shares(question, own, column, blur, table)
+        _shares(question, own, column, marks[own[0]], blur, table)
         for rows in question.sets()
         for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True)
     ]
@@ -86,6 +87,7 @@ def _shares(
     question: SiteDifferences,
     own: list[int],
     column: Callable[[int], FloatVector],
+    marks: FloatVector,
     blur: Blur,
     counted: IndexArray | None,
 ) -> _Shares:
@@ -95,12 +97,17 @@ def _shares(
         question: What is compared.
         own: The variable, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
+        marks: Where the variable is looked at if it is a number, shape (13,).
         blur: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
     """
     sides, number = question.categories, question.categories[own[0]] == 0
     held = [column(position) for position in own] if counted is None else []
-    table = _table(question, own, held) if counted is None else counted.reshape(-1, sides[own[0]])
+    table = (
+        _table(question, own, held, marks)
+        if counted is None
+        else counted.reshape(-1, sides[own[0]])
+    )
     n = table.sum(axis=1)
     if number:
         counts = table[:, :-1].cumsum(axis=1)
@@ -110,19 +117,22 @@ def _shares(
     return _Shares(
         counts.ravel(),
         n,
-        _blur(blur, question, own, counts).ravel(),
+        _blur(blur, question, own, counts, marks).ravel(),
         np.full(len(n), coded),
         np.full(len(n), len(own) == 1),
     )
 
 
-def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -> IndexArray:
+def _table(
+    question: SiteDifferences, own: list[int], held: list[FloatVector], marks: FloatVector
+) -> IndexArray:
     """Rows of every stratum by the variable's category, or place of a number between its marks.
 
     Args:
         question: What is compared.
         own: The variable, and those given.
         held: Codes or values of each, shape (n,), NaN where missing.
+        marks: Those of the variable.
     """
     variable, *given = own
     sides = question.categories
@@ -133,7 +143,6 @@ def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -
     if sides[variable]:
         kinds, code = sides[variable], values.astype(np.int64)
     else:
-        marks = question.marks(variable)
         kinds, code = len(marks) + 1, np.searchsorted(marks, values)
     strata, stratum = 1, np.zeros(len(values), dtype=np.int64)
     for position, other in zip(given, held[1:], strict=True):
@@ -169,7 +178,13 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     return None
 
 
-def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray) -> FloatVector:
+def _blur(
+    blur: Blur,
+    question: SiteDifferences,
+    own: list[int],
+    counts: IndexArray,
+    marks: FloatVector,
+) -> FloatVector:
     """What is added to every angle, in standard errors, shape (strata, shares).
 
     Whatever categories are called, the same of them has the same number. Marks between which no row
@@ -181,7 +196,7 @@ def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexAr
         if blur.met(own[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
-    drawn = BLUR * blur.uniform(about + question.marks(own[0]).tobytes(), counts.shape)
+    drawn = BLUR * blur.uniform(about + marks.tobytes(), counts.shape)
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, alike, axis=1)
 
