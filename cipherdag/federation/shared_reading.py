@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.protocol.wire import digest
 from cipherdag.sites.session.incoming import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 
@@ -38,6 +39,7 @@ class SharedReading:
             lru_cache(maxsize=1)(read_relayed),
             self._read_sum,
             lru_cache(maxsize=1)(KeyGraph.drawn),
+            lru_cache(maxsize=1)(digest),
         )
 
     def door(self, runtime: SiteRuntime) -> Handler:

@@ -89,11 +89,12 @@ ReadSum = Callable[[bytes, "Declaration", "SiteAggregation"], tuple[bytes, "Floa
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a site reads both, and who shares keys with whom."""
+    """How a site reads both, who shares keys with whom, and the digest of all sums so far."""
 
     relayed: Relayed = read_relayed
     sum: ReadSum = read_sum
     graph: Callable[[bytes, int, int], KeyGraph] = KeyGraph.drawn
+    digest: Callable[[bytes, bytes, bytes], bytes] = digest
 
 
 ALONE: Final = Reading()
