@@ -42,11 +42,13 @@ def share_summands(
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
     marks = question.marks()
-    found = [
-        _shares(question, own, column, marks[own[0]], blur, table)
-        for rows in question.sets()
-        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True)
-    ]
+    found: list[_Shares] = []
+    for rows in question.sets():
+        if rows.shape[1] == 1 and not any(question.categories[v] for v in rows[:, 0]):
+            found.append(_of_numbers(rows[:, 0], column, marks, blur))
+            continue
+        each = zip(rows.tolist(), _counted(rows, tables), strict=True)
+        found += [_shares(question, own, column, marks[own[0]], blur, table) for own, table in each]
     if not found:
         return np.zeros(0)
     together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
@@ -123,6 +125,25 @@ def _shares(
     )
 
 
+def _of_numbers(
+    variables: IndexArray, column: Callable[[int], FloatVector], marks: FloatVector, blur: Blur
+) -> _Shares:
+    """What there is of numbers that nothing is given for; as `_shares` of each of them."""
+    n, coded = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.bool_)
+    counts = np.zeros((len(variables), marks.shape[1]), dtype=np.int64)
+    drawn = np.zeros(counts.shape)
+    for place, v in enumerate(variables.tolist()):
+        held = column(v)
+        values = held[~np.isnan(held)]
+        n[place], coded[place] = len(values), code_in(values) is not None
+        up_to = np.bincount(np.searchsorted(marks[v], values), minlength=counts.shape[1])
+        counts[place] = up_to[: counts.shape[1]]
+        drawn[place] = BLUR * blur.uniform(blur.column(v) + marks[v].tobytes(), (marks.shape[1],))
+    counts = counts.cumsum(axis=1)
+    alone = np.ones(len(variables), dtype=np.bool_)
+    return _Shares(counts.ravel(), n, _one_where_alike(drawn, counts).ravel(), coded, alone)
+
+
 def _table(
     question: SiteDifferences, own: list[int], held: list[FloatVector], marks: FloatVector
 ) -> IndexArray:
@@ -196,7 +217,11 @@ def _blur(
         if blur.met(own[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
-    drawn = BLUR * blur.uniform(about + marks.tobytes(), counts.shape)
+    return _one_where_alike(BLUR * blur.uniform(about + marks.tobytes(), counts.shape), counts)
+
+
+def _one_where_alike(drawn: FloatVector, counts: IndexArray) -> FloatVector:
+    """Of every stratum one number for all shares of equal counts, shape (strata, shares)."""
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, alike, axis=1)
 
