@@ -12,13 +12,18 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from cipherdag.privacy.key_graph import KeyGraph
+from cipherdag.protocol.set_up.beacon import beacon_of
+from cipherdag.protocol.wire import digest
 from cipherdag.sites.session.incoming import open_message
 from cipherdag.sites.session.reading import Reading, read_relayed, read_sum
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cipherdag.privacy.aggregation import Declaration
     from cipherdag.privacy.sums import SiteAggregation
     from cipherdag.protocol.engines.local import Handler
+    from cipherdag.protocol.plan import Plan
     from cipherdag.questions.question import FloatVector
     from cipherdag.sites.session.runtime import SiteRuntime
 
@@ -34,10 +39,14 @@ class SharedReading:
         self._opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator))
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
+        self._told: tuple[bytes, Sequence[bytes], Sequence[bytes]] | None = None
+        self._beacon = b""
         self.reading = Reading(
             lru_cache(maxsize=1)(read_relayed),
             self._read_sum,
             lru_cache(maxsize=1)(KeyGraph.drawn),
+            lru_cache(maxsize=1)(digest),
+            self._beacon_of,
         )
 
     def door(self, runtime: SiteRuntime) -> Handler:
@@ -46,6 +55,15 @@ class SharedReading:
 
     def _answered(self, runtime: SiteRuntime, operation: str, message: bytes) -> bytes:
         return runtime.answer(self._opened(operation, message))
+
+    def _beacon_of(
+        self, plan: Plan, commitments: Sequence[bytes], chances: Sequence[bytes]
+    ) -> bytes:
+        """As `beacon_of`; of numbers that a site has held against their commitments, as before."""
+        told = plan.digest, commitments, chances
+        if self._told != told:
+            self._beacon, self._told = beacon_of(plan, commitments, chances), told
+        return self._beacon
 
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation

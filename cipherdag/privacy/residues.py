@@ -102,7 +102,8 @@ def total(residues: WordMatrix, modulus: int) -> WordVector:
     found = np.zeros(residues.shape[1], dtype=np.uint64)
     for first in range(0, len(residues), _ROWS_IN_A_WORD):
         part = residues[first : first + _ROWS_IN_A_WORD].sum(axis=0)
-        add(found, part % np.uint64(modulus), modulus)
+        # numpy divides whole vectors, but takes rests one by one
+        add(found, part - part // np.uint64(modulus) * np.uint64(modulus), modulus)
     return found
 
 
@@ -177,4 +178,4 @@ def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> 
 
 
 def _from_integers(integers: IntegerVector, modulus: int) -> WordVector:
-    return (integers % modulus).view(np.uint64)
+    return (integers - integers // modulus * modulus).view(np.uint64)

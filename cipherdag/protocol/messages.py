@@ -1,9 +1,9 @@
 """Everything that travels, as strictly decoded and signed structs with a version and a size limit.
 
 A message is an `Envelope`: who, in which session, about what, a body in msgpack, and an Ed25519
-signature over all of it. Bodies are decoded with unknown fields forbidden, and nothing in them is
-code. No question travels: the plan opens a session, and every party derives the questions from it
-and from the sums opened so far.
+signature over all of it, the body by its SHA-256. Bodies are decoded with unknown fields forbidden,
+and nothing in them is code. No question travels: the plan opens a session, and every party derives
+the questions from it and from the sums opened so far.
 
 Leaks:
     Whoever carries a message sees its topic, sender and length, the plan, the opened sums, and
@@ -12,6 +12,7 @@ Leaks:
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.question import Question
 
-WIRE_VERSION: Final = 4
+WIRE_VERSION: Final = 5
 COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"
@@ -283,7 +284,9 @@ def read_envelope(message: bytes) -> Envelope:
 def _signed_parts(session: bytes, sender: str, topic: str, payload: bytes) -> tuple[bytes, ...]:
     """The purpose of a signature, and what it covers."""
     version = WIRE_VERSION.to_bytes(2, "big")
-    return b"cipherdag envelope", version, session, sender.encode(), topic.encode(), payload
+    # Ed25519 itself reads what it signs twice
+    body = hashlib.sha256(payload).digest()
+    return b"cipherdag envelope", version, session, sender.encode(), topic.encode(), body
 
 
 def question_digest(plan: Plan, transcript: bytes, ask: Ask) -> bytes:

@@ -12,11 +12,12 @@ from __future__ import annotations
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
+from weakref import ref
 
 from cipherdag.errors import InconsistentQuestionError, ReplayError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from cipherdag.questions.encodings import BoolMatrix
     from cipherdag.questions.presence import Presence
@@ -44,7 +45,9 @@ class Replay(Generic[Outcome]):
         self._asking = asking
         self._present = present
         self._step = 0
-        self._led_here = b""
+        self._led_here: tuple[int, bytes] | None = None
+        self._told: Callable[[], FloatVector | None] = lambda: None
+        self._told_digest = b""
         self._question: Question | None = None
         self._outcome: Outcome
         self._failure: Exception | None = None
@@ -63,10 +66,10 @@ class Replay(Generic[Outcome]):
             InconsistentQuestionError: Another sum led to the last step.
             Exception: What the program raised, now or before: it goes on no more.
         """
-        seen = b"" if sums is None else sha256(n_sites.to_bytes(4, "big") + sums.tobytes()).digest()
         with self._lock:
             if self._failure is not None:
                 raise self._failure
+            seen = None if sums is None else (n_sites, self._digest(sums))
             if step == self._step + 1 and (step == 1) == (sums is None) and not self.ended:
                 if self._present is not None and sums is not None:
                     self._present.n_sites = n_sites
@@ -92,6 +95,12 @@ class Replay(Generic[Outcome]):
     def outcome(self) -> Outcome:
         """What the program came to, once it has ended."""
         return self._outcome
+
+    def _digest(self, sums: FloatVector) -> bytes:
+        """SHA-256 of a sum; known of the very array that a party came with last."""
+        if self._told() is not sums:
+            self._told, self._told_digest = ref(sums), sha256(sums.tobytes()).digest()
+        return self._told_digest
 
     def _run(self, sums: FloatVector | None) -> None:
         try:

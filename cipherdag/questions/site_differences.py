@@ -116,11 +116,11 @@ class SiteDifferences(
         sides = self.sides()
         return np.repeat(sides[:, 1], sides[:, 0])
 
-    def marks(self, variable: int) -> FloatVector:
-        """Where the distribution of a continuous variable is looked at, ascending, shape (13,)."""
+    def marks(self) -> FloatVector:
+        """Where distributions of continuous variables are looked at, ascending, shape (p, 13)."""
         with np.errstate(over="ignore"):
-            steps = np.ldexp(np.array(MARKS), int(self.unit_array()[variable]))
-            found: FloatVector = self.origin_array()[variable] + steps
+            steps = np.ldexp(np.array(MARKS), self.unit_array()[:, None])
+            found: FloatVector = self.origin_array()[:, None] + steps
         return found
 
     @property

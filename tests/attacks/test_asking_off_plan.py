@@ -35,6 +35,7 @@ from cipherdag.protocol.messages import (
     Finish,
     Share,
     Unmask,
+    _signed_parts,
     content_digest,
     read_envelope,
     seal_envelope,
@@ -355,8 +356,8 @@ def test_a_plan_with_names_that_are_no_text_is_malformed(parameters):
 def signed(ward, operation, body, session=None):
     """An envelope over bytes that no struct would encode to."""
     honest = decode(ward.message(operation, Finish(rounds=0), session=session), Envelope)
-    parts = (honest.version.to_bytes(2, "big"), honest.session, b"coordinator", operation.encode())
-    signature = ward.coordinator.sign(b"cipherdag envelope", *parts, body)
+    parts = _signed_parts(honest.session, honest.sender, operation, body)
+    signature = ward.coordinator.sign(*parts)
     return encode(msgspec.structs.replace(honest, body=body, signature=signature))
 
 

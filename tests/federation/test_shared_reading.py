@@ -6,11 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from adversary import Ward
 from cohort import agreed_keys, declare, masking_sites, opened_sum
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cipherdag.errors import ForgedSumError, MalformedMessageError, SignatureError
+from cipherdag.errors import (
+    ForgedSumError,
+    KeyAgreementError,
+    MalformedMessageError,
+    SignatureError,
+)
 from cipherdag.federation.shared_reading import SharedReading
 from cipherdag.privacy.aggregation import Segment
 from cipherdag.privacy.keys.identity import SigningIdentity
@@ -18,6 +24,7 @@ from cipherdag.privacy.masking import MASKING
 from cipherdag.privacy.tags import SumKey
 from cipherdag.protocol.messages import COORDINATOR, Finish, seal_envelope
 from cipherdag.protocol.plan import SESSION_BYTES
+from cipherdag.protocol.set_up.beacon import beacon_of, commitment, new_chance
 from cipherdag.protocol.wire import pack
 
 ANSWERS = [np.array([1.0, 0.0, 2.0]), np.array([0.0, 3.0, 1.0]), np.array([1.0, 1.0, 1.0])]
@@ -97,3 +104,21 @@ def test_a_message_is_opened_once_for_all_and_an_altered_one_for_itself():
     assert isinstance(third.content, SignatureError)
     doors[0]("ask", sealed)  # the same bytes, sent for something else
     assert not sites[0].heard[1].signed
+
+
+def test_numbers_are_held_against_their_commitments_unless_they_are_those_held_before():
+    plan = Ward().session._plan
+    chances = [new_chance() for _ in plan.cohort]
+    committed = [commitment(plan, site, own) for site, own in enumerate(chances)]
+    reading = SharedReading(bytes(32)).reading
+    for _ in range(2):
+        assert reading.beacon(plan, list(committed), list(chances)) == beacon_of(
+            plan, committed, chances
+        )
+        for others in ([*chances[:-1], new_chance()], chances[::-1]):
+            with pytest.raises(KeyAgreementError, match="committed"):
+                reading.beacon(plan, committed, others)
+        with pytest.raises(KeyAgreementError, match="committed"):
+            reading.beacon(plan, committed[::-1], chances)
+    with pytest.raises(KeyAgreementError, match="committed"):
+        reading.beacon(Ward().session._plan, committed, chances)

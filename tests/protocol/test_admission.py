@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 
 import hospital_folders
 import msgspec
 import pytest
 from adversary import RecordingEngine, Ward, refused, votes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from site_logs import why
 
 from cipherdag.errors import (
@@ -368,3 +370,17 @@ def test_a_refused_invite_to_a_site_in_memory_leaves_the_session_as_it_is():
     message = ward.message("invite", other, session=other.session)
     assert refused(ward.runtimes[NAME].handle("invite", message)) is PolicyRefusedError
     ward.session.ask(votes())
+
+
+def test_a_signature_covers_everything_and_the_body_by_its_digest():
+    envelope = read_envelope(invited(None, plan=Ward().session._plan, key=STRANGER))
+    parts = (
+        b"cipherdag envelope",
+        (5).to_bytes(2, "big"),
+        envelope.session,
+        b"coordinator",
+        b"invite",
+        hashlib.sha256(envelope.body).digest(),
+    )
+    signed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    Ed25519PublicKey.from_public_bytes(STRANGER.public).verify(envelope.signature, signed)

@@ -140,7 +140,7 @@ def signing(ward, runtime, operation):
     def feed(body):
         session = session_of(body)
         parts = messages._signed_parts(session, "coordinator", operation, body)
-        signature = ward.coordinator.sign(b"cipherdag envelope", *parts)
+        signature = ward.coordinator.sign(*parts)
         envelope = messages.Envelope(
             messages.WIRE_VERSION, session, "coordinator", operation, body, signature
         )

@@ -34,7 +34,7 @@ from cipherdag.privacy.keys.pairkeys import (
 from cipherdag.privacy.keys.sealing import seal, unseal
 from cipherdag.privacy.protections import PROTECTIONS
 from cipherdag.privacy.tags import SumKey
-from cipherdag.protocol.set_up.beacon import beacon_of, commitment, new_chance
+from cipherdag.protocol.set_up.beacon import commitment, new_chance
 from cipherdag.protocol.set_up.bodies import (
     Chance,
     Offer,
@@ -163,7 +163,7 @@ class SetUp:
 
     def _beacon(self, chances: Sequence[bytes]) -> bytes:
         """What comes of all sites' numbers; raises KeyAgreementError for a foreign one."""
-        return beacon_of(self.plan, [own.commitment for own in self._offers], chances)
+        return self._read.beacon(self.plan, [own.commitment for own in self._offers], chances)
 
     def _sealed_secrets(self) -> tuple[tuple[bytes, ...], bytes, bytes]:
         """What the first site makes for all: small keys for each, the large context once.

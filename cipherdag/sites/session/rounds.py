@@ -52,10 +52,10 @@ from cipherdag.protocol.messages import (
 )
 from cipherdag.protocol.plan import Plan, fewest_survivors
 from cipherdag.protocol.verdict_rounds import most_bytes, read_verdicts
-from cipherdag.protocol.wire import digest, unpack
+from cipherdag.protocol.wire import unpack
 from cipherdag.protocol.wrong_sums import located
 from cipherdag.questions.question import finds_verdicts
-from cipherdag.sites.session.reading import read_sum
+from cipherdag.sites.session.reading import ALONE
 
 if TYPE_CHECKING:
     from cipherdag.privacy.aggregation import Declaration, FloatVector
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from cipherdag.sites.record.run_record import RunRecord
     from cipherdag.sites.session.coverage import Coverage
     from cipherdag.sites.session.program import Program
-    from cipherdag.sites.session.reading import ReadSum
+    from cipherdag.sites.session.reading import Reading
     from cipherdag.sites.session.verdicts import Part, Parts
 
 log = logging.getLogger("cipherdag.site")
@@ -105,7 +105,7 @@ class Rounds:
         coverage: Which tests enough sites contribute to.
         daily: What left today, where the site keeps count.
         kept: Keeps the sums, where the site has a folder.
-        read: `read_sum`, or what remembers what it came to.
+        read: How it reads what all sites are told.
     """
 
     plan: Plan
@@ -122,7 +122,7 @@ class Rounds:
     coverage: Coverage
     daily: DailyReleases | None = None
     kept: RunRecord | None = None
-    read: ReadSum = read_sum
+    read: Reading = ALONE
     _number: int = 0
     _values: int = 0
     _present: tuple[int, ...] = ()
@@ -234,14 +234,14 @@ class Rounds:
             self.coverage.opened(self._current.question, sums, len(declared.sites))
             if self.kept is not None:
                 self.kept.add(self._number, declared.sites, sums)
-            self._sums = digest(b"sums", self._sums, opened)
+            self._sums = self.read.digest(b"sums", self._sums, opened)
         self._step, self._previous, self._current = self._step + 1, previous, None
 
     def _opened_last(self, previous: bytes, current: Round) -> tuple[bytes, FloatVector]:
         """What was opened, or the verdicts found, and the numbers in it; checked."""
         declared, part = current.declared, current.part
         if part is None:
-            return self.read(previous, declared, self.aggregation)
+            return self.read.sum(previous, declared, self.aggregation)
         opened = unpack(previous, most_bytes(declared), exactly=False)
         return opened, read_verdicts(opened, self.plan, declared, part.roles, current.question)
 

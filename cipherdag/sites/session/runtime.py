@@ -278,7 +278,7 @@ class SiteRuntime:
             coverage=coverage,
             daily=self._folder.daily if self._folder is not None else None,
             kept=kept,
-            read=self._reading.sum,
+            read=self._reading,
         )
         current.handshake = None  # the private halves of its keys are not needed any more
         return msgspec.structs.replace(

@@ -140,7 +140,7 @@ def test_it_agrees_with_the_chi_square_of_site_by_category_on_many_rows():
 def test_a_number_s_shares_are_those_up_to_common_marks():
     values = np.array([[-3.0], [0.1], [0.1], [0.6], [np.nan], [900.0]])
     question = about((0,), [[0]], origins=[0.5], units=[-1])
-    marks = question.marks(0)
+    marks = question.marks()[0]
     assert np.allclose(marks, 0.5 + 0.5 * np.array(MARKS))
     answer = gaussian_site(values).answer(question)
     first, second, coded, told, weight = np.split(answer, [13, 26, 27, 28])
@@ -240,7 +240,9 @@ def test_asking_again_tells_no_more_and_other_rows_are_blurred_otherwise():
     first = told[:13]
     assert first[0] == first[1]
     assert first[-1] == first[-2]
-    assert len(np.unique(first)) == len(np.unique((values[:, :1] <= question.marks(0)).sum(axis=0)))
+    assert len(np.unique(first)) == len(
+        np.unique((values[:, :1] <= question.marks()[0]).sum(axis=0))
+    )
 
 
 @pytest.mark.parametrize(("rows", "share"), [(63, 0.4), (30, 0.5)])

@@ -41,11 +41,14 @@ def share_summands(
         given: Whether variables given others are told of: rows by their configuration are counts.
         tables: Counts of sets of positions, one after the other, where all columns have categories.
     """
-    found = [
-        _shares(question, own, column, blur, table)
-        for rows in question.sets()
-        for own, table in zip(rows.tolist(), _counted(rows, tables), strict=True)
-    ]
+    marks = question.marks()
+    found: list[_Shares] = []
+    for rows in question.sets():
+        if rows.shape[1] == 1 and not any(question.categories[v] for v in rows[:, 0]):
+            found.append(_of_numbers(rows[:, 0], column, marks, blur))
+            continue
+        each = zip(rows.tolist(), _counted(rows, tables), strict=True)
+        found += [_shares(question, own, column, marks[own[0]], blur, table) for own, table in each]
     if not found:
         return np.zeros(0)
     together = _Shares(*(np.concatenate(own) for own in zip(*found, strict=True)))
@@ -86,6 +89,7 @@ def _shares(
     question: SiteDifferences,
     own: list[int],
     column: Callable[[int], FloatVector],
+    marks: FloatVector,
     blur: Blur,
     counted: IndexArray | None,
 ) -> _Shares:
@@ -95,12 +99,17 @@ def _shares(
         question: What is compared.
         own: The variable, and those given.
         column: Codes or values of a variable, shape (n,), NaN where missing.
+        marks: Where the variable is looked at if it is a number, shape (13,).
         blur: That of the site's rows.
         counted: The table of those given and the variable, which is fastest, where it is known.
     """
     sides, number = question.categories, question.categories[own[0]] == 0
     held = [column(position) for position in own] if counted is None else []
-    table = _table(question, own, held) if counted is None else counted.reshape(-1, sides[own[0]])
+    table = (
+        _table(question, own, held, marks)
+        if counted is None
+        else counted.reshape(-1, sides[own[0]])
+    )
     n = table.sum(axis=1)
     if number:
         counts = table[:, :-1].cumsum(axis=1)
@@ -110,19 +119,41 @@ def _shares(
     return _Shares(
         counts.ravel(),
         n,
-        _blur(blur, question, own, counts).ravel(),
+        _blur(blur, question, own, counts, marks).ravel(),
         np.full(len(n), coded),
         np.full(len(n), len(own) == 1),
     )
 
 
-def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -> IndexArray:
+def _of_numbers(
+    variables: IndexArray, column: Callable[[int], FloatVector], marks: FloatVector, blur: Blur
+) -> _Shares:
+    """What there is of numbers that nothing is given for; as `_shares` of each of them."""
+    n, coded = np.zeros(len(variables), dtype=np.int64), np.zeros(len(variables), dtype=np.bool_)
+    counts = np.zeros((len(variables), marks.shape[1]), dtype=np.int64)
+    drawn = np.zeros(counts.shape)
+    for place, v in enumerate(variables.tolist()):
+        held = column(v)
+        values = held[~np.isnan(held)]
+        n[place], coded[place] = len(values), code_in(values) is not None
+        up_to = np.bincount(np.searchsorted(marks[v], values), minlength=counts.shape[1])
+        counts[place] = up_to[: counts.shape[1]]
+        drawn[place] = BLUR * blur.uniform(blur.column(v) + marks[v].tobytes(), (marks.shape[1],))
+    counts = counts.cumsum(axis=1)
+    alone = np.ones(len(variables), dtype=np.bool_)
+    return _Shares(counts.ravel(), n, _one_where_alike(drawn, counts).ravel(), coded, alone)
+
+
+def _table(
+    question: SiteDifferences, own: list[int], held: list[FloatVector], marks: FloatVector
+) -> IndexArray:
     """Rows of every stratum by the variable's category, or place of a number between its marks.
 
     Args:
         question: What is compared.
         own: The variable, and those given.
         held: Codes or values of each, shape (n,), NaN where missing.
+        marks: Those of the variable.
     """
     variable, *given = own
     sides = question.categories
@@ -133,7 +164,6 @@ def _table(question: SiteDifferences, own: list[int], held: list[FloatVector]) -
     if sides[variable]:
         kinds, code = sides[variable], values.astype(np.int64)
     else:
-        marks = question.marks(variable)
         kinds, code = len(marks) + 1, np.searchsorted(marks, values)
     strata, stratum = 1, np.zeros(len(values), dtype=np.int64)
     for position, other in zip(given, held[1:], strict=True):
@@ -169,7 +199,13 @@ def code_in(values: FloatVector) -> tuple[float, int] | None:
     return None
 
 
-def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexArray) -> FloatVector:
+def _blur(
+    blur: Blur,
+    question: SiteDifferences,
+    own: list[int],
+    counts: IndexArray,
+    marks: FloatVector,
+) -> FloatVector:
     """What is added to every angle, in standard errors, shape (strata, shares).
 
     Whatever categories are called, the same of them has the same number. Marks between which no row
@@ -181,7 +217,11 @@ def _blur(blur: Blur, question: SiteDifferences, own: list[int], counts: IndexAr
         if blur.met(own[0]) == 2:  # noqa: PLR2004
             drawn[:, 1] = -drawn[:, 0]  # the angles of two shares add up to a right one
         return drawn[:, blur.ranks(own[0], categories)][:, : counts.shape[1]]
-    drawn = BLUR * blur.uniform(about + question.marks(own[0]).tobytes(), counts.shape)
+    return _one_where_alike(BLUR * blur.uniform(about + marks.tobytes(), counts.shape), counts)
+
+
+def _one_where_alike(drawn: FloatVector, counts: IndexArray) -> FloatVector:
+    """Of every stratum one number for all shares of equal counts, shape (strata, shares)."""
     alike = (counts[:, :, None] == counts[:, None]).argmax(axis=2)
     return np.take_along_axis(drawn, alike, axis=1)
 
