@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import PoolQuestion
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.expansion import Expansion
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
     from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
@@ -106,6 +107,7 @@ class PoolableData:
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
+        self._expansions: dict[tuple[bytes, bytes], Expansion] = {}
         self._cells: tuple[StratifiedTables, FloatVector] | None = None
 
     @property
@@ -211,6 +213,7 @@ class PoolableData:
         return np.concatenate([[float(self.rows)], sums, upper])
 
     def _regressions(self, question: RegressionSteps) -> FloatVector:
+        from cipherdag.sites.compute.pooled.expansion import Expansion
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
         self._check_columns(question)
@@ -219,7 +222,10 @@ class PoolableData:
         self._spend(len(question.models))
         if self._min_cell_size > 1:
             self._check_models(question.models)
-        return regression_steps(question, self.column)
+        key = question.origins, question.units
+        if key not in self._expansions:
+            self._expansions = {key: Expansion.of_question(question, self.column)}
+        return regression_steps(question, self._expansions[key])
 
     def _within_scores(self, question: WithinScores) -> FloatVector:
         self._check_columns(question)
