@@ -12,7 +12,7 @@ import numpy as np
 from cipherdag.questions.regression_steps import outputs, too_large
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.pooled.alike.steps import add_up, linear_sums, logit_sums
+from cipherdag.sites.compute.pooled.alike.steps import linear_sums, logit_sums
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import (
@@ -194,12 +194,12 @@ def _alike_step(
     """Value, gradient and square matrix of a step over rows in groups."""
     discrete, numbers = expand.by_type(model.predictors)
     if not categories:
-        codes, which = rows.patterns(discrete)
-        design = expand.by_pattern(model, codes)
-        return linear_sums(add_up(rows.moments([*numbers, model.response]), which), design)
-    codes, which = rows.patterns([*discrete, model.response])
-    design, response = expand.by_pattern(model, codes[:, :-1]), codes[:, -1].astype(np.int64)
-    return logit_sums(rows, numbers, design, response, which, coefficients, outputs(categories))
+        patterns = rows.patterns(discrete)
+        moments = patterns.add_up(rows.moments([*numbers, model.response]))
+        return linear_sums(moments, expand.by_pattern(model, patterns.codes))
+    patterns = rows.patterns([*discrete, model.response])
+    design = expand.by_pattern(model, patterns.codes[:, :-1])
+    return logit_sums(rows, numbers, design, patterns, coefficients, outputs(categories))
 
 
 def model_step(

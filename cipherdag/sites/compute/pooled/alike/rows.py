@@ -10,6 +10,7 @@ Leaks:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING
 
@@ -55,7 +56,7 @@ class AlikeRows:
         self._cut(order, first)
         self._columns: dict[int, tuple[FloatMatrix, float]] = {}
         self._sums: dict[tuple[int | None, int | None], FloatVector] = {}
-        self._patterns: dict[tuple[int, ...], tuple[FloatMatrix, IndexArray]] = {}
+        self._patterns: dict[tuple[int, ...], Patterns] = {}
 
     @classmethod
     def of(
@@ -138,11 +139,36 @@ class AlikeRows:
         """Sums over the pieces of every group, shape (groups, ...) of (pieces, ...)."""
         return np.add.reduceat(of_pieces, self._starts, axis=0)
 
-    def patterns(self, variables: Sequence[int]) -> tuple[FloatMatrix, IndexArray]:
-        """What groups differ in of some of the variables, shape (m, ...), and each group's one."""
+    def patterns(self, variables: Sequence[int]) -> Patterns:
+        """What groups differ in of some of the variables."""
         own = tuple(variables)
         if own not in self._patterns:
             codes = self.codes[:, [self._variables.index(v) for v in own]]
-            found, which = np.unique(codes, axis=0, return_inverse=True)
-            self._patterns[own] = found, which.reshape(-1)
+            self._patterns[own] = Patterns.of(codes)
         return self._patterns[own]
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Groups by what they have of some of the variables.
+
+    Attributes:
+        codes: What a pattern has, shape (m, variables).
+        which: Every group's pattern, shape (groups,).
+    """
+
+    codes: FloatMatrix
+    which: IndexArray
+    _order: IndexArray
+    _first: IndexArray
+
+    @classmethod
+    def of(cls, codes: FloatMatrix) -> Patterns:
+        """The patterns that occur in some groups' codes, shape (groups, variables)."""
+        found, which, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
+        which = which.reshape(-1)
+        return cls(found, which, np.argsort(which, kind="stable"), np.cumsum(counts) - counts)
+
+    def add_up(self, values: FloatMatrix) -> FloatMatrix:
+        """Sums over the groups of every pattern, shape (m, ...), of (groups, ...)."""
+        return np.add.reduceat(values[self._order], self._first, axis=0)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cipherdag.sites.compute.pooled.multinomial import (
-    LARGEST_LOGIT,
     bounded_logits,
     by_pieces,
     linear_parts,
@@ -29,13 +28,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
-    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
+    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
 
     FloatMatrix = NDArray[np.float64]
     Parts = tuple[float, FloatVector, FloatMatrix]
 
-BLOCK_ELEMENTS = 8192
-"""Rows at a time: what is made of them stays in a processor's cache."""
+BLOCK_ELEMENTS = 2**16
+"""What is made of some rows at a time: it stays in a processor's cache."""
 TOGETHER = 8
 """Rows of which one logarithm is taken, that of their totals' product."""
 SAFE_LOGIT = 64.0
@@ -61,8 +60,7 @@ def logit_sums(
     rows: AlikeRows,
     numbers: Sequence[int],
     design: FloatMatrix,
-    response: IndexArray,
-    which: IndexArray,
+    patterns: Patterns,
     coefficients: FloatVector,
     count: int,
 ) -> Parts:
@@ -72,38 +70,31 @@ def logit_sums(
         rows: The rows.
         numbers: The continuous predictors.
         design: The columns of a pattern's rows are linear in 1, x1, ..., xk: shape (m, 1 + k, d).
-        response: The category of every pattern, shape (m,).
-        which: The pattern of every group, shape (groups,).
+        patterns: Of the discrete predictors and, last, the response.
         coefficients: Output by output.
         count: Categories but the first.
     """
-    patterns, width, columns = design.shape
+    m, width, columns = design.shape
+    response = patterns.codes[:, -1].astype(np.int64)
     others = (response[:, None] + np.arange(1, count + 1)) % (count + 1)
     levels = np.arange(1, count + 1)
     less = (others[:, :, None] == levels) * 1.0 - (response[:, None, None] == levels)
     # relative logits of a pattern, linear in 1 and x, by the coefficients
     slopes = less[:, :, None, :, None] * design[:, None, :, None, :]
-    slopes = slopes.reshape(patterns * count * width, count * columns)
-    relative = linear_parts(coefficients[None], slopes.T).reshape(patterns, count, width)
+    slopes = slopes.reshape(m * count * width, count * columns)
+    relative = linear_parts(coefficients[None], slopes.T).reshape(m, count, width)
     if relative[:, :, 1:].any():
-        value, sums = _over_rows(rows, numbers, relative[which])
-        sums = add_up(sums, which)
+        value, sums = _over_rows(rows, numbers, relative[patterns.which])
+        sums = patterns.add_up(sums)
     else:
-        moments = add_up(rows.moments(numbers), which)
-        logs, parts = _chances(bounded_logits(relative[:, :, 0].T), safe=False)
+        moments = patterns.add_up(rows.moments(numbers))
+        logs, parts = _chances(relative[:, :, 0].T)
         value, sums = float(moments[:, 0] @ logs), parts.T[:, :, None] * moments[:, None]
     gradient = by_pieces(sums[:, :count, :width].reshape(1, -1), slopes.T)[0]
     outer, inner = _pairs(count)[:, :, None, None], _pairs(width)
-    among = sums[:, count:][:, outer, inner].swapaxes(2, 3).reshape(patterns, count * width, -1)
-    across = among @ slopes.reshape(patterns, count * width, -1)
+    among = sums[:, count:][:, outer, inner].swapaxes(2, 3).reshape(m, count * width, -1)
+    across = among @ slopes.reshape(m, count * width, -1)
     return -value, -gradient, by_pieces(slopes.T, across.reshape(len(slopes), -1).T)
-
-
-def add_up(values: FloatMatrix, which: IndexArray) -> FloatMatrix:
-    """Sums over the groups of each pattern, shape (m, ...), of (groups, ...)."""
-    order = np.argsort(which, kind="stable")
-    first = np.flatnonzero(np.diff(which[order], prepend=-1))
-    return np.add.reduceat(values[order], first, axis=0)
 
 
 def _over_rows(
@@ -123,60 +114,69 @@ def _over_rows(
     count, width = relative.shape[1:]
     sizes = np.array([1.0, *map(rows.largest, numbers)])
     bound = float((np.abs(relative) @ sizes).max())
-    safe = bound <= SAFE_LOGIT
-    logs, _ = _chances(bounded_logits(relative[:, :, 0].T), safe=False)
-    value = -float(rows.padding @ logs)
+    value = -float(rows.padding @ _chances(relative[:, :, 0].T)[0])
     of_piece = np.ascontiguousarray(relative[rows.group].transpose(2, 1, 0))[..., None]
     columns = [rows.present, *map(rows.column, numbers)]
-    pairs = list(combinations_with_replacement(range(width), 2))[width:]
-    found = np.empty((len(rows.group), count + count * (count + 1) // 2, len(pairs) + width))
-    step = max(BLOCK_ELEMENTS // rows.present.shape[1], 1)
+    found = np.empty((len(rows.group), _triangle(count) + count, _triangle(width)))
+    size = rows.present.shape[1]
+    step = max(BLOCK_ELEMENTS // (sum(found.shape[1:]) * size), 1)
+    parts, products = (np.empty((length, step, size)) for length in found.shape[1:])
     for start in range(0, len(rows.group), step):
         part = slice(start, start + step)
-        products = np.empty((found.shape[2], *columns[0][part].shape))
-        for k, own in enumerate(columns):
-            products[k] = own[part]
-        for k, (one, other) in enumerate(pairs, start=width):
-            np.multiply(products[one], products[other], out=products[k])
-        logits = of_piece[1, :, part] * products[1]
+        block = slice(len(found[part]))
+        own = _products([column[part] for column in columns], products[:, block])
+        logits = np.multiply(of_piece[1, :, part], own[1], out=parts[:count, block])
         for k in range(2, width):
-            logits += of_piece[k, :, part] * products[k]
+            logits += of_piece[k, :, part] * own[k]
         logits += of_piece[0, :, part]
-        if not bound <= LARGEST_LOGIT:
-            logits = bounded_logits(logits)
-        logs, parts = _chances(logits, safe=safe)
+        logs, chances = _chances(logits, parts[:, block], bound=bound)
         value += float(logs.sum())
-        np.matmul(parts.swapaxes(0, 1), products.transpose(1, 2, 0), out=found[part])
+        np.matmul(chances.swapaxes(0, 1), own.transpose(1, 2, 0), out=found[part])
     return value, rows.by_group(found)
 
 
-def _chances(logits: FloatMatrix, *, safe: bool) -> tuple[FloatMatrix, FloatMatrix]:
+def _products(columns: list[FloatMatrix], out: FloatMatrix) -> FloatMatrix:
+    """Those of `AlikeRows.moments`, of 1, x1, ..., xk, shape (q, ...)."""
+    for place, own in enumerate(columns):
+        out[place] = own
+    pairs = combinations_with_replacement(range(1, len(columns)), 2)
+    for place, (one, other) in enumerate(pairs, start=len(columns)):
+        np.multiply(out[one], out[other], out=out[place])
+    return out
+
+
+def _chances(
+    logits: FloatMatrix, parts: FloatMatrix | None = None, *, bound: float = np.inf
+) -> tuple[FloatMatrix, FloatMatrix]:
     """Logarithms of totals, and chances with their products.
 
     Args:
         logits: Against one more category, shape (c, ...).
-        safe: Whether no logit is so large that `TOGETHER` totals have no product.
+        parts: Where the chances are to stand; the logits may already.
+        bound: Of the logits' magnitudes.
 
     Returns:
-        Logarithms, shape (...), or of so many rows together; chances p, then p (1 - p) and -p q of
-        every two, upper triangle by rows, shape (c + c (c + 1) / 2, ...).
+        Logarithms, shape (...), or of some rows together where logits are small; chances p, then
+        p (1 - p) and -p q of every two, upper triangle by rows, shape (c + c (c + 1) / 2, ...).
     """
-    count = len(logits)
+    count, safe = len(logits), bound <= SAFE_LOGIT
+    if parts is None:
+        parts = np.empty((_triangle(count) + count, *logits.shape[1:]))
+    if not safe:
+        logits = bounded_logits(logits)
     largest = 0.0 if safe else logits.max(axis=0, initial=0.0)
-    weights = np.exp(logits - largest)
+    weights = np.exp(logits if safe else logits - largest, out=parts[:count])
     total = weights.sum(axis=0) + np.exp(-largest)
-    parts = np.empty((count + count * (count + 1) // 2, *logits.shape[1:]))
-    chance = np.divide(weights, total, out=parts[:count])
-    place = count
-    for first in range(count):
-        np.multiply(chance[first], 1.0 - chance[first], out=parts[place])
-        for second in range(first + 1, count):
-            place += 1
-            np.multiply(chance[first], -chance[second], out=parts[place])
-        place += 1
+    weights /= total
+    for place, (one, other) in enumerate(combinations_with_replacement(weights, 2), start=count):
+        np.multiply(one, 1.0 - one if one is other else -other, out=parts[place])
     if safe:
         total = np.multiply.reduce(total.reshape(TOGETHER, -1), axis=0)
     return largest + np.log(total), parts
+
+
+def _triangle(size: int) -> int:
+    return size * (size + 1) // 2
 
 
 def _square(triangle: FloatMatrix, size: int) -> FloatMatrix:
