@@ -26,7 +26,7 @@ BLOCK_ROWS = 8192
 FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
 """Rows of a group on average, from which on rows that are alike are taken together."""
 FIXED_COLUMNS = 3
-MOST_VALUES = 2**24
+MOST_VALUES = 2**22
 """Of what is remembered of rows that are alike, columns of their order and of numbers."""
 
 

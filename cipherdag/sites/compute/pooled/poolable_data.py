@@ -223,9 +223,9 @@ class PoolableData:
         if self._min_cell_size > 1:
             self._check_models(question.models)
         key = question.origins, question.units
-        if key not in self._expansions:
-            self._expansions = {key: Expansion.of_question(question, self.column)}
-        return regression_steps(question, self._expansions[key])
+        expand = self._expansions.get(key) or Expansion.of_question(question, self.column)
+        self._expansions = {key: expand} if self._within is None else {}
+        return regression_steps(question, expand)
 
     def _within_scores(self, question: WithinScores) -> FloatVector:
         self._check_columns(question)
