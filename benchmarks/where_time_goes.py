@@ -117,6 +117,24 @@ def mixed(rows: int) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def sparse(rows: int) -> pd.DataFrame:
+    """Four numbers, three columns of two and three of three categories, with about 16 edges."""
+    rng, values = np.random.default_rng(3), np.zeros((rows, 10))
+    found = {}
+    for v, count in enumerate(rng.permutation([0] * 4 + [2] * 3 + [3] * 3).tolist()):
+        pull = np.zeros(rows)
+        for own in values[:, :v][:, rng.random(v) < 0.35].T:
+            standard = (own - own.mean()) / own.std()
+            pull += rng.choice([-1.0, 1.0]) * rng.uniform(0.3, 0.7) * standard
+        if count:
+            noise = rng.gumbel(size=(rows, count))
+            values[:, v] = (noise + np.outer(pull, np.linspace(-0.7, 0.7, count))).argmax(axis=1)
+        else:
+            values[:, v] = pull + rng.standard_normal(rows)
+        found[f"v{v}"] = [f"c{code:.0f}" for code in values[:, v]] if count else values[:, v]
+    return pd.DataFrame(found)
+
+
 def with_interventions() -> pd.DataFrame:
     rng = np.random.default_rng(0)
     return random_model("er-1", 6, rng).frame(6000, 500, rng)
@@ -166,6 +184,13 @@ CASES: dict[str, Callable] = {
     "fedpc glm, 10 mixed, 200,000 rows": fedpc(lambda: mixed(200_000), 3, evidence="glm"),
     "fedpc regression, 10 mixed, 20,000 rows": fedpc(
         lambda: mixed(20_000), 3, evidence="statistic", test="regression"
+    ),
+    "fedpc regression votes, 10 mixed, 200,000 rows": fedpc(
+        lambda: mixed(200_000), 3, evidence="vote", test="regression"
+    ),
+    "fedpc glm, sparse mixed, 200,000 rows": fedpc(lambda: sparse(200_000), 3, evidence="glm"),
+    "fedpc regression votes, sparse mixed, 200,000 rows": fedpc(
+        lambda: sparse(200_000), 3, evidence="vote", test="regression"
     ),
     "fedboss, alarm, 10 sites": lambda: (
         Federation.split(alarm(5000), 10, device="cpu"),

@@ -25,6 +25,7 @@ from cipherdag.questions.question import Question, RegressionSteps
 from cipherdag.questions.regression_steps import Regression, pack_models
 from cipherdag.sites.answers.respondent import Respondent
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step
+from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.poolable_data import PoolableData
 from cipherdag.sites.compute.pooled.site_regressions import RegressionTest, regression_steps
 from cipherdag.statistics.thresholds import equal_thresholds
@@ -406,7 +407,8 @@ def test_thresholds_that_leave_a_row_no_chance_get_a_finite_answer(thresholds, s
     data = graded_data(np.random.default_rng(0), 60)[:, [0, 3]]
     own = {"coefficients": np.array([*thresholds, slope]).tobytes()}
     asked = RegressionSteps(**question(**own))
-    found = regression_steps(asked, site_of(data, (0, 4), (1,))._pool.column)
+    columns = site_of(data, (0, 4), (1,))._pool.column
+    found = regression_steps(asked, Expansion.of_question(asked, columns))
     assert np.isfinite(found).all()
     assert found[0] <= 0.0
 

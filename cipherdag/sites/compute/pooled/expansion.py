@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cipherdag.questions.regression_steps import column_count
+from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from cipherdag.questions.regression_steps import Regression
+    from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
 
     FloatMatrix = NDArray[np.float64]
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 EVERY_ROW = slice(None)
 BLOCK_ROWS = 8192
 """Rows whose designs are made at a time: they stay in a processor's cache."""
-ROWS_PER_CELL = 4
-"""Of a table of a model's variables, from which on rows that are alike are taken together."""
+FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
+"""Rows of a group on average, from which on rows that are alike are taken together."""
+FIXED_COLUMNS = 3
+MOST_VALUES = 2**22
+"""Of what is remembered of rows that are alike, columns of their order and of numbers."""
 
 
 class Expansion:
@@ -40,8 +43,10 @@ class Expansion:
         self._categories = categories
         self._origins, self._units = origins, units
         self._column = column
-        self._known: dict[int, tuple[FloatMatrix, FloatVector]] = {}
+        self._own: dict[int, FloatVector] = {}
+        self._known: dict[int, FloatMatrix] = {}
         self._gaps: dict[int, NDArray[np.bool_] | None] = {}
+        self._alike: dict[tuple[tuple[int, ...], frozenset[int], int], AlikeRows | None] = {}
 
     @classmethod
     def of_site(
@@ -62,14 +67,21 @@ class Expansion:
                 units[variable] = np.frexp(float(np.abs(present - present[0]).max()))[1]
         return cls(categories, origins, units, column)
 
+    @classmethod
+    def of_question(
+        cls, question: RegressionSteps, column: Callable[[int], NDArray[np.float64]]
+    ) -> Expansion:
+        """In the units that a question has in common."""
+        return cls(question.categories, question.origin_array(), question.unit_array(), column)
+
     def incomplete(self, variables: Iterable[int]) -> bool:
         """Whether some variable misses a value."""
         return any(self._missing(variable) is not None for variable in variables)
 
     def rows(self, model: Regression) -> tuple[FloatMatrix, FloatVector]:
         """Design (n', columns) and response (n',) over the rows that are complete."""
-        _, response = self._expanded(model.response)
-        alone = [self._expanded(v)[0] for v in model.predictors[model.crossed :]]
+        response = self._values(model.response)
+        alone = [self._expanded(v) for v in model.predictors[model.crossed :]]
         design = np.column_stack([*self._crossed(model, len(response)), *alone])
         complete = self._complete(model)
         if complete is None:
@@ -90,31 +102,70 @@ class Expansion:
                 design, response = design[:, complete[block]], response[complete[block]]
             yield design.T, response
 
-    def patterns(self, model: Regression) -> tuple[FloatMatrix, FloatMatrix] | None:
-        """The design of rows that differ, and how often each has every category of the response.
+    def alike(self, model: Regression) -> AlikeRows | None:
+        """The complete rows in groups that have the same of the model's discrete variables.
 
-        Of shapes (m, columns) and (m, categories). None where a variable is continuous, or where
-        there may be too many such rows to be worth it.
+        Groups by all discrete variables serve every model. None where they have too few rows.
         """
-        used = (*model.predictors, model.response)
-        sizes = [self._categories[variable] for variable in used]
-        cells, complete = math.prod(sizes), self._complete(model)
-        if not cells or cells * ROWS_PER_CELL > len(self._values(model.response)):
-            return None
-        joint = np.zeros((), dtype=np.int64)
-        for variable, size in zip(used, sizes, strict=True):
-            codes = self._values(variable) if complete is None else self._values(variable)[complete]
-            joint = joint * size + codes.astype(np.int64)
-        counts = np.bincount(joint, minlength=cells).reshape(-1, sizes[-1])
-        left, codes_of = np.flatnonzero(counts.any(axis=1)), {}
-        counts = counts[left]
-        for variable, size in zip(used[-2::-1], sizes[-2::-1], strict=True):
-            left, own = np.divmod(left, size)
-            codes_of[variable] = own.astype(np.float64)
-        codes_of[model.response] = np.zeros(len(counts))
-        distinct = Expansion(self._categories, self._origins, self._units, codes_of.__getitem__)
-        design, _ = distinct.rows(replace(model, complete_in=()))
-        return design, counts.astype(np.float64)
+        gaps = frozenset(v for v in self._used(model) if self._missing(v) is not None)
+        found = None
+        if not gaps:
+            every, _ = self.by_type(range(len(self._categories)))
+            whole = [v for v in every if self._missing(v) is None]
+            found = self._grouped(whole, gaps, FEWEST_OF_ALL)
+        if found is None and self._categories[model.response]:
+            own, _ = self.by_type((model.response, *model.predictors))
+            found = self._grouped(own, gaps, FEWEST_IN_GROUP)
+        return found
+
+    def by_type(self, variables: Iterable[int]) -> tuple[list[int], list[int]]:
+        """The discrete and the continuous ones of some variables, ascending."""
+        named = sorted(variables)
+        numbers = [v for v in named if not self._categories[v]]
+        return [v for v in named if self._categories[v]], numbers
+
+    def by_pattern(self, model: Regression, codes: FloatMatrix) -> FloatMatrix:
+        """The design as it is linear in 1 and the continuous predictors, shape (m, 1 + k, columns).
+
+        Args:
+            model: The model.
+            codes: Its discrete predictors by pattern, ascending, shape (m, ...).
+        """
+        discrete, numbers = self.by_type(model.predictors)
+        own = dict(zip(discrete, codes.T, strict=True))
+        indicators = {v: own[v][:, None] == np.arange(1, self._categories[v]) for v in own}
+        columns = column_count(model, self._categories)
+        design = np.zeros((len(codes), 1 + len(numbers), columns))
+        alone = constant = np.ones((len(codes), 1))
+        for variable in (v for v in model.predictors[: model.crossed] if v in own):
+            products = constant[:, :, None] * indicators[variable][:, None]
+            constant = np.column_stack([constant, products.reshape(len(codes), -1)])
+        crossed = [v for v in model.predictors[: model.crossed] if v not in own]
+        parts = [(constant, 0), *((constant, 1 + numbers.index(v)) for v in crossed)]
+        for variable in model.predictors[model.crossed :]:
+            number = (alone, 1 + numbers.index(variable)) if variable in numbers else None
+            parts.append(number or (indicators[variable], 0))
+        end = 0
+        for part, slope in parts:
+            start, end = end, end + part.shape[1]
+            design[:, slope, start:end] = part
+        return design
+
+    def _grouped(self, variables: list[int], gaps: frozenset[int], fewest: int) -> AlikeRows | None:
+        """Rows without these gaps, in groups of ``fewest`` on average at least."""
+        key = tuple(variables), gaps, fewest
+        if key not in self._alike:
+            missing = [own for own in map(self._missing, sorted(gaps)) if own is not None]
+            present = ~np.logical_or.reduce(missing) if missing else EVERY_ROW
+            rows = len(self._values(0)[present])
+            sizes = [self._categories[v] for v in variables]
+            values = rows * (FIXED_COLUMNS + self._categories.count(0))
+            if self._alike and (len(self._alike) + 1) * values > MOST_VALUES:
+                del self._alike[next(iter(self._alike))]
+            self._alike[key] = AlikeRows.of(
+                variables, sizes, lambda v: self._values(v)[present], rows, fewest=fewest
+            )
+        return self._alike[key]
 
     def complete(self, model: Regression) -> int:
         """How many rows are complete."""
@@ -123,9 +174,11 @@ class Expansion:
 
     def _complete(self, model: Regression) -> NDArray[np.bool_] | None:
         """Which rows are complete, shape (n,); None if all are."""
-        used = (model.response, *model.predictors, *model.complete_in)
-        missing = [own for own in map(self._missing, used) if own is not None]
+        missing = [own for own in map(self._missing, self._used(model)) if own is not None]
         return ~np.logical_or.reduce(missing) if missing else None
+
+    def _used(self, model: Regression) -> tuple[int, ...]:
+        return (model.response, *model.predictors, *model.complete_in)
 
     def _design(self, model: Regression, block: slice) -> FloatMatrix:
         """The columns of a block of rows, shape (columns, n')."""
@@ -139,26 +192,31 @@ class Expansion:
         else:
             design[0] = 1.0
         for variable in model.predictors[model.crossed :]:
-            columns = self._expanded(variable)[0].T[:, block]
+            columns = self._expanded(variable).T[:, block]
             start, end = end, end + len(columns)
             design[start:end] = columns
         return design
 
     def _values(self, variable: int) -> FloatVector:
         """The variable itself, shape (n,): codes, or values in the common unit."""
-        return self._expanded(variable)[1]
+        if variable not in self._own:
+            own = self._column(variable)
+            if not self._categories[variable]:
+                own = np.ldexp(own - self._origins[variable], -self._units[variable])
+            self._own[variable] = own
+        return self._own[variable]
 
     def _crossed(self, model: Regression, rows: int, block: slice = EVERY_ROW) -> list[FloatMatrix]:
         """Constant, predictors that interact, and their products, shapes (n, columns)."""
         design = np.ones((rows, 1))
         crossed = model.predictors[: model.crossed]
         for variable in (v for v in crossed if self._categories[v]):
-            columns = self._expanded(variable)[0][block]
+            columns = self._expanded(variable)[block]
             products = design[:, :, None] * columns[:, None]
             design = np.column_stack(
                 [design, products.reshape(rows, math.prod(products.shape[1:]))]
             )
-        slopes = (self._expanded(v)[0][block] * design for v in crossed if not self._categories[v])
+        slopes = (self._expanded(v)[block] * design for v in crossed if not self._categories[v])
         return [design, *slopes]
 
     def _missing(self, variable: int) -> NDArray[np.bool_] | None:
@@ -168,15 +226,11 @@ class Expansion:
             self._gaps[variable] = own if own.any() else None
         return self._gaps[variable]
 
-    def _expanded(self, variable: int) -> tuple[FloatMatrix, FloatVector]:
-        """Columns of a predictor, and the variable itself: codes, or values in the common unit."""
+    def _expanded(self, variable: int) -> FloatMatrix:
+        """Columns of a predictor, shape (n, ...); each column's rows lie together."""
         if variable not in self._known:
-            own = self._column(variable)
-            if self._categories[variable]:
-                levels = np.arange(1, self._categories[variable])
-                # each column's rows lie together
-                self._known[variable] = ((own == levels[:, None]).astype(np.float64).T, own)
-            else:
-                scaled = np.ldexp(own - self._origins[variable], -self._units[variable])
-                self._known[variable] = (scaled[:, None], scaled)
+            own, categories = self._values(variable), self._categories[variable]
+            levels = np.arange(1, categories)[:, None]
+            columns = (own == levels).astype(np.float64) if categories else own[None]
+            self._known[variable] = columns.T
         return self._known[variable]

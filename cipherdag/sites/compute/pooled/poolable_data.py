@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from cipherdag.questions.question import PoolQuestion
     from cipherdag.questions.regression_steps import Regression
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.expansion import Expansion
     from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
     from cipherdag.sites.compute.pooled.own_scores import OwnScores
 
@@ -106,6 +107,7 @@ class PoolableData:
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
         self._complete: SetLikelihoods | None = None
+        self._expansions: dict[tuple[bytes, bytes], Expansion] = {}
 
     @property
     def levels(self) -> IndexArray:
@@ -210,6 +212,7 @@ class PoolableData:
         return np.concatenate([[float(self.rows)], sums, upper])
 
     def _regressions(self, question: RegressionSteps) -> FloatVector:
+        from cipherdag.sites.compute.pooled.expansion import Expansion
         from cipherdag.sites.compute.pooled.site_regressions import regression_steps
 
         self._check_columns(question)
@@ -218,7 +221,10 @@ class PoolableData:
         self._spend(len(question.models))
         if self._min_cell_size > 1:
             self._check_models(question.models)
-        return regression_steps(question, self.column)
+        key = question.origins, question.units
+        expand = self._expansions.get(key) or Expansion.of_question(question, self.column)
+        self._expansions = {key: expand} if self._within is None else {}
+        return regression_steps(question, expand)
 
     def _within_scores(self, question: WithinScores) -> FloatVector:
         self._check_columns(question)

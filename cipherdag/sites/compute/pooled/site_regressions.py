@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import numpy as np
 from cipherdag.questions.regression_steps import outputs, too_large
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
+from cipherdag.sites.compute.pooled.alike.steps import linear_sums, logit_sums
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import (
@@ -38,37 +40,42 @@ if TYPE_CHECKING:
     from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.cache import TestBatch
     from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
+    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
     Parts = tuple[float, FloatVector, FloatMatrix]
 
 
-def regression_steps(
-    question: RegressionSteps, column: Callable[[int], NDArray[np.float64]]
-) -> FloatVector:
+def regression_steps(question: RegressionSteps, expand: Expansion) -> FloatVector:
     """The answer to `RegressionSteps`.
 
     Args:
         question: Models and coefficients.
-        column: Codes or values of one variable, float64 of shape (n,), NaN where missing.
+        expand: The site's columns, in the question's units.
     """
-    coefficients = question.coefficient_array()
-    expand = Expansion(question.categories, question.origin_array(), question.unit_array(), column)
-    answers, start = [], 0
-    for model, count in zip(question.models, question.coefficient_counts, strict=True):
-        own = coefficients[start : start + count]
-        start += count
-        categories = question.categories[model.response]
-        if not question.site_effect:
-            answers.append(whole_step(expand, model, own, categories))
-        elif categories:
-            step = own_thresholds_step if model.ordered else profile_step
-            answers.append(step(*expand.rows(model), own, categories))
-        else:
-            rows = centred(*expand.rows(model))
-            answers.append(model_step(*rows, own, categories, ordered=False))
+    starts = np.cumsum([0, *question.coefficient_counts])
+    parts = np.split(question.coefficient_array(), starts[1:-1])
+    answers = [np.zeros(0)] * len(question.models)
+    # models of the same discrete variables one after the other, as they need rows in one order
+    order = [expand.by_type((m.response, *m.predictors))[0] for m in question.models]
+    for place in sorted(range(len(order)), key=order.__getitem__):
+        model = question.models[place]
+        answers[place] = _answer(question, expand, model, parts[place])
     return np.concatenate([np.zeros(0), *answers])
+
+
+def _answer(
+    question: RegressionSteps, expand: Expansion, model: Regression, coefficients: FloatVector
+) -> FloatVector:
+    categories = question.categories[model.response]
+    if not question.site_effect:
+        return whole_step(expand, model, coefficients, categories)
+    if categories:
+        step = own_thresholds_step if model.ordered else profile_step
+        return step(*expand.rows(model), coefficients, categories)
+    rows = centred(*expand.rows(model))
+    return model_step(*rows, coefficients, categories, ordered=False)
 
 
 class RegressionTest(CachedTest):
@@ -127,13 +134,25 @@ class RegressionTest(CachedTest):
         if model not in self._fits:
             own = self._categories[model.response]
             step = partial(whole_step, self._expand, model, categories=own)
-            fit = own_fit(model, self._categories, step)
+            fit = own_fit(model, self._categories, step, near=self._near(model))
             self._fits[model] = fit, self._expand.complete(model)
         return self._fits[model]
 
+    def _near(self, model: Regression) -> Fit | None:
+        """The fit without the last predictor, whatever was fitted before; None over other rows."""
+        used = (model.response, *model.predictors, *model.complete_in)
+        discrete = self._categories[model.response] > 0
+        if not discrete or not model.predictors or model.crossed or self._expand.incomplete(used):
+            return None
+        return self._fit(replace(model, predictors=model.predictors[:-1]))[0]
+
 
 def own_fit(
-    model: Regression, categories: tuple[int, ...], step: Callable[[FloatVector], FloatVector]
+    model: Regression,
+    categories: tuple[int, ...],
+    step: Callable[[FloatVector], FloatVector],
+    *,
+    near: Fit | None = None,
 ) -> Fit:
     """A regression over one site's rows at its maximum.
 
@@ -141,8 +160,9 @@ def own_fit(
         model: What is fitted.
         categories: Number of categories of every variable, 0 for a continuous one.
         step: What `model_step` gives at coefficients, over those rows.
+        near: A fit over those rows that it begins from.
     """
-    fit = first_fit(model, categories)
+    fit = first_fit(model, categories, near=near)
     while not fit.finished:
         parts = step_parts(step(fit.proposed), len(fit.coefficients))
         fit.hear(*parts, outputs(categories[model.response]))
@@ -153,16 +173,33 @@ def whole_step(
     expand: Expansion, model: Regression, coefficients: FloatVector, categories: int
 ) -> FloatVector:
     """`model_step` over all complete rows: those that are alike at once, or block by block."""
-    table = expand.patterns(model) if categories and not model.ordered else None
-    if table is not None:
-        design, counts = table
-        return pack_step(*_logits(design, counts[:, 1:].T, counts.sum(axis=1), coefficients))
+    rows = None if model.ordered else expand.alike(model)
+    if rows is not None:
+        return pack_step(*_alike_step(expand, rows, model, coefficients, categories))
     found = None
     for design, response in expand.blocks(model):
         parts = _parts(design, response, coefficients, categories, ordered=model.ordered)
         found = parts if found is None else tuple(map(operator.add, found, parts))
     assert found is not None, "there is one block at least"
     return pack_step(*found)
+
+
+def _alike_step(
+    expand: Expansion,
+    rows: AlikeRows,
+    model: Regression,
+    coefficients: FloatVector,
+    categories: int,
+) -> Parts:
+    """Value, gradient and square matrix of a step over rows in groups."""
+    discrete, numbers = expand.by_type(model.predictors)
+    if not categories:
+        patterns = rows.patterns(discrete)
+        moments = patterns.add_up(rows.moments([*numbers, model.response]))
+        return linear_sums(moments, expand.by_pattern(model, patterns.codes))
+    patterns = rows.patterns([*discrete, model.response])
+    design = expand.by_pattern(model, patterns.codes[:, :-1])
+    return logit_sums(rows, numbers, design, patterns, coefficients, outputs(categories))
 
 
 def model_step(
@@ -190,21 +227,18 @@ def _parts(
         return cumulative_step(design, response, coefficients, categories)
     if categories:
         seen = response == np.arange(1, outputs(categories) + 1)[:, None]
-        return _logits(design, seen.astype(np.float64), 1.0, coefficients)
+        return _logits(design, seen.astype(np.float64), coefficients)
     columns, own = design.T, response[None]
     square = by_pieces(columns, columns)
     return float(by_pieces(own, own)[0, 0]), by_pieces(columns, own)[:, 0], square
 
 
-def _logits(
-    design: FloatMatrix, seen: FloatMatrix, rows: FloatVector | float, coefficients: FloatVector
-) -> Parts:
+def _logits(design: FloatMatrix, seen: FloatMatrix, coefficients: FloatVector) -> Parts:
     """Log likelihood, gradient and minus the Hessian of a multinomial logistic model.
 
     Args:
         design: Columns, shape (n, columns).
-        seen: How often every row has each category but 0, shape (outputs, n).
-        rows: How often it is there, shape (n,), or the same for all.
+        seen: Whether every row has each category but 0, shape (outputs, n).
         coefficients: Output by output.
     """
     count, columns = len(seen), design.T
@@ -214,7 +248,7 @@ def _logits(
     rest = np.exp(-largest)
     total = weights.sum(axis=0) + rest
     chance = weights / total
-    likelihood = float((seen * logits).sum() - (rows * (largest + np.log(total))).sum())
-    gradient = by_pieces(seen - rows * chance, columns).ravel()
-    square = information(design, chance.T, rows).reshape(len(coefficients), -1)
+    likelihood = float((seen * logits).sum() - (largest + np.log(total)).sum())
+    gradient = by_pieces(seen - chance, columns).ravel()
+    square = information(design, chance.T).reshape(len(coefficients), -1)
     return likelihood, gradient, square
