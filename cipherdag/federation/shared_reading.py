@@ -39,8 +39,7 @@ class SharedReading:
         self._opened = lru_cache(maxsize=1)(partial(open_message, coordinator=coordinator))
         self._checked: tuple[bytes, Declaration, SiteAggregation] | None = None
         self._sum: tuple[bytes, FloatVector]
-        self._told: tuple[bytes, Sequence[bytes], Sequence[bytes]] | None = None
-        self._beacon = b""
+        self._held: tuple[tuple[bytes, Sequence[bytes], Sequence[bytes]], bytes] | None = None
         self.reading = Reading(
             lru_cache(maxsize=1)(read_relayed),
             self._read_sum,
@@ -61,9 +60,9 @@ class SharedReading:
     ) -> bytes:
         """As `beacon_of`; of numbers that a site has held against their commitments, as before."""
         told = plan.digest, commitments, chances
-        if self._told != told:
-            self._beacon, self._told = beacon_of(plan, commitments, chances), told
-        return self._beacon
+        if self._held is None or self._held[0] != told:
+            self._held = told, beacon_of(plan, commitments, chances)
+        return self._held[1]
 
     def _read_sum(
         self, previous: bytes, declared: Declaration, aggregation: SiteAggregation

@@ -99,6 +99,7 @@ class Replay(Generic[Outcome]):
     def _digest(self, sums: FloatVector) -> bytes:
         """SHA-256 of a sum; known of the very array that a party came with last."""
         if self._told() is not sums:
+            sums.setflags(write=False)  # else what is known of it could become another's
             self._told, self._told_digest = ref(sums), sha256(sums.tobytes()).digest()
         return self._told_digest
 

@@ -15,14 +15,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from cipherdag.questions.closed.by_count import (
-    LARGEST_SUM,
-    SUM_BITS,
-    ByCount,
-    Sets,
-    compared,
-    joined,
-)
+from cipherdag.questions.closed.by_count import SUM_BITS, ByCount, Sets, compared, joined
 from cipherdag.questions.closed.strengths import ScaleVerdicts, StrengthVerdicts
 from cipherdag.questions.combined_evidence import CombinedEvidence
 from cipherdag.questions.encodings import (
@@ -189,13 +182,11 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
 
     Attributes:
         question: The cells, with differences.
-        largest: Largest difference of a site, on a grid of ``2**-grid_bits``; every site adds it to
-            its own, which is 0 where a cell does not vary.
+        amounts: Every amount of sites enough: a difference on a grid of ``2**-grid_bits``, to which
+            half of ``amounts.largest`` is added.
         grid_bits: The grid.
-        n_sites: Of how many sites contributors were counted before.
-        fewest: How many sites contribute at least where a bit is true.
         cells: Which cells are compared, packed integers, ascending, shape (K,).
-        able: At how many of the ``n_sites`` each of them varies.
+        able: At how many sites each of them varies, as counted before of all ``amounts.n_sites``.
         limits: How far each sum of differences may lie from 0, on the grid.
     """
 
@@ -204,10 +195,8 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     )
 
     question: TableCells | ScoreWeights
-    largest: int
+    amounts: ByCount
     grid_bits: int
-    n_sites: int
-    fewest: int
     cells: bytes
     able: bytes
     limits: bytes
@@ -218,10 +207,8 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
             raise ValueError("differences are compared, on a grid that sums fit")
         if (np.diff(cells) <= 0).any() or not ((cells >= 0) & (cells < self._n_cells)).all():
             raise ValueError("cells ascend, and are some of the question's")
-        if ((able < 0) | (able > self.n_sites) | (limits < 0)).any() or self.fewest < 1:
+        if ((able < 0) | (able > self.amounts.n_sites) | (limits < 0)).any():
             raise ValueError("as many sites vary as there are, and limits are not below 0")
-        if self.largest < 0 or not 0 < self.n_sites <= LARGEST_SUM // max(self._bound, 1):
-            raise ValueError(f"sums that verdicts are found on are at most {LARGEST_SUM}")
 
     @property
     def label(self) -> str:
@@ -229,35 +216,36 @@ class CellVerdicts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
         return f"verdicts, {self.question.label}"
 
     @property
+    def fewest(self) -> int:
+        """How many sites contribute at least where a bit is true."""
+        return self.amounts.fewest
+
+    @property
     def encodings(self) -> tuple[Encoding, ...]:
         """One verdict per cell that is compared."""
-        return (Encoding(length=len(self.cells) // 8, bound=float(self._bound), verdict=True),)
+        return (compared(len(self.cells) // 8, self.amounts),)
 
     def numbers(self, answer: FloatVector) -> FloatVector:
         """A site's numbers from its differences and variances, shape (K,)."""
-        cells = self._told(self.cells)
+        cells, half = self._told(self.cells), self.amounts.largest // 2
+        variance = answer[self._n_cells :][cells]
         steps = np.rint(np.ldexp(answer[cells], self.grid_bits))
-        varies = answer[self._n_cells :][cells] > 0
-        return np.where(varies, np.clip(steps, -self.largest, self.largest), 0.0) + self.largest
+        return self.amounts.numbers(variance, np.clip(steps, -half, half) + half)
 
     def sets(self, n_sites: int) -> Sets:
-        """The sums over so many sites of which each bit is true: of none where too few may be left.
+        """The sums over so many sites of which each bit is true: of as many as were counted.
 
-        Each site that has left since contributors were counted may have been one of them.
+        Each site that has left since may have been one of them, or not.
         """
         able, limits = self._told(self.able), self._told(self.limits)
-        there = able - max(self.n_sites - n_sites, 0) >= self.fewest
-        middle = n_sites * self.largest
-        above = np.minimum(limits, middle)
-        below = np.where(self.question.one_sided[self._told(self.cells)], middle, above)
-        most = np.full(len(able), n_sites * self._bound, dtype=np.int64)
-        low, high = np.where(there, middle - below, 1), np.where(there, middle + above, 0)
-        return low[None], high[None], most
-
-    @property
-    def _bound(self) -> int:
-        """Largest number of one site."""
-        return 2 * self.largest
+        left = max(self.amounts.n_sites - n_sites, 0)
+        sites = able - np.arange(left, -1, -1)[:, None]
+        half = self.amounts.largest // 2
+        there = (sites >= self.fewest) & (sites <= n_sites)
+        middle, limit = sites * (self.amounts.width + half), np.minimum(limits, sites * half)
+        most = np.full(len(able), n_sites * self.amounts.bound, dtype=np.int64)
+        reach = np.where(self.question.one_sided[self._told(self.cells)], sites * half, limit)
+        return np.where(there, middle - reach, 1), np.where(there, middle + limit, 0), most
 
     @property
     def _n_cells(self) -> int:

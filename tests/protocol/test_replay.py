@@ -57,6 +57,13 @@ def test_a_program_that_asks_nothing_ends_at_its_first_step():
     assert replay.outcome == 0.0
 
 
+def test_a_sum_cannot_be_altered_once_a_run_has_heard_it():
+    replay, own = Replay(adding(2)), np.array([1.0])
+    carried_out(replay, [None, own])
+    with pytest.raises(ValueError, match="read-only"):
+        own[0] = 2.0
+
+
 # parties that share one run
 
 

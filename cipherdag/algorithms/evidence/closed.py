@@ -223,13 +223,15 @@ def signed_amounts(half: int, n_sites: int, fewest: int, *, above: bool = True) 
     )
 
 
-def finest(amounts: Callable[[int], ByCount], otherwise: str) -> tuple[ByCount, int]:
-    """The amounts on the finest grid whose sums are small enough.
+def finest(
+    amounts: Callable[[int], ByCount], otherwise: str, *, most: int = SUM_BITS - 1
+) -> tuple[ByCount, int]:
+    """The amounts on the finest grid, of ``2**-most`` at most, whose sums are small enough.
 
     Raises:
         ParameterError: No grid is coarse enough; says ``otherwise``.
     """
-    for bits in range(SUM_BITS - 1, -1, -1):
+    for bits in range(most, -1, -1):
         try:
             return amounts(bits), bits
         except ValueError:

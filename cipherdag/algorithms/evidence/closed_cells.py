@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cipherdag.algorithms.evidence.closed import finest
 from cipherdag.algorithms.evidence.remembering import keys_of_any_width
-from cipherdag.errors import ParameterError
-from cipherdag.questions.closed.by_count import LARGEST_SUM
+from cipherdag.questions.closed.by_count import ByCount
 from cipherdag.questions.coverage import Contributors, opened_where
 from cipherdag.questions.encodings import pack_integers
 from cipherdag.questions.verdicts import CellVerdicts
@@ -128,15 +128,13 @@ def independent_within(
     # no site has more rows than all; the shorter sums are, the shorter are the keys
     most = 1 << max(settings.rows - 1, 1).bit_length() if settings.rows else settings.max_rows
     rows = min(settings.max_rows, most)
-    largest, bits = largest_difference(rows, n_sites, quarters=quarters)
+    amounts, bits = difference_amounts(rows, n_sites, fewest, quarters=quarters)
     for start in range(0, len(compared), ROUND_VERDICTS):
         own = compared[start : start + ROUND_VERDICTS]
         within = yield CellVerdicts(
             question=question.with_differences(),
-            largest=largest,
+            amounts=amounts,
             grid_bits=bits,
-            n_sites=n_sites,
-            fewest=fewest,
             cells=pack_integers(own),
             able=pack_integers(cells[own].astype(np.int64)),
             limits=pack_integers(np.ldexp(limits[own], bits).astype(np.int64)),
@@ -174,19 +172,28 @@ def on_grid(squares: FloatVector) -> FloatVector:
     return found
 
 
-def largest_difference(max_rows: int, n_sites: int, *, quarters: int) -> tuple[int, int]:
-    """The largest difference of a site in steps of the finest grid that sums fit, and its bits.
+def difference_amounts(
+    max_rows: int, n_sites: int, fewest: int, *, quarters: int
+) -> tuple[ByCount, int]:
+    """All amounts of differences, moved up by each site's largest, and their grid.
 
     Args:
         max_rows: Declared bound of a site's rows.
         n_sites: How many sites there are.
+        fewest: How many contribute at least where a verdict is true.
         quarters: Largest difference of a site, in quarters of ``max_rows``.
 
     Raises:
         ParameterError: There are too many sites, or rows at one.
     """
-    for bits in range(DIFFERENCE_BITS, -1, -1):
-        largest = -(-(quarters * max_rows << bits) // 4)
-        if 2 * n_sites * largest <= LARGEST_SUM:
-            return largest, bits
-    raise ParameterError("reveal verdicts with evidence stratified needs a smaller max_rows")
+
+    def amounts(bits: int) -> ByCount:
+        half = -(-(quarters * max_rows << bits) // 4)
+        return ByCount(
+            low=(0,) * (n_sites + 1),
+            high=tuple(2 * k * half if k >= fewest else -1 for k in range(n_sites + 1)),
+            largest=2 * half,
+        )
+
+    otherwise = "reveal verdicts with evidence stratified needs a smaller max_rows"
+    return finest(amounts, otherwise, most=DIFFERENCE_BITS)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.encodings import FloatVector, IndexArray
 
-MOST_VALUES = 1 << 21
-"""Values that a site keeps beside its last answer; it forgets the oldest."""
+MOST_VALUES, MOST_ANSWERS = 1 << 19, 32
+"""Values and answers that a site keeps beside its last; it forgets the oldest."""
 
 
 class KeptCells:
@@ -41,17 +41,25 @@ class KeptCells:
     def answer(self, question: TableCells) -> FloatVector:
         """The answer to a question, of whose tests only those are asked that none kept has."""
         whole = question.with_differences()
-        if not self._kept or self._kept[-1][0] != whole:
-            found = self._found(whole)
-            self._kept.append((whole, found))
-            while len(self._kept) > 1 and sum(len(own) for _, own in self._kept) > MOST_VALUES:
-                del self._kept[0]
-        return question.of(self._kept[-1][1])
+        for known, found in reversed(self._kept):
+            if known == whole:
+                return question.of(found)
+        found = self._found(whole)
+        self._kept.append((whole, found))
+        while len(self._kept) > 1 and self._too_many():
+            del self._kept[0]
+        return question.of(found)
+
+    def _too_many(self) -> bool:
+        values = sum(len(own) for _, own in self._kept)
+        return len(self._kept) > MOST_ANSWERS or values > MOST_VALUES
 
     def _found(self, question: TableCells) -> FloatVector:
         found = np.zeros(sum(encoding.length for encoding in question.encodings))
         missing = np.ones(question.n_tests, dtype=bool)
-        for other, answer in self._kept:
+        for other, answer in reversed(self._kept):
+            if not missing.any():
+                break
             there, here = _alike(other, question)
             found[_places(question, here)] = answer[_places(other, there)]
             missing[here] = False

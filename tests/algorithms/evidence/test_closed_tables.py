@@ -22,7 +22,7 @@ from scipy import stats
 
 from cipherdag import Federation, FedPC, Policy
 from cipherdag.algorithms.algorithm import Facts
-from cipherdag.algorithms.evidence.closed_cells import largest_difference
+from cipherdag.algorithms.evidence.closed_cells import difference_amounts
 from cipherdag.algorithms.evidence.closed_tables import cell_limits
 from cipherdag.algorithms.evidence.kind import EvidenceSettings
 from cipherdag.algorithms.evidence.registry import EVIDENCE
@@ -352,41 +352,63 @@ def test_a_bit_is_true_of_enough_sites_as_were_counted_and_of_small_differences(
     n_sites, gone, fewest, seed
 ):
     rng = np.random.default_rng(seed)
-    largest, bits = largest_difference(16, n_sites, quarters=1)
+    amounts, bits = difference_amounts(16, n_sites, min(fewest, n_sites), quarters=1)
     able, limits = rng.integers(0, n_sites + 1, 20), rng.integers(0, 1 << (bits + 3), 20)
     question = CellVerdicts(
         question=cells((2,) * 21, [np.array([[0, k] for k in range(1, 21)])]),
-        largest=largest,
+        amounts=amounts,
         grid_bits=bits,
-        n_sites=n_sites,
-        fewest=min(fewest, n_sites),
         cells=pack_integers(np.arange(20)),
         able=pack_integers(able),
         limits=pack_integers(limits),
     )
     there = max(n_sites - gone, 1)
     low, high, most = question.sets(there)
-    middle = there * largest
+    half = amounts.largest // 2
     for cell in range(20):
-        left = able[cell] - (n_sites - there)
-        for difference in {0, limits[cell], limits[cell] + 1, -limits[cell], middle}:
-            if abs(difference) > middle:
-                continue
-            total = middle + difference
-            held = bool(((low[:, cell] <= total) & (total <= high[:, cell])).any())
-            assert held == (left >= min(fewest, n_sites) and abs(difference) <= limits[cell])
-            assert 0 <= total <= most[cell]
+        for k in range(there + 1):
+            for difference in {0, limits[cell], limits[cell] + 1, -limits[cell], k * half}:
+                if abs(difference) > k * half:
+                    continue
+                total = k * (amounts.width + half) + difference
+                held = bool(((low[:, cell] <= total) & (total <= high[:, cell])).any())
+                counted = able[cell] - (n_sites - there) <= k <= able[cell]
+                assert held == (
+                    counted and k >= min(fewest, n_sites) and abs(difference) <= limits[cell]
+                )
+                assert 0 <= total <= most[cell]
+
+
+def test_a_question_that_lies_about_who_was_counted_learns_nothing_of_one_site():
+    """Whoever wrote it: of one site's difference no limit gives a true bit."""
+    amounts, bits = difference_amounts(16, 3, 3, quarters=1)
+    question = cells((2, 2), [np.array([[0, 1]])])
+    alone, silent = np.array([2.25, 1.5, 0.0, 0.0]), np.zeros(4)
+    for limit in (1, 2 << bits, 3 << bits, amounts.largest // 2):
+        asked = CellVerdicts(
+            question=question,
+            amounts=amounts,
+            grid_bits=bits,
+            cells=pack_integers(np.array([0])),
+            able=pack_integers(np.array([3])),
+            limits=pack_integers(np.array([limit])),
+        )
+        low, high, _ = asked.sets(3)
+        total = sum(asked.numbers(own) for own in (alone, silent, silent))
+        assert not ((low <= total) & (total <= high)).any()
+        every = sum(asked.numbers(own) for own in (alone, alone, alone))
+        assert ((low <= every) & (every <= high)).any() == (limit >= 6.75 * 2**bits)
 
 
 @pytest.mark.parametrize("n_sites", [3, 10, 50, 150])
 def test_the_grid_is_fine_enough_and_sums_fit(n_sites):
-    largest, bits = largest_difference(1 << 20, n_sites, quarters=1)
-    assert 2 * n_sites * largest <= LARGEST_SUM
-    assert largest == 1 << (18 + bits)
+    amounts, bits = difference_amounts(1 << 20, n_sites, 3, quarters=1)
+    assert n_sites * amounts.bound <= LARGEST_SUM
+    assert amounts.largest == 1 << (19 + bits)
     if n_sites <= 50:  # a step of each site rounds off less than the least deviation, 1/2
         assert n_sites * 2.0 ** -(bits + 1) < 8 * 0.5
     with pytest.raises(ParameterError, match="smaller max_rows"):
-        largest_difference(1 << 36, n_sites, quarters=1)
+        difference_amounts(1 << 33, n_sites, 3, quarters=1)
 
 
 def test_thresholds_lie_on_a_grid_that_hides_a_platform_s_last_digit():
@@ -406,10 +428,9 @@ def test_thresholds_lie_on_a_grid_that_hides_a_platform_s_last_digit():
 
 
 def test_verdicts_that_cannot_be_are_refused():
-    largest, bits = largest_difference(16, 3, quarters=1)
+    amounts, bits = difference_amounts(16, 3, 3, quarters=1)
     good = {
-        "question": cells((2, 2), [np.array([[0, 1]])]), "largest": largest, "grid_bits": bits,
-        "n_sites": 3, "fewest": 3,
+        "question": cells((2, 2), [np.array([[0, 1]])]), "amounts": amounts, "grid_bits": bits,
         "cells": pack_integers(np.array([0])), "able": pack_integers(np.array([3])),
         "limits": pack_integers(np.array([5])),
     }  # fmt: skip
@@ -418,8 +439,7 @@ def test_verdicts_that_cannot_be_are_refused():
         {"question": cells((2, 2), [np.array([[0, 1]])], differences=False)},
         {"grid_bits": 35}, {"cells": pack_integers(np.array([2]))},
         {"cells": pack_integers(np.array([0, 0]))}, {"able": b""}, {"limits": b"\0" * 7},
-        {"able": pack_integers(np.array([4]))}, {"fewest": 0}, {"n_sites": 0}, {"largest": -1},
-        {"largest": LARGEST_SUM // 6 + 1}, {"limits": pack_integers(np.array([-1]))},
+        {"able": pack_integers(np.array([4]))}, {"limits": pack_integers(np.array([-1]))},
     ):  # fmt: skip
         with pytest.raises(ValueError, match="."):
             CellVerdicts(**(good | changes))

@@ -81,7 +81,7 @@ def own_differences(
         columns: The variables as the schema has them.
     """
     found = []
-    own = share_summands(question, column, blur, least=least)
+    own, marks = share_summands(question, column, blur, least=least), question.marks()
     for (variable, *given), place in _places(question):
         if given:
             continue
@@ -91,7 +91,7 @@ def own_differences(
             if question.categories[variable]:
                 said = [_of_category(standing, share, columns[variable].category_name(share))]
             else:
-                said += _of_number(question.marks()[variable], values, standing, share)
+                said += _of_number(marks[variable], values, standing, share)
         if said:
             found.append((columns[variable].name, "; ".join(said)))
     return found
