@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -99,6 +100,20 @@ def test_coefficients_that_only_a_hostile_question_has_get_a_finite_answer():
         assert np.isfinite(found).all()
 
 
+def test_many_categories_take_no_more_than_their_table():
+    rng, sizes = np.random.default_rng(0), (40, 40)
+    data = np.column_stack([rng.integers(0, size, 10_000) for size in sizes]) * 1.0
+    expand, model = Expansion.of_site(sizes, lambda v: data[:, v]), Regression(0, (1,))
+    coefficients = rng.normal(size=coefficient_count(model, sizes))
+    tracemalloc.start()
+    found = whole_step(expand, model, coefficients, sizes[0])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * 8 * len(coefficients) ** 2
+    expected = model_step(*expand.rows(model), coefficients, sizes[0], ordered=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-5)
+
+
 def test_few_rows_of_many_kinds_are_taken_block_by_block():
     data = mixed_data(np.random.default_rng(0), 40)
     assert site(data).alike(Regression(1, (0, 2, 4, 5))) is None
@@ -125,20 +140,23 @@ def test_what_a_site_says_does_not_depend_on_what_it_was_asked_before(missing):
 STEP = """
 import hashlib
 import numpy as np
-from cipherdag.questions.regression_steps import Regression
+from cipherdag.questions.regression_steps import Regression, coefficient_count
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.site_regressions import whole_step
+CASES = [
+    ((2, 4, 3, 0, 0, 0), 20_001, [(r, [v for v in range(6) if v != r]) for r in (0, 1, 3)]),
+    ((30, 30, 0, 0, 20, 5, 9), 20_001, [(4, [2, 3]), (4, [0, 2]), (5, [2, 3, 6]), (6, [2])]),
+    ((100, 120, 2), 60_001, [(2, [0, 1])]),
+]
 rng = np.random.default_rng(0)
-sizes = (2, 4, 3, 0, 0, 0)
-rows = 20_001
-columns = [rng.integers(0, c, rows) * 1.0 if c else rng.normal(size=rows) for c in sizes]
-expand = Expansion.of_site(sizes, columns.__getitem__)
-for response in (0, 1, 3):
-    model = Regression(response, tuple(v for v in range(6) if v != response))
-    outputs = max(sizes[response] - 1, 1)
-    columns_of = 1 + sum(max(sizes[v] - 1, 1) for v in model.predictors)
-    step = whole_step(expand, model, rng.normal(size=outputs * columns_of), sizes[response])
-    print(hashlib.sha256(step.tobytes()).hexdigest())
+for sizes, rows, models in CASES:
+    columns = [rng.integers(0, c, rows) * 1.0 if c else rng.normal(size=rows) for c in sizes]
+    expand = Expansion.of_site(sizes, columns.__getitem__)
+    for response, predictors in models:
+        model = Regression(response, tuple(predictors))
+        coefficients = rng.normal(size=coefficient_count(model, sizes)) * 0.1
+        step = whole_step(expand, model, coefficients, sizes[response])
+        print(hashlib.sha256(step.tobytes()).hexdigest())
 """
 
 

@@ -118,6 +118,11 @@ class Expansion:
             found = self._grouped(own, gaps, FEWEST_IN_GROUP)
         return found
 
+    def forget_columns(self) -> None:
+        """Keep the order of rows that are alike, but no column as long as all rows."""
+        self._own.clear()
+        self._known.clear()
+
     def by_type(self, variables: Iterable[int]) -> tuple[list[int], list[int]]:
         """The discrete and the continuous ones of some variables, ascending."""
         named = sorted(variables)

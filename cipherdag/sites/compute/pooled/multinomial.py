@@ -56,12 +56,15 @@ def bounded_logits(logits: FloatArray) -> FloatArray:
     return np.clip(np.nan_to_num(logits), -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
-def information(design: FloatMatrix, chance: FloatMatrix) -> FloatMatrix:
+def information(
+    design: FloatMatrix, chance: FloatMatrix, rows: FloatArray | float = 1.0
+) -> FloatMatrix:
     """Minus the second derivative of the log likelihood by the coefficients.
 
     Args:
         design: Columns, shape (n, d).
         chance: Of every category but 0, shape (n, c).
+        rows: How often every row is there, shape (n,), or the same for all.
 
     Returns:
         Shape (c, d, c, d).
@@ -71,7 +74,7 @@ def information(design: FloatMatrix, chance: FloatMatrix) -> FloatMatrix:
     for first in range(count):
         for second in range(first, count):
             share = float(first == second) - chance[:, second]
-            block = by_pieces(columns * (chance[:, first] * share), columns)
+            block = by_pieces(columns * (rows * chance[:, first] * share), columns)
             found[first, :, second, :] = block
             found[second, :, first, :] = block.T
     return found

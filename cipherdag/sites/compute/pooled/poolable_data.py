@@ -224,7 +224,9 @@ class PoolableData:
         key = question.origins, question.units
         expand = self._expansions.get(key) or Expansion.of_question(question, self.column)
         self._expansions = {key: expand} if self._within is None else {}
-        return regression_steps(question, expand)
+        found = regression_steps(question, expand)
+        expand.forget_columns()
+        return found
 
     def _within_scores(self, question: WithinScores) -> FloatVector:
         self._check_columns(question)

@@ -12,7 +12,7 @@ import numpy as np
 from cipherdag.questions.regression_steps import outputs, too_large
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.cached_test import CachedTest, half, not_done
-from cipherdag.sites.compute.pooled.alike.steps import linear_sums, logit_sums
+from cipherdag.sites.compute.pooled.alike.steps import linear_sums, logit_sums, triangle
 from cipherdag.sites.compute.pooled.cumulative import cumulative_step, own_thresholds_step
 from cipherdag.sites.compute.pooled.expansion import Expansion
 from cipherdag.sites.compute.pooled.multinomial import (
@@ -39,12 +39,15 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.regression_steps import Regression, RegressionSteps
     from cipherdag.sites.compute.ci_tests.cache import TestBatch
-    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector
-    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows
+    from cipherdag.sites.compute.ci_tests.ci_test import FloatVector, IndexArray
+    from cipherdag.sites.compute.pooled.alike.rows import AlikeRows, Patterns
     from cipherdag.statistics.regression_fits import Fit
 
     FloatMatrix = NDArray[np.float64]
     Parts = tuple[float, FloatVector, FloatMatrix]
+
+MOST_MADE, MOST_SUMS = 2**20, 512
+"""Numbers made of all patterns, and sums of every group, up to which rows alike are taken so."""
 
 
 def regression_steps(question: RegressionSteps, expand: Expansion) -> FloatVector:
@@ -174,9 +177,9 @@ def whole_step(
 ) -> FloatVector:
     """`model_step` over all complete rows: those that are alike at once, or block by block."""
     rows = None if model.ordered else expand.alike(model)
-    if rows is not None:
-        return pack_step(*_alike_step(expand, rows, model, coefficients, categories))
-    found = None
+    found = None if rows is None else _alike_step(expand, rows, model, coefficients, categories)
+    if found is not None:
+        return pack_step(*found)
     for design, response in expand.blocks(model):
         parts = _parts(design, response, coefficients, categories, ordered=model.ordered)
         found = parts if found is None else tuple(map(operator.add, found, parts))
@@ -190,16 +193,51 @@ def _alike_step(
     model: Regression,
     coefficients: FloatVector,
     categories: int,
-) -> Parts:
-    """Value, gradient and square matrix of a step over rows in groups."""
+) -> Parts | None:
+    """Value, gradient and square matrix of a step over rows in groups; None where blocks cost less.
+
+    What is made of every pattern stays small, and so do the matrices that are multiplied at a time,
+    so that no product is shared among threads.
+    """
     discrete, numbers = expand.by_type(model.predictors)
+    patterns = rows.patterns(discrete if not categories else [*discrete, model.response])
+    if categories and not numbers:
+        return _table_step(expand, patterns, rows.counts, model, coefficients, categories)
+    count, width = outputs(categories) if categories else 1, 1 + len(numbers)
+    made = len(patterns.codes) * count * width * len(coefficients)
+    if made > MOST_MADE or triangle(count + 1) * triangle(width) > MOST_SUMS:
+        return None
     if not categories:
-        patterns = rows.patterns(discrete)
         moments = patterns.add_up(rows.moments([*numbers, model.response]))
         return linear_sums(moments, expand.by_pattern(model, patterns.codes))
-    patterns = rows.patterns([*discrete, model.response])
     design = expand.by_pattern(model, patterns.codes[:, :-1])
-    return logit_sums(rows, numbers, design, patterns, coefficients, outputs(categories))
+    return logit_sums(rows, numbers, design, patterns, coefficients, count)
+
+
+def _table_step(
+    expand: Expansion,
+    patterns: Patterns,
+    counts: IndexArray,
+    model: Regression,
+    coefficients: FloatVector,
+    categories: int,
+) -> Parts:
+    """The same where all is discrete, from a table: what predictors have by the response.
+
+    Args:
+        expand: The columns.
+        patterns: Of the predictors, ascending, and the response.
+        counts: Rows of every group.
+        model: The model.
+        coefficients: Output by output.
+        categories: Of the response.
+    """
+    own, response = patterns.codes[:, :-1], patterns.codes[:, -1].astype(np.int64)
+    new = np.append(True, (own[1:] != own[:-1]).any(axis=1))
+    table = np.zeros((int(new.sum()), categories))
+    table[np.cumsum(new) - 1, response] = patterns.add_up(counts.astype(np.float64))
+    design = expand.by_pattern(model, own[new])[:, 0]
+    return _logits(design, table[:, 1:].T, coefficients, table.sum(axis=1))
 
 
 def model_step(
@@ -233,13 +271,19 @@ def _parts(
     return float(by_pieces(own, own)[0, 0]), by_pieces(columns, own)[:, 0], square
 
 
-def _logits(design: FloatMatrix, seen: FloatMatrix, coefficients: FloatVector) -> Parts:
+def _logits(
+    design: FloatMatrix,
+    seen: FloatMatrix,
+    coefficients: FloatVector,
+    rows: FloatVector | float = 1.0,
+) -> Parts:
     """Log likelihood, gradient and minus the Hessian of a multinomial logistic model.
 
     Args:
         design: Columns, shape (n, columns).
-        seen: Whether every row has each category but 0, shape (outputs, n).
+        seen: How often every row has each category but 0, shape (outputs, n).
         coefficients: Output by output.
+        rows: How often every row is there, shape (n,), or the same for all.
     """
     count, columns = len(seen), design.T
     logits = bounded_logits(linear_parts(coefficients.reshape(count, -1), columns))
@@ -248,7 +292,7 @@ def _logits(design: FloatMatrix, seen: FloatMatrix, coefficients: FloatVector) -
     rest = np.exp(-largest)
     total = weights.sum(axis=0) + rest
     chance = weights / total
-    likelihood = float((seen * logits).sum() - (largest + np.log(total)).sum())
-    gradient = by_pieces(seen - chance, columns).ravel()
-    square = information(design, chance.T).reshape(len(coefficients), -1)
+    likelihood = float((seen * logits).sum() - (rows * (largest + np.log(total))).sum())
+    gradient = by_pieces(seen - rows * chance, columns).ravel()
+    square = information(design, chance.T, rows).reshape(len(coefficients), -1)
     return likelihood, gradient, square

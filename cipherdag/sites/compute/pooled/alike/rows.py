@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FEWEST_IN_PIECE, MOST_IN_PIECE = 8, 512
 MOST_CELLS = 2**62
+MOST_PATTERNS = 64
+"""Sets of variables whose patterns are remembered."""
 PIECES_PER_GROUP = 4
 """About so many at least, so that few of a group's rows are filled up."""
 
@@ -143,6 +145,8 @@ class AlikeRows:
         """What groups differ in of some of the variables."""
         own = tuple(variables)
         if own not in self._patterns:
+            if len(self._patterns) == MOST_PATTERNS:
+                del self._patterns[next(iter(self._patterns))]
             codes = self.codes[:, [self._variables.index(v) for v in own]]
             self._patterns[own] = Patterns.of(codes)
         return self._patterns[own]

@@ -89,7 +89,7 @@ def logit_sums(
     else:
         moments = patterns.add_up(rows.moments(numbers))
         logs, parts = _chances(relative[:, :, 0].T)
-        value, sums = float(moments[:, 0] @ logs), parts.T[:, :, None] * moments[:, None]
+        value, sums = float((moments[:, 0] * logs).sum()), parts.T[:, :, None] * moments[:, None]
     gradient = by_pieces(sums[:, :count, :width].reshape(1, -1), slopes.T)[0]
     outer, inner = _pairs(count)[:, :, None, None], _pairs(width)
     among = sums[:, count:][:, outer, inner].swapaxes(2, 3).reshape(m, count * width, -1)
@@ -114,10 +114,10 @@ def _over_rows(
     count, width = relative.shape[1:]
     sizes = np.array([1.0, *map(rows.largest, numbers)])
     bound = float((np.abs(relative) @ sizes).max())
-    value = -float(rows.padding @ _chances(relative[:, :, 0].T)[0])
+    value = -float((rows.padding * _chances(relative[:, :, 0].T)[0]).sum())
     of_piece = np.ascontiguousarray(relative[rows.group].transpose(2, 1, 0))[..., None]
     columns = [rows.present, *map(rows.column, numbers)]
-    found = np.empty((len(rows.group), _triangle(count) + count, _triangle(width)))
+    found = np.empty((len(rows.group), triangle(count) + count, triangle(width)))
     size = rows.present.shape[1]
     step = max(BLOCK_ELEMENTS // (sum(found.shape[1:]) * size), 1)
     parts, products = (np.empty((length, step, size)) for length in found.shape[1:])
@@ -161,7 +161,7 @@ def _chances(
     """
     count, safe = len(logits), bound <= SAFE_LOGIT
     if parts is None:
-        parts = np.empty((_triangle(count) + count, *logits.shape[1:]))
+        parts = np.empty((triangle(count) + count, *logits.shape[1:]))
     if not safe:
         logits = bounded_logits(logits)
     largest = 0.0 if safe else logits.max(axis=0, initial=0.0)
@@ -175,7 +175,8 @@ def _chances(
     return largest + np.log(total), parts
 
 
-def _triangle(size: int) -> int:
+def triangle(size: int) -> int:
+    """How many pairs there are of so many, each with itself among them."""
     return size * (size + 1) // 2
 
 
