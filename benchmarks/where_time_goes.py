@@ -108,13 +108,17 @@ def mixed(rows: int) -> pd.DataFrame:
     values = np.zeros((rows, 10))
     for v, count in enumerate((0, 2, 3, 0, 2, 4, 0, 3, 0, 2)):
         pull = values[:, max(v - 2, 0) : v].sum(axis=1) * 0.4
-        if count:
-            noise = rng.gumbel(size=(rows, count))
-            values[:, v] = (noise + np.outer(pull, np.linspace(-0.7, 0.7, count))).argmax(axis=1)
-        else:
-            values[:, v] = pull + rng.standard_normal(rows)
+        values[:, v] = drawn(pull, count, rng)
         found[f"v{v}"] = [f"c{code:.0f}" for code in values[:, v]] if count else values[:, v]
     return pd.DataFrame(found)
+
+
+def drawn(pull: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """A number, or of several categories one, that goes with ``pull``."""
+    if not count:
+        return pull + rng.standard_normal(len(pull))
+    noise = rng.gumbel(size=(len(pull), count))
+    return (noise + np.outer(pull, np.linspace(-0.7, 0.7, count))).argmax(axis=1)
 
 
 def sparse(rows: int) -> pd.DataFrame:
@@ -126,11 +130,7 @@ def sparse(rows: int) -> pd.DataFrame:
         for own in values[:, :v][:, rng.random(v) < 0.35].T:
             standard = (own - own.mean()) / own.std()
             pull += rng.choice([-1.0, 1.0]) * rng.uniform(0.3, 0.7) * standard
-        if count:
-            noise = rng.gumbel(size=(rows, count))
-            values[:, v] = (noise + np.outer(pull, np.linspace(-0.7, 0.7, count))).argmax(axis=1)
-        else:
-            values[:, v] = pull + rng.standard_normal(rows)
+        values[:, v] = drawn(pull, count, rng)
         found[f"v{v}"] = [f"c{code:.0f}" for code in values[:, v]] if count else values[:, v]
     return pd.DataFrame(found)
 

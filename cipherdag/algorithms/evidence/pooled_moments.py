@@ -94,7 +94,7 @@ def correlations_of(sums: FloatVector, columns: int) -> tuple[int, FloatVector]:
     products[np.triu_indices(columns)] = upper
     products = products + np.triu(products, k=1).T
     centred = products - np.outer(total, total) / max(rows[0], 1.0)
-    moments, n = torch.from_numpy(centred)[None], torch.from_numpy(rows)
+    moments, n = torch.from_numpy(centred)[None], torch.tensor(rows)
     matrix = correlation_matrices(moments, n, least_deviation=LEAST_DEVIATION)[0]
     return int(rows[0]), matrix.numpy()
 
