@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 LIMIT = 120
 NAMES = "ABCDE"
 EXAMPLES = {
-    "example.R, example": ("A <-> C", "A <-> D", "B o-> C", "C --> D", "C --> E", "D --> E"),
-    "example2.R, check": ("A o-o B", "A o-> D", "B o-> C", "C <-> D", "C <-> E", "D --> E"),
+    "example": ("A <-> C", "A <-> D", "B o-> C", "C --> D", "C --> E", "D --> E"),
+    "check": ("A o-o B", "A o-> D", "B o-> C", "C <-> D", "C <-> E", "D --> E"),
 }
-"""The PAGs that rIOD's authors try it on."""
+"""The PAGs that rIOD's authors try it on (github.com/adele/rIOD, example/example2.R)."""
 MARKS = {0: NONE, 1: CIRCLE, 2: ARROW, 3: TAIL}
 """pcalg's numbers of marks."""
 

@@ -102,8 +102,7 @@ def total(residues: WordMatrix, modulus: int) -> WordVector:
     found = np.zeros(residues.shape[1], dtype=np.uint64)
     for first in range(0, len(residues), _ROWS_IN_A_WORD):
         part = residues[first : first + _ROWS_IN_A_WORD].sum(axis=0)
-        # numpy divides whole vectors, but takes rests one by one
-        add(found, part - part // np.uint64(modulus) * np.uint64(modulus), modulus)
+        add(found, part - _whole(part, modulus), modulus)
     return found
 
 
@@ -178,4 +177,9 @@ def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> 
 
 
 def _from_integers(integers: IntegerVector, modulus: int) -> WordVector:
-    return (integers - integers // modulus * modulus).view(np.uint64)
+    return (integers - _whole(integers, modulus)).view(np.uint64)
+
+
+def _whole(numbers: IntegerVector | WordVector, modulus: int) -> IntegerVector | WordVector:
+    """The largest multiples below: numpy divides whole vectors, but takes rests one by one."""
+    return numbers // numbers.dtype.type(modulus) * numbers.dtype.type(modulus)

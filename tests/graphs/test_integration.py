@@ -19,6 +19,7 @@ from ancestral import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from iod_peers import EXAMPLES
 from oracle import OracleTest, random_dag
 
 from cipherdag.graphs.ancestral.integration import Local, integrated
@@ -144,18 +145,13 @@ def test_five_variables_against_all_graphs(cover):
     raise AssertionError("too few cases were looked at")
 
 
-PUBLISHED = {
-    "example": ["A <-> C", "A <-> D", "B o-> C", "C --> D", "C --> E", "D --> E"],
-    "check": ["A o-o B", "A o-> D", "B o-> C", "C <-> D", "C <-> E", "D --> E"],
-}
-"""The PAGs that the authors of rIOD, which python-fedci calls, try it on
-(github.com/adele/rIOD, example/example2.R); the columns of the two sites are theirs, too."""
-
-
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_the_published_example_of_another_implementation(name):
-    """All graphs by definition; theirs checks that the true one is among them."""
-    edges = [(own[0], own[-1], own[2:5]) for own in PUBLISHED[name]]
+    """All graphs by definition, of what rIOD's authors try it on, which python-fedci calls.
+
+    The columns of the two sites are theirs, too; their script checks that the true graph is found.
+    """
+    edges = [(own[0], own[-1], own[2:5]) for own in EXAMPLES[name]]
     true = PAG.from_marked("ABCDE", edges).marks
     dag = dag_behind(true)
     assert (pag_of(dag, range(5)) == true).all()

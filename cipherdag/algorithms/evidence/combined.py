@@ -23,7 +23,7 @@ from cipherdag.questions.combined_evidence import (
     combined_strength,
 )
 from cipherdag.questions.coverage import Contributors, opened_where
-from cipherdag.questions.encodings import by_block, segments
+from cipherdag.questions.encodings import segments
 from cipherdag.statistics.effects import of_correlation
 from cipherdag.statistics.normal_scores import normal_scores
 
@@ -86,9 +86,7 @@ class CombinedTests(RememberedTests):
             informed = (weight > 0) & (signed[0] > 0)
             precision = np.where(informed, weight, np.nan)
             kept = np.column_stack([amount / precision, 1.0 / np.sqrt(precision)])
-            by_size = by_block(tests, kept), by_block(tests, p_value)
-            for rows, own, found in zip(tests, *by_size, strict=True):
-                self.keep_estimates(rows, own, found)
+            self.keep_estimates(tests, kept, p_value)
         return p_value
 
     def effect(self, test: Sequence[int]) -> Effect | None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cipherdag.questions.coverage import covered
-from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks
+from cipherdag.questions.encodings import PositionRows, by_owner, pack_blocks, row_keys
 from cipherdag.questions.lockstep import answered, parts_of
 from cipherdag.questions.question import (
     FloatVector,
@@ -125,8 +125,7 @@ def triplet_keys(rows: PositionRows | IndexArray) -> Keys:
     given = np.sort(rows[:, 2:], axis=1)
     ordered = np.column_stack([pair, given])
     if rows.shape[1] > KEY_POSITIONS:
-        packed = np.ascontiguousarray(ordered, dtype=">u2")
-        return packed.view(f"S{2 * rows.shape[1]}").ravel()
+        return row_keys(ordered)
     keys = np.zeros(len(rows), dtype=np.uint64)
     for column in ordered.T:
         keys <<= np.uint64(POSITION_BITS)

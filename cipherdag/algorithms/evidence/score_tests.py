@@ -124,9 +124,7 @@ class ScoreTests(RememberedTests):
         p_value = chi_square_tail(form * scale, rank * scale)
         estimates = _estimates(question, sums, done=rank > 0)
         p_value = np.where(rank > 0, p_value, np.nan)
-        by_size = by_block(tests, estimates), by_block(tests, p_value)
-        for rows, kept, found in zip(tests, *by_size, strict=True):
-            self.keep_estimates(rows, kept, found)
+        self.keep_estimates(tests, estimates, p_value)
         return p_value, normal_scores(form, rank)
 
     def effect(self, test: Sequence[int]) -> Effect | None:

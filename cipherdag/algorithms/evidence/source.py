@@ -130,15 +130,22 @@ class RememberedTests(ABC):
             self._left_undone.update((x, y, member) for member in given)
 
     def keep_estimates(
-        self, rows: IndexArray, estimates: FloatVector, p_values: FloatVector
+        self, tests: Sequence[IndexArray], estimates: FloatVector, p_values: FloatVector
     ) -> None:
         """Remember what `estimate` gives of new tests: a number and its deviation, shape (B, 2).
 
         Of tests that say independent, nearly all in a sparse graph, nobody asks for it.
+
+        Args:
+            tests: By size of S, shape (B_l, 2 + l) each.
+            estimates: Of all of them, one size after the other.
+            p_values: Theirs, shape (B,).
         """
         known = np.isfinite(estimates).all(axis=1) & ~(p_values > self._alpha)
-        size = rows.shape[1] - len(("x", "y"))
-        _keep(self._estimates.setdefault(size, Memory(2)), rows[known], estimates[known])
+        by_size = by_block(tests, known), by_block(tests, estimates)
+        for rows, own, found in zip(tests, *by_size, strict=True):
+            size = rows.shape[1] - len(("x", "y"))
+            _keep(self._estimates.setdefault(size, Memory(2)), rows[own], found[own])
 
     def estimate(self, test: Sequence[int]) -> tuple[float, float] | None:
         """The number of a test that says dependent, and its standard deviation, if kept."""

@@ -145,9 +145,7 @@ class StratifiedTests(RememberedTests):
         scores = normal_scores(forms.whole, forms.whole_dof)
         self.keep_strengths(np.sort(tests[0], axis=1), scores[:pairs])
         log_odds = np.where(np.isnan(p_value)[:, None], np.nan, forms.log_odds)
-        by_size = by_block(tests, log_odds), by_block(tests, p_value)
-        for rows, estimates, found in zip(tests, *by_size, strict=True):
-            self.keep_estimates(rows, estimates, found)
+        self.keep_estimates(tests, log_odds, p_value)
         return self._settled(tests, p_value, told)
 
     def _settled(

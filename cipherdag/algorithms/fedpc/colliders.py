@@ -36,6 +36,7 @@ import numpy as np
 
 from cipherdag.algorithms.evidence.closed import FLOOR, graded
 from cipherdag.algorithms.fedpc.pcstable import candidate_tests, strongest_separators
+from cipherdag.questions.encodings import row_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator
@@ -149,7 +150,7 @@ def _by_joining(
     alpha: float,
 ) -> list[tuple[Verdict, float]]:
     """What p does as each middle joins the sets without it."""
-    keys = [_keys(given) for given in sets]
+    keys = [row_keys(given) for given in sets]
     orders = [np.argsort(own) for own in keys]
 
     def falls(y: int, without: IndexArray) -> list[float]:
@@ -159,7 +160,7 @@ def _by_joining(
             joined = (sets[size + 1] == y).any(axis=1)
             joined &= (sets[size + 1][:, :, None] != without).all(axis=(1, 2))
             larger = sets[size + 1][joined]
-            rest = _keys(larger[larger != y].reshape(len(larger), size))
+            rest = row_keys(larger[larger != y].reshape(len(larger), size))
             place = np.searchsorted(keys[size], rest, sorter=orders[size])
             own = orders[size][np.minimum(place, len(orders[size]) - 1)]
             there = keys[size][own] == rest
@@ -183,14 +184,6 @@ def _by_falls(falls: list[float]) -> tuple[Verdict, float]:
     clear = math.log(CLEAR)
     verdict: Verdict = "ambiguous" if abs(mean) < clear else "collider" if mean > 0 else "other"
     return verdict, math.exp(mean)
-
-
-def _keys(sets: IndexArray) -> IndexArray:
-    """One comparable key per set of one size, shape (C,)."""
-    if sets.shape[1] == 0:
-        return np.zeros(len(sets), dtype=np.int64)
-    packed: IndexArray = np.ascontiguousarray(sets, dtype=">u2").view(f"S{2 * sets.shape[1]}")
-    return packed[:, 0]
 
 
 def _by_share(

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from cipherdag.questions.encodings import by_block, pack_blocks
+from cipherdag.questions.encodings import by_block, pack_blocks, row_keys
 from cipherdag.questions.stratified import TableCells
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from cipherdag.questions.encodings import FloatVector, IndexArray
 
@@ -83,21 +81,13 @@ def _alike(kept: TableCells, question: TableCells) -> tuple[IndexArray, IndexArr
     first = np.zeros((2, 1), dtype=np.int64)
     for known, asked in zip(kept.tables.rows(), question.tables.rows(), strict=False):
         if len(known) and len(asked):
-            keys = _keys(known)
+            keys = row_keys(known)
             order = np.argsort(keys)
-            place = order[np.minimum(np.searchsorted(keys[order], _keys(asked)), len(order) - 1)]
+            place = order[np.minimum(np.searchsorted(keys[order], row_keys(asked)), len(order) - 1)]
             same = np.flatnonzero((known[place] == asked).all(axis=1))
             found = np.hstack([found, first + np.stack([place[same], same])])
         first += [[len(known)], [len(asked)]]
     return found[0], found[1]
-
-
-def _keys(rows: IndexArray) -> NDArray[np.bytes_]:
-    """One comparable key per test as it was written, shape (B,)."""
-    packed: NDArray[np.bytes_] = np.ascontiguousarray(rows, dtype=">u2").view(
-        f"S{2 * rows.shape[1]}"
-    )
-    return packed[:, 0]
 
 
 def _places(question: TableCells, tests: IndexArray) -> IndexArray:

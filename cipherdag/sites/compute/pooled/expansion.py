@@ -25,9 +25,8 @@ BLOCK_ROWS = 8192
 """Rows whose designs are made at a time: they stay in a processor's cache."""
 FEWEST_OF_ALL, FEWEST_IN_GROUP = 128, 4
 """Rows of a group on average, from which on rows that are alike are taken together."""
-FIXED_COLUMNS = 3
-MOST_VALUES = 2**22
-"""Of what is remembered of rows that are alike, columns of their order and of numbers."""
+FIXED_COLUMNS, MOST_VALUES = 3, 2**22
+"""Columns of an order beside its numbers, and values that are remembered of all orders."""
 
 
 class Expansion:
@@ -83,7 +82,7 @@ class Expansion:
         response = self._values(model.response)
         alone = [self._expanded(v) for v in model.predictors[model.crossed :]]
         design = np.column_stack([*self._crossed(model, len(response)), *alone])
-        complete = self._complete(model)
+        complete = self._complete(self._used(model))
         if complete is None:
             return design, response
         return design[complete], response[complete]
@@ -94,7 +93,7 @@ class Expansion:
         How rows are cut depends on nothing but their number; there is one block at least.
         """
         values = self._values(model.response)
-        complete = self._complete(model)
+        complete = self._complete(self._used(model))
         for start in range(0, max(len(values), 1), BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
             design, response = self._design(model, block), values[block]
@@ -160,8 +159,8 @@ class Expansion:
         """Rows without these gaps, in groups of ``fewest`` on average at least."""
         key = tuple(variables), gaps, fewest
         if key not in self._alike:
-            missing = [own for own in map(self._missing, sorted(gaps)) if own is not None]
-            present = ~np.logical_or.reduce(missing) if missing else EVERY_ROW
+            complete = self._complete(gaps)
+            present = EVERY_ROW if complete is None else complete
             rows = len(self._values(0)[present])
             sizes = [self._categories[v] for v in variables]
             values = rows * (FIXED_COLUMNS + self._categories.count(0))
@@ -174,12 +173,12 @@ class Expansion:
 
     def complete(self, model: Regression) -> int:
         """How many rows are complete."""
-        complete = self._complete(model)
+        complete = self._complete(self._used(model))
         return len(self._values(model.response)) if complete is None else int(complete.sum())
 
-    def _complete(self, model: Regression) -> NDArray[np.bool_] | None:
-        """Which rows are complete, shape (n,); None if all are."""
-        missing = [own for own in map(self._missing, self._used(model)) if own is not None]
+    def _complete(self, variables: Iterable[int]) -> NDArray[np.bool_] | None:
+        """Which rows miss none of some variables, shape (n,); None if all do not."""
+        missing = [own for own in map(self._missing, variables) if own is not None]
         return ~np.logical_or.reduce(missing) if missing else None
 
     def _used(self, model: Regression) -> tuple[int, ...]:
