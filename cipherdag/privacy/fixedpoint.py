@@ -4,8 +4,8 @@ A value x of a segment becomes the integer ``rint(x * 2**resolution_bits)``. Whe
 cohort does not fit one residue, the integer travels as residues modulo several moduli. The sum of
 the integers is therefore exact, and the aggregate bit-identical under every protection.
 
-The residues of one modulus form a plane: all values first, then those that need a second modulus,
-and so on. Every row of 4096 words of a plane starts with a head: a check word that is zero at every
+The residues of one modulus form a plane: all values first, small ones several to a word (`packing`),
+then those that need a second modulus, and so on. Every row of 4096 words of a plane starts with a head: a check word that is zero at every
 site, so that a sum in which a share is missing, foreign or garbled has a random one, and room for
 the `tags` that show the sites a sum is theirs.
 
@@ -34,6 +34,7 @@ from cipherdag.privacy.aggregation import (
     Segment,
     WordVector,
 )
+from cipherdag.privacy.packing import Packing, pack, unpack
 from cipherdag.privacy.residues import (
     WORD_MODULI,
     Draw,
@@ -129,6 +130,8 @@ def encode(
             words[compared] *= uniform(random_words, int(compared.sum()), modulus, nonzero=True)
         if position == 0 and blinds is not None:
             add(words, blinds, modulus)
+        if position == 0:
+            words = pack(words, layout.packings, modulus)
         planes.append(_with_heads(words, layout.plane_lengths[position], head_words(modulus)))
     return np.concatenate(planes)
 
@@ -151,6 +154,7 @@ def decode(content: bytes, declaration: Declaration, moduli: Moduli) -> Aggregat
     """
     layout = _Layout.of(declaration, moduli)
     planes = _planes(content, layout, moduli)
+    planes[0] = unpack(planes[0], layout.packings, moduli[0], declaration.cohort_size)
     values = np.zeros(0) if declaration.blinded else _values(planes, layout, moduli)
     return Aggregate(values=values, content=content)
 
@@ -213,6 +217,7 @@ class _Layout:
         totals: Largest sum over the cohort in units of the grid, per segment.
         least: Smallest one.
         counts: Number of residues of a value, per segment.
+        packings: How values share words in the first plane, per segment.
         wide: Whether one site's integer may reach 2**63.
         plane_lengths: Number of words in the plane of each modulus.
     """
@@ -223,6 +228,7 @@ class _Layout:
     totals: tuple[int, ...]
     least: tuple[int, ...]
     counts: tuple[int, ...]
+    packings: tuple[Packing, ...]
     wide: bool
     plane_lengths: tuple[int, ...]
 
@@ -239,10 +245,15 @@ class _Layout:
         if declaration.blinded and max(counts) > 1:
             raise ParameterError("sums that verdicts are found on have one residue, as blinds have")
         lengths = tuple(segment.length for segment in segments)
+        packings = tuple(
+            _packing(segment, declaration.cohort_size, bound, count, moduli[0])
+            for segment, bound, count in zip(segments, bounds, counts, strict=True)
+        )
         values = [
             sum(n for n, count in zip(lengths, counts, strict=True) if count > position)
             for position in range(len(moduli))
         ]
+        values[0] = sum(own.words for own in packings)
         heads = [head_words(modulus) for modulus in moduli]
         rows = [-(-n // (ROW_WORDS - head)) for n, head in zip(values, heads, strict=True)]
         rows[0] = max(rows[0], 1)
@@ -256,6 +267,7 @@ class _Layout:
                 for segment, total in zip(segments, totals, strict=True)
             ),
             counts=counts,
+            packings=packings,
             wide=max(bounds, default=0) >= _INT64_LIMIT,
             plane_lengths=tuple(
                 n + row * head for n, row, head in zip(values, rows, heads, strict=True)
@@ -291,6 +303,17 @@ def _check_blinded(declaration: Declaration) -> None:
                 "verdicts are found on whole numbers from 0 whose sums are at most "
                 f"{MAX_COMPARED}, and not in one round with sums that are opened"
             )
+
+
+def _packing(segment: Segment, n_sites: int, bound: int, count: int, modulus: int) -> Packing:
+    """Sums of one residue share words; what is multiplied or blinded has a word of its own.
+
+    The base is twice as many as the sums that can be, so that most that cannot be are noticed.
+    """
+    lowest = -bound if segment.signed else 0
+    alone = count > 1 or segment.comparison or segment.verdict
+    base = modulus if alone else 2 * (n_sites * (bound - lowest) + 1)
+    return Packing.of(segment.length, base, lowest, modulus)
 
 
 def _residues_needed(total: int, moduli: Moduli) -> int:

@@ -108,7 +108,7 @@ def total(residues: WordMatrix, modulus: int) -> WordVector:
 
 def multiply(residues: WordVector, factors: WordVector | int, modulus: int) -> WordVector:
     """Products of residues, shape as ``residues``; ``factors`` one for each, or one for all."""
-    return _from_integers(_products(residues, factors, modulus), modulus)
+    return from_integers(_products(residues, factors, modulus), modulus)
 
 
 def inner(residues: WordVector, factors: WordVector, modulus: int) -> int:
@@ -127,15 +127,20 @@ def from_whole(values: FloatVector, modulus: int, *, wide: bool) -> WordVector:
         wide: Whether any may reach 2**63.
     """
     if not wide:
-        return _from_integers(values.astype(np.int64), modulus)
+        return from_integers(values.astype(np.int64), modulus)
     high = np.trunc(np.ldexp(values, -_SPLIT_BITS))
     low = values - np.ldexp(high, _SPLIT_BITS)
-    total = _from_integers(low.astype(np.int64), modulus)
+    total = from_integers(low.astype(np.int64), modulus)
     scaled = multiply(
-        _from_integers(high.astype(np.int64), modulus), (1 << _SPLIT_BITS) % modulus, modulus
+        from_integers(high.astype(np.int64), modulus), (1 << _SPLIT_BITS) % modulus, modulus
     )
     add(total, scaled, modulus)
     return total
+
+
+def from_integers(integers: IntegerVector, modulus: int) -> WordVector:
+    """Residues of integers, shape as ``integers``."""
+    return (integers - _whole(integers, modulus)).view(np.uint64)
 
 
 def to_signed(residues: WordVector, modulus: int) -> IntegerVector:
@@ -153,7 +158,7 @@ def recombine(residues: list[WordVector], moduli: Moduli) -> NDArray[np.object_]
     for own, modulus in zip(residues, moduli, strict=True):
         rest = own.copy()
         for digit, radix in zip(digits, moduli, strict=False):
-            subtract(rest, _from_integers(digit, modulus), modulus)
+            subtract(rest, from_integers(digit, modulus), modulus)
             rest = multiply(rest, pow(radix, -1, modulus), modulus)
         digits.append(to_signed(rest, modulus))
     whole = digits[-1].astype(object)
@@ -174,10 +179,6 @@ def _products(residues: WordVector, factors: WordVector | int, modulus: int) -> 
     quotient = (inverted * np.asarray(factors, dtype=np.float64)).astype(np.uint64)
     rest = residues * np.asarray(factors, dtype=np.uint64) - quotient * np.uint64(modulus)
     return rest.view(np.int64)
-
-
-def _from_integers(integers: IntegerVector, modulus: int) -> WordVector:
-    return (integers - _whole(integers, modulus)).view(np.uint64)
 
 
 def _whole(numbers: IntegerVector | WordVector, modulus: int) -> IntegerVector | WordVector:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cipherdag.questions.question import Question
 
-WIRE_VERSION: Final = 5
+WIRE_VERSION: Final = 6
 COORDINATOR: Final = "coordinator"
 AWAITS: Final = "the run waits until a person of this site approves it"
 DENIED: Final = "a person of this site denied the run"

@@ -191,7 +191,7 @@ def test_a_site_writes_down_whose_the_forged_sum_is_said_to_be_and_what_to_do():
 def test_a_sum_in_words_that_are_not_reduced_is_refused():
     """They stand for the same residues, so that the tags alone would let them pass."""
     run = Halfway(2)
-    for number in range(2, 8):
+    for number in (2, 3):
 
         def change(words, number=number):
             words[number] += np.uint64(WORD_MODULI[0])

@@ -375,7 +375,7 @@ def test_the_own_mask_is_fresh_in_every_round_and_run():
 
 
 def test_planes_without_words_need_no_stream():
-    declaration = declare(2, Segment(4, 1.0))
+    declaration = declare(2, Segment(4, 2.0**30))
     assert plane_lengths(declaration, WORD_MODULI) == (6, 0)
     words = np.zeros(6, dtype=np.uint64)
     one, other = streams([bytes(32)] * 2)

@@ -62,7 +62,7 @@ def test_all_are_made_alike_and_give_the_same_sums(name):
     content, public = kind.shared()
     sites = [kind.site(index, keys, SUM_KEY, content) for index, keys in enumerate(agreed_keys(3))]
     coordinator = kind.coordinator(public)
-    segments = Segment(3, 1.0, 20, signed=True), Segment(1, 1.0, comparison=True)
+    segments = Segment(3, 1.0, 40, signed=True), Segment(1, 1.0, comparison=True)
     declaration = declare(3, *segments, threshold=0)
     answers = [np.array([0.25, -0.5, own / 4, own == 2]) for own in range(3)]
     found = whole_sum(sites, coordinator, answers, declaration)

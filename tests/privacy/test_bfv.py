@@ -101,7 +101,7 @@ def test_long_answers_are_cut_into_ciphertexts_without_a_word(default_context, c
 @pytest.fixture
 def run(default_context):
     """Two sites' shares and seeds: two ciphertexts in one plane and one in another."""
-    declaration = declare(2, Segment(5000, 1.0, 10, signed=True), Segment(2, 2.0**60))
+    declaration = declare(2, Segment(5000, 1.0, 30, signed=True), Segment(2, 2.0**60))
     sites = bfv_sites(default_context, 2)
     answers = [np.append(np.linspace(-1, 1, 5000), [0.5, 2.0**60])] * 2
     shares = shares_of(sites, answers, declaration)
@@ -147,7 +147,7 @@ def test_shares_cut_short_empty_oversize_or_missing_are_refused(run):
 
 
 def test_a_ciphertext_of_no_or_many_slots_is_refused(default_context):
-    declaration = declare(2, Segment(3, 1.0))
+    declaration = declare(2, Segment(3, 2.0**30))
     sites = bfv_sites(default_context, 2)
     shares_of(sites, [np.zeros(3)] * 2, declaration)
     seeds = seeds_of(sites, declaration)

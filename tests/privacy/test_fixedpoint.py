@@ -208,7 +208,7 @@ def test_no_answer_is_too_short_to_be_checked():
 def test_every_row_of_every_plane_has_a_check_word_and_room_for_its_tags(moduli, head):
     assert [head_words(modulus) for modulus in moduli] == [head] * len(moduli)
     most = ROW_WORDS - head
-    declaration = declare(2, Segment(5000, 1.0), Segment(most, 2.0**80))
+    declaration = declare(2, Segment(5000, 2.0**30), Segment(most, 2.0**80))
     lengths = plane_lengths(declaration, moduli)
     assert lengths == (5000 + most + 3 * head, *[ROW_WORDS] * (len(moduli) - 1))
     words = encode(np.full(5000 + most, 1.0), declaration, moduli)

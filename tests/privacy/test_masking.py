@@ -159,7 +159,8 @@ def test_a_mask_is_the_own_stream_and_the_pairs_with_their_signs(moduli):
 
 
 def test_a_share_is_that_of_the_plain_program():
-    declaration = declare(3, Segment(5000, 40.0), Segment(4, 2.0**70), participants=(0, 1, 3))
+    small = Segment(5000, 2.0**28 + 1.0)
+    declaration = declare(3, small, Segment(4, 2.0**70), participants=(0, 1, 3))
     answer = np.append(np.arange(5000.0) % 41, [2.0**69, 0.0, 1.0, 2.0**70])
     site = masking_sites(4)[1]
     share = words_of(site.share(answer, declaration)).tolist()

@@ -94,6 +94,18 @@ def masked(answer, index, sites, own_seed, pair_keys, digest, moduli):
     return total
 
 
+def packed(values, lowest, base, digits):
+    """Words of so many digits of a base each; the digit j of word k is of value k + j * words."""
+    words = -(-len(values) // digits)
+    return [
+        sum(
+            (values[place] - lowest) * base**digit
+            for digit, place in enumerate(range(word, len(values), words))
+        )
+        for word in range(words)
+    ]
+
+
 def tag_count(modulus):
     """Tags of a row: as many whole bits of the modulus as make 50."""
     count = 1

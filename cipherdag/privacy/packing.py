@@ -1,0 +1,101 @@
+"""Several small sums in one word: digits of a base that no sum over the cohort reaches.
+
+A site's number is x with -b <= x <= b, or 0 <= x <= b, and n sites answer. So x + b, or x, is a
+digit of any base above 2 n b, or n b, and so is the sum of all sites' digits: adding words adds
+digits, and nothing is carried. As many digits share a word as its modulus has room for.
+
+Leaks:
+    Nothing: the digits of a sum of words are the sums of the digits, and these the sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cipherdag.errors import AggregateRangeError
+from cipherdag.privacy.residues import from_integers, to_signed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cipherdag.privacy.aggregation import WordVector
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How the numbers of one segment lie in words: number k + j * words is digit j of word k.
+
+    Attributes:
+        length: How many numbers.
+        base: One more than the largest sum of digits.
+        lowest: The least number of a site, at most 0.
+        digits: How many share a word, at least 1; one by itself stays the residue that it is.
+    """
+
+    length: int
+    base: int
+    lowest: int
+    digits: int
+
+    @classmethod
+    def of(cls, length: int, base: int, lowest: int, modulus: int) -> Packing:
+        """The most digits that a residue of a modulus has room for."""
+        digits, room = 1, modulus // max(base, 2)
+        while digits < length and (room := room // max(base, 2)):
+            digits += 1
+        return cls(length, base, lowest, digits)
+
+    @property
+    def words(self) -> int:
+        """Number of words."""
+        return -(-self.length // self.digits)
+
+    def pack(self, residues: WordVector, modulus: int) -> WordVector:
+        """The words, shape (words,), of one site's numbers, residues of shape (length,)."""
+        if self.digits == 1:
+            return residues
+        raised = (to_signed(residues, modulus) - self.lowest).view(np.uint64)
+        found = np.zeros(self.words, dtype=np.uint64)
+        for first in reversed(range(0, self.length, self.words)):
+            digit = raised[first : first + self.words]
+            found *= np.uint64(self.base)
+            found[: digit.size] += digit
+        return found
+
+    def unpack(self, words: WordVector, modulus: int, n_sites: int) -> WordVector:
+        """The sums over that many sites, residues of shape (length,), of summed words.
+
+        Raises:
+            AggregateRangeError: A word has more than its digits.
+        """
+        if self.digits == 1:
+            return words
+        found, rest, beyond = np.empty(self.length, dtype=np.uint64), words, False
+        for first in range(0, self.length, self.words):
+            own, higher = found[first : first + self.words], rest // np.uint64(self.base)
+            digit = rest - higher * np.uint64(self.base)
+            own[:], rest = digit[: own.size], higher
+            beyond |= bool(digit[own.size :].any())
+        if beyond or rest.any():
+            raise AggregateRangeError("a part of the sum is what the cohort cannot produce")
+        return from_integers(found.view(np.int64) + n_sites * self.lowest, modulus)
+
+
+def pack(residues: WordVector, packings: Sequence[Packing], modulus: int) -> WordVector:
+    """The words of one site's numbers, segment after segment."""
+    parts = np.split(residues, np.cumsum([own.length for own in packings]))
+    return np.concatenate(
+        [own.pack(part, modulus) for own, part in zip(packings, parts, strict=False)] + parts[-1:]
+    )
+
+
+def unpack(
+    words: WordVector, packings: Sequence[Packing], modulus: int, n_sites: int
+) -> WordVector:
+    """The sums of all numbers over that many sites; raises AggregateRangeError as one does."""
+    parts = np.split(words, np.cumsum([own.words for own in packings]))
+    sums = zip(packings, parts, strict=False)
+    return np.concatenate([own.unpack(part, modulus, n_sites) for own, part in sums] + parts[-1:])
