@@ -173,7 +173,7 @@ def _rule_4(marks: Marks, grounds: Grounds) -> Asked:
     """Asks of (t, ..., a, b, c) for b --> c, or a <-> b <-> c where the sepset of t, c lacks b.
 
     All between t and b are colliders and parents of c, without which nothing separates t and c: a
-    set that lacks one contradicts the path, and says nothing of b. Paths that are given were judged.
+    set that lacks one contradicts the path, and says nothing of b. Given paths were judged before.
     """
     asked = Asked.nothing(marks)
     for c, b in np.argwhere(marks == CIRCLE).tolist():
