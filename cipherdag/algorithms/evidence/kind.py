@@ -52,12 +52,6 @@ class EvidenceSettings:
     measured: Measured = field(default_factory=Measured)
     ranked: bool = False
 
-    @property
-    def row_bound(self) -> int:
-        """A power of two that no site's rows are beyond: none has more than all together."""
-        most = 1 << max(self.rows - 1, 1).bit_length()
-        return min(self.max_rows, most) if self.rows else self.max_rows
-
 
 Opening = Callable[[EvidenceSettings], "Generator[Question, FloatVector, EvidenceSource]"]
 

@@ -67,7 +67,7 @@ class WithinSites:
         self.kinds: ColumnKinds | None = kinds if opened is None else None
         self.doubted: EvidenceSource | None = None
         self._discrete = kinds.categories > 0
-        if settings.measured.everywhere and not kinds.incomplete.any():
+        if opened and settings.measured.everywhere and not kinds.incomplete.any():
             settings = replace(settings, rows=kinds.rows)
         numbers = replace(settings, spec=msgspec.structs.replace(settings.spec, name="numbers"))
         self._sources: tuple[EvidenceSource, ...]

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 FALLBACK: Combination = "statistic"
 VALUES_PER_CELL = 16
 """Values of a test, per cell of the largest table, beyond which it falls back."""
-LEAST_BOUND = 1 << 12
-"""Of a site's rows: the score of a test of few rows may be beyond a quarter of them."""
 DONE = "stratified"
 NOT_DONE = "no degrees of freedom or too few sites: none"
 TOO_LARGE = "too large: statistic"
@@ -62,9 +60,6 @@ class StratifiedTests(RememberedTests):
         super().__init__(kinds, settings)
         self._kinds = kinds
         self._settings = settings
-        # twice as many as there are, since blurring moves a difference beyond what rows allow
-        bound = max(2 * settings.row_bound, LEAST_BOUND)
-        self._row_bound = min(settings.max_rows, bound)
         self._too_large = TOO_LARGE if kinds.categories.all() else TOO_LARGE_NOT_DONE
         self._fallback = CombinedTests(FALLBACK, settings)
         # a variable that does not vary is independent of all, unless it is to be no test
@@ -130,7 +125,7 @@ class StratifiedTests(RememberedTests):
             categories=tuple(self._kinds.categories.tolist()),
             counts=counts,
             members=members,
-            max_rows=self._row_bound,
+            max_rows=self._settings.max_rows,
         )
 
     def _piece(self, tests: list[IndexArray]) -> Generator[Question, FloatVector, FloatVector]:
