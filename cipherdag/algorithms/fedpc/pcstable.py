@@ -22,7 +22,7 @@ from cipherdag.algorithms.fedpc.weakest_tests import WeakestTests
 from cipherdag.questions.encodings import BoolMatrix, subsets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from cipherdag.algorithms.evidence.source import EvidenceSource, PValues, Tests
     from cipherdag.graphs.knowledge import Constraints
@@ -84,11 +84,11 @@ class StableSkeleton:
         return found
 
     @property
-    def apart(self) -> tuple[tuple[Pair, tuple[int, ...], float], ...]:
+    def apart(self) -> Iterable[tuple[Pair, tuple[int, ...], float]]:
         """Every pair that tests separated, the set and its p-value; none of too many to be read."""
         if len(self.skeleton) > MOST_TOLD:
             return ()
-        return tuple(self.weakest.of(~self.skeleton))
+        return self.weakest.of(~self.skeleton)
 
     def tested(self, source: EvidenceSource) -> dict[Pair, WeakestTest]:
         """The weakest test of every edge that was tested, with what the source says of it."""
