@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Effect:
@@ -64,8 +66,8 @@ class EdgeEvidence:
     consensus: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Separation:
+# a run has tens of thousands, which the garbage collector need not look through
+class Separation(msgspec.Struct, frozen=True, gc=False):
     """Two variables that an algorithm takes for independent given others.
 
     Attributes:

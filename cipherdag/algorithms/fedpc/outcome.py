@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cipherdag.algorithms.evidence.site_differences import SiteDifference
     from cipherdag.findings.confidence import EdgeCounts
     from cipherdag.graphs.edge_evidence import Effect
@@ -84,6 +86,6 @@ class FedPCOutcome:
     differences: tuple[SiteDifference, ...] = ()
     bootstrap: EdgeCounts | None = None
     weakest: dict[tuple[int, int], WeakestTest] = field(default_factory=dict)
-    apart: tuple[tuple[tuple[int, int], tuple[int, ...], float], ...] = ()
+    apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)

@@ -7,6 +7,7 @@ Leaks:
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -306,7 +307,7 @@ class _Reader:
                 given=None if given is None else self._named(given),
                 support=p_value,
             )
-            for (x, z), given, p_value in (*first, *others)
+            for (x, z), given, p_value in chain(first, others)
         )
 
     def remarks(self) -> tuple[str, ...]:

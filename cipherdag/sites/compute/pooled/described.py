@@ -193,7 +193,9 @@ class DescribedColumns:
     def _most(self, variable: int) -> BoolVector:
         """As many rows as can be told of: almost all values, those of complete rows, or none."""
         present: BoolVector = ~np.isnan(self._column(variable))
-        if self._least <= 1:
+        if self._least <= 1 or (
+            self._complete is None and self._least <= present.sum() == self.rows
+        ):
             return present
         candidates = [self._almost_all(variable, present)]
         candidates += [] if self._complete is None else [self._complete & present]
