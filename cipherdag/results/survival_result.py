@@ -48,7 +48,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
 
     @property
     def _counted(self) -> str:
-        return f"{sum(sum(own.events) for own in self.curves)} events"
+        return f"{sum(sum(own.events) for own in self.curves)} events ({self.event_name})"
 
     @property
     def group_names(self) -> tuple[str, ...]:
@@ -56,6 +56,13 @@ class SurvivalResult(SurvivalAnalysis, Run):
         if not (self.by and self.schema):
             return super().group_names
         return category_names(self.schema, self.by, len(self.curves))
+
+    @property
+    def event_name(self) -> str:
+        """Which category is the event, such as "died = yes"."""
+        if not self.schema:
+            return super().event_name
+        return f"{self.event} = {self.category_name(self.event, self.event_category - 1)}"
 
     def category_name(self, column: str, category: int) -> str:
         """What a category is called, by its place."""
@@ -129,7 +136,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
             {
                 **{
                     name: getattr(self, name)
-                    for name in ("time", "event", "by", "n_sites", "edges")
+                    for name in ("time", "event", "event_category", "by", "n_sites", "edges")
                 },
                 "groups": self.group_names,
                 "curves": self.curves,
@@ -148,6 +155,7 @@ class SurvivalResult(SurvivalAnalysis, Run):
         return {
             **{name: report[name] for name in ("time", "event", "by", "n_sites", "details")},
             "edges": tuple(map(float, report["edges"])),
+            "event_category": report.get("event_category", 2),
             "restricted": report.get("restricted", False),
             "all_rows": report.get("all_rows", 0),
             "curves": msgspec.convert(report["curves"], tuple[GroupCurve, ...]),
@@ -163,7 +171,8 @@ class SurvivalResult(SurvivalAnalysis, Run):
         of = f" of {self.all_rows:,}" if rows < self.all_rows else ""
         lines = [
             "",
-            f"{rows:,}{of} rows of {self.n_sites} sites, up to {self.time} {self.edges[-1]:g}:",
+            f"{rows:,}{of} rows of {self.n_sites} sites, event: {self.event_name}, "
+            f"up to {self.time} {self.edges[-1]:g}:",
         ]
         wide = max(map(len, self.group_names))
         lines += shortened(

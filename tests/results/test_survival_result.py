@@ -34,6 +34,25 @@ def test_it_is_one_short_line_and_a_table(result):
     assert result._repr_html_().count("<table") == 2
 
 
+def test_everything_says_which_category_is_the_event(result):
+    assert "event: died = yes" in "\n".join(result.lines())
+    assert "(died = yes)" in repr(result)
+    assert "(event: died = yes)" in result.page()
+    assert replace(result, schema="").event_name == "died, category 2"
+    saved = result.to_dict()
+    assert SurvivalResult._read(saved)["event_category"] == saved.pop("event_category") == 2
+    assert SurvivalResult._read(saved)["event_category"] == 2  # saved before it was told
+
+
+def test_the_first_category_can_be_the_event():
+    codes = {name: own.assign(died=(own["died"] == "no") + 1) for name, own in wards().items()}
+    asked = Survival(time="months", event="died", edges=EDGES)
+    federation = Federation.simulate(codes)
+    assert "event: died = 2" in "\n".join(federation.run(asked).lines())
+    other = federation.run(replace(asked, event_category=1))
+    assert "event: died = 1" in "\n".join(other.lines())
+
+
 def test_every_number_of_the_page_is_the_result_s(result):
     page = page_of(result)
     assert page.column("group-table", "Group") == ["new", "old"]
