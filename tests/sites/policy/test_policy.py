@@ -380,6 +380,28 @@ def test_a_malformed_rule_stops_the_site(rule):
 
 
 @pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("alfa 0.001..0.05", "did you mean alpha"),
+        ("evidnce vote|pooled", "did you mean evidence"),
+        ("xyzzy 0..1", "no algorithm has the parameter 'xyzzy'"),
+        ("alpha 0.05..0.001", "0.05 is above 0.001"),
+    ],
+)
+def test_a_rule_that_never_applies_or_never_holds_stops_the_site(rule, said):
+    with pytest.raises(SiteNotReadyError, match=said) as refused:
+        Policy.loads(f"parameters = {json.dumps(['evidence vote', rule])}")
+    assert rule in refused.value.message
+
+
+@pytest.mark.parametrize(
+    "rule", ["k1 0..0.1", "beam 1..2", "alpha 0.01..0.01", "reveal verdicts", "event_category 2..2"]
+)
+def test_a_rule_on_a_parameter_of_any_algorithm_is_read(rule):
+    assert Policy.loads(f"parameters = {json.dumps([rule])}").parameters == {rule}
+
+
+@pytest.mark.parametrize(
     "text",
     ['parameters = "alpha 0..1"', "parameters = [1]", "purposes = [1]", 'purposes = "x"',
      "max_runs = -1", "max_runs = true"],
