@@ -19,7 +19,7 @@ from cipherdag.federation.reading_sites import named_sources, read_sites, withou
 from cipherdag.federation.site import Site
 from cipherdag.privacy.protections import protection_kind
 from cipherdag.protocol.engines.local import LocalEngine
-from cipherdag.protocol.plan import fewest_alike
+from cipherdag.protocol.plan import fewest_alike, whole_seed
 from cipherdag.questions.presence import Measured
 from cipherdag.sites.answers.belief_answers import no_interventions
 from cipherdag.sites.policy.policy import QUESTION_KINDS, Policy
@@ -160,11 +160,11 @@ class Federation:
             policy: As for `simulate`.
 
         Raises:
-            ParameterError: The seed is negative, or the rows are too few for the sites.
+            ParameterError: The seed is no whole number from 0, or the rows are too few.
         """
         from cipherdag.federation.splitting import split_regimes, split_rows
 
-        if seed < 0:
+        if whole_seed(seed) < 0:
             raise ParameterError("the seed of a split must not be negative")
         (table,) = read_sites({"": data}, schema, labels, interventions, constants=False).values()
         rng = np.random.default_rng(seed)
@@ -302,7 +302,7 @@ class Federation:
                 a stop or a crash; saving the result there takes them away.
 
         Raises:
-            ParameterError: There is no algorithm of this name.
+            ParameterError: There is no algorithm of this name, or the seed is no whole number.
             OutputError: ``keep`` holds another run, or cannot be written.
             SchemaError: The algorithm reads labels, and no column is marked as one; or it reads
                 interventions, and no row of any site names one.
@@ -312,7 +312,7 @@ class Federation:
             SiteNotReadyError: A site failed in its own computation.
             SiteUnreachableError: A site did not answer.
         """
-        algorithm = chosen_algorithm(algorithm)
+        algorithm, seed = chosen_algorithm(algorithm), whole_seed(seed)
         schema = self.sites[0].table.schema
         algorithm.check_measured(
             Measured(tuple(schema.unmeasured_at(own.name) for own in self.sites))
