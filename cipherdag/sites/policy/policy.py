@@ -219,7 +219,9 @@ class Policy:
             raise ProtectionError(f"the site's policy does not accept protection '{protection}'")
         elif n_sites < self.min_sites:
             raise CohortError(
-                f"the cohort has {n_sites} sites, this site's policy asks for {self.min_sites}"
+                f"the cohort has {n_sites} sites, this site's policy asks for {self.min_sites}",
+                remedy=f"Run with at least {self.min_sites} distinct sites, each pinned by every "
+                "other.",
             )
         if algorithm not in self.algorithms:
             raise PolicyRefusedError(f"the site's policy does not allow '{algorithm}'")
