@@ -189,6 +189,18 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             raise MalformedMessageError("the session is not that of the plan")
 
 
+def whole_seed(seed: object) -> int:
+    """A seed as an integer of Python.
+
+    Raises:
+        ParameterError: It is no whole number.
+    """
+    try:
+        return index(seed)  # type: ignore[arg-type]
+    except TypeError:
+        raise ParameterError(f"a seed is a whole number, not {seed!r}") from None
+
+
 def make_plan(
     cohort: Sequence[Member],
     *,
@@ -223,6 +235,7 @@ def make_plan(
         raise ParameterError(f"purpose and requester have at most {MAX_TEXT} characters")
     if not (purpose + requester).isprintable():
         raise ParameterError("purpose and requester are one line each, without control characters")
+    seed = whole_seed(seed)
     if not -(2**63) <= seed < 2**64:
         raise ParameterError("the seed of a run has at most 64 bits")
     colluders = min(colluders, max(n_sites - 1, 0))
@@ -236,7 +249,7 @@ def make_plan(
     return Plan(
         algorithm=algorithm,
         parameters=_as_json(parameters or {}),
-        seed=index(seed),
+        seed=seed,
         program=program,
         versions=dict(versions or {}),
         cohort=tuple(cohort),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import plain_plan
 import pytest
 from hypothesis import given
@@ -66,6 +67,13 @@ plans = st.builds(
 def plan(**changes):
     about = {"algorithm": "fedpc", "protection": "masking"}
     return make_plan(MEMBERS, **(about | changes))
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", None])
+def test_a_seed_that_is_no_whole_number_is_refused_by_name(seed):
+    with pytest.raises(ParameterError, match="a seed is a whole number, not "):
+        plan(seed=seed)
+    assert plan(seed=np.int64(3)).seed == 3
 
 
 def shuffled(value):

@@ -20,6 +20,14 @@ AGAIN = (
     f"{DOUBTED}, too."
 )
 """What everybody learns besides where verdicts judge triples by all sets."""
+STAYED_CLOSED = (
+    "P-values, and the statistics that tests compare, stayed closed: of these verdicts alone were "
+    "opened."
+)
+OPENED_BESIDE = (
+    "Beside them were opened kinds of columns, how many sites can do a test, and of how much what "
+    "it compares varies: variances, or weights of scores."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +121,8 @@ class EvidenceKind:
         if not closed:
             return self.discloses
         return f"{self.closed} {AGAIN}" if joining else self.closed
+
+    @property
+    def stayed_closed(self) -> str:
+        """What a report says of a run by verdicts: what stayed closed, and what did not."""
+        return f"{STAYED_CLOSED} {OPENED_BESIDE}" if self.asks_columns else STAYED_CLOSED

@@ -85,8 +85,8 @@ class FedFCI(Algorithm[FedFCIOutcome, LearntPAG]):
     Attributes:
         alpha: Significance level of every test.
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether a
-            test says independent. That needs three sites, and evidence ``stratified`` of
-            categories, ``fisher`` or ``weighted_p``.
+            test says independent. That needs three sites, and evidence ``stratified``, of
+            categories, numbers or both, ``fisher`` or ``weighted_p``.
         evidence: The test over all sites: a kind that `cipherdag.algorithms.evidence` lists.
         search: ``fci``: two variables keep an edge only if no set of what may separate them does,
             neighbours or not (Possible-D-SEP: on paths between the two, of what may be a cause of

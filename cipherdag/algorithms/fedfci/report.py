@@ -10,8 +10,9 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
-from cipherdag.algorithms.fedpc.report import TESTS_STAYED_CLOSED, VERDICT, named, tested_facts
+from cipherdag.algorithms.fedpc.report import VERDICT, named, tested_facts
 from cipherdag.algorithms.fedpc.untested import NEVER_TOGETHER, untested_edges
 from cipherdag.findings.conclusion import LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
@@ -108,7 +109,7 @@ def _evidence(
             f"Evidence: {algorithm.evidence}.",
             f"Tests over all sites: {ways}.",
             *((fell,) if algorithm.search == "rfci" else ()),
-            *((TESTS_STAYED_CLOSED,) if closed else ()),
+            *((EVIDENCE[algorithm.evidence].stayed_closed,) if closed else ()),
             SELECTED if algorithm.selection else UNSELECTED,
         ),
     )

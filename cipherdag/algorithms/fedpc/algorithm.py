@@ -75,9 +75,9 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
         reveal: What is opened of tests: ``sums`` over the sites, or ``verdicts`` only: whether an
             edge falls, or a test says independent. Three sites at a time, which take turns, compare
             a blinded sum with its threshold (``docs/explanation/verdicts.md``). It needs three
-            sites, and evidence ``stratified`` of categories, ``fisher``, ``weighted_p``, or
-            ``vote`` with `sepset` ``max``. But for votes every separating set is as good as
-            another, so that the first is chosen.
+            sites, and evidence ``stratified``, of categories, numbers or both, ``fisher``,
+            ``weighted_p``, or ``vote`` with `sepset` ``max``. But for votes every separating set is
+            as good as another, so that the first is chosen.
         evidence: What decides a test: ``auto``: ``stratified``, or ``vote`` where a choice is made
             that only votes have (`reference`, `vote_share`, `sepset` ``mean`` or ``vote``). Else
             the sites' ``vote`` (the paper), or one test over all sites of a kind that

@@ -79,7 +79,6 @@ SEPARATORS = {
 
 
 STAYED_CLOSED = "Votes stayed closed: all that was opened of them is which edges fall."
-TESTS_STAYED_CLOSED = "Sums and p-values stayed closed: all that was opened are verdicts."
 VERDICT = "1 where the test over all sites says independent, and no number beside it"
 
 
@@ -221,7 +220,7 @@ def joint_evidence(
         remarks=(
             f"Evidence: {kind}.",
             f"Tests over all sites: {ways}.",
-            *((TESTS_STAYED_CLOSED,) if closed else ()),
+            *((EVIDENCE[kind].stayed_closed,) if closed else ()),
         ),
     )
 

@@ -126,9 +126,9 @@ def suspicious_sites(values: dict[str, NDArray[np.float64]]) -> list[Suspicion]:
     for name, (low, middle, high) in inner.items():
         others = [own for other, own in inner.items() if other != name]
         middles = float(np.median([own[1] for own in others])) if others else 0.0
-        if middle * middles <= 0 or len(present[name]) < 20:
+        if np.sign(middle) * np.sign(middles) <= 0 or len(present[name]) < 20:
             continue
-        ratio = middle / middles
+        ratio = float(middle) / middles  # which may be beyond all floats, as inf
         apart = all(low > own[2] for own in others) or all(high < own[0] for own in others)
         if apart and not 1 / 3 < ratio < 3:
             found.append(

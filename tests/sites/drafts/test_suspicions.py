@@ -133,6 +133,14 @@ def test_sites_apart_by_a_factor_are_pointed_out_and_shifted_ones_are_not():
     assert suspicious_sites({"a": sites["a"], "b": np.full(5, np.nan)}) == []
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("size", "others"), [(1e300, 1e300), (1e300, 1e-300), (-1e300, 1e300)])
+def test_numbers_near_the_largest_are_compared_without_a_warning(size, others):
+    sites = {name: others * RNG.uniform(1, 2, 50) for name in "abc"}
+    odd = suspicious_sites(sites | {"b": size * RNG.uniform(1, 2, 50)})
+    assert len(odd) == (size > 0 and size != others)
+
+
 # in a draft
 
 
