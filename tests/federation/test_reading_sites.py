@@ -47,6 +47,15 @@ def test_a_column_that_is_constant_at_one_site_is_kept_with_a_warning(caplog):
     assert "Smoking" in federation.run(FedPC()).graph.nodes
 
 
+def test_a_word_for_missing_values_is_told_as_codes_are_and_stays_a_category(caplog):
+    data = thirds(WHOLE.assign(income=["low"] * 700 + ["high"] * 700 + ["NA"] * 100))
+    federation = Federation.simulate(data, device="cpu")
+    assert "site 'b', column 'income': 'NA' is a category here" in caplog.text
+    assert 'missing = ["NA"]' in caplog.text
+    (income,) = (c for c in federation.sites[0].table.schema.columns if c.name == "income")
+    assert income.categories == ("NA", "high", "low")
+
+
 def test_with_a_schema_constants_end_the_run_as_before():
     data = thirds()
     schema = Federation.simulate(data, device="cpu").sites[0].table.schema

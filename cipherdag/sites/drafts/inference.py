@@ -161,7 +161,8 @@ def _suspicions(column: Column, values: Counter[str]) -> list[Suspicion]:
         found.append(_odd_cells(odd))
     if column.kind == "discrete":
         found += suspicious_categories(column.categories) + suspicious_dates(texts)
-        found += [_odd_cells(odd)] * (0 < len(odd) < len(numbers))
+        others = [text for text in odd if not stands_for_missing(text)]
+        found += [_odd_cells(others)] * (0 < len(others) < len(numbers))
     return found
 
 
@@ -275,8 +276,6 @@ def _guess(name: str, counter: Counter[str], rows: int, declared: ColumnType | N
         return _guess_numbers(name, others, tuple(words), gap + marked, unique=len(others) == rows)
     if _mostly_numbers(values, others):
         return Column(name, "continuous", missing=tuple(words), comment=f"{gap}Numbers.")
-    if words:
-        gap += f"If {_listed(words)} means a missing value, move it to `missing`. "
     return _guess_texts(name, sorted(values), gap, rows)
 
 
