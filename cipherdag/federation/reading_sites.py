@@ -83,7 +83,7 @@ def read_sites(
     """
     drafted = schema is None
     if schema is None:
-        known = _drafted(list(data.values()), interventions, overlapping=fewest_alike > 0)
+        known = _drafted(data, interventions, overlapping=fewest_alike > 0)
     else:
         known = _given(schema)
     if fewest_alike:
@@ -121,7 +121,7 @@ def _overlapping(data: Mapping[str, Data], schema: Schema, fewest: int) -> Schem
     return known
 
 
-def _drafted(data: Sequence[Data], interventions: str | None, *, overlapping: bool) -> Schema:
+def _drafted(data: Mapping[str, Data], interventions: str | None, *, overlapping: bool) -> Schema:
     """A schema from all data together; any column may be constant at a site."""
     draft = infer_columns(data, overlapping=overlapping)
     named, unclear = normalise_name(interventions or ""), []
