@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import msgspec
 import numpy as np
 
-from cipherdag.errors import (
-    CohortError,
-    ConstantColumnError,
-    ParameterError,
-    SchemaError,
-)
+from cipherdag.errors import CohortError, ConstantColumnError, ParameterError, SchemaError
 from cipherdag.federation.choosing import chosen_algorithm
 from cipherdag.federation.in_process import run_in_process
 from cipherdag.federation.kept_run import kept_run
@@ -121,7 +116,8 @@ class Federation:
         Raises:
             DataError: Data do not fit the schema.
             ProtectionError: There is no such protection.
-            CohortError: Two sites have the same name, or there is none.
+            ParameterError: No site may have one of the names; no data were read.
+            CohortError: There is no site.
         """
         own, sources = policy or _default_policy(protection), named_sources(data)
         n_sites = len(sources)

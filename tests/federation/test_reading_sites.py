@@ -10,6 +10,7 @@ import pytest
 
 from cipherdag.algorithms.fedpc.algorithm import FedPC
 from cipherdag.errors import (
+    CohortError,
     ConstantColumnError,
     DataError,
     NotNumericError,
@@ -97,6 +98,19 @@ def test_a_table_alone_is_refused_without_a_site_and_with_the_row():
     with pytest.raises(NotNumericError, match="'inf' in row 2") as refused:
         Schema.infer(frame)
     assert refused.value.site is None
+
+
+@pytest.mark.parametrize("name", ["süd", "", "server", "../x", 1])
+def test_a_name_that_no_site_may_have_is_refused_before_anything_is_read(name):
+    with pytest.raises(ParameterError, match="cannot name a site") as refused:
+        Federation.simulate({name: "absent.csv", "north": "absent.csv"})
+    assert repr(name) in str(refused.value)
+
+
+@pytest.mark.parametrize("none", [{}, []])
+def test_no_site_at_all_is_refused_as_that(none):
+    with pytest.raises(CohortError, match="at least one site"):
+        Federation.simulate(none)
 
 
 def test_with_a_schema_constants_end_the_run_as_before():
