@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cipherdag.errors import NotNumericError
+from cipherdag.errors import DataError, NotNumericError
 from cipherdag.sites.table.column import Column
+from cipherdag.sites.table.column_reader import ColumnReader
 from cipherdag.sites.table.names import is_plain_number
 from cipherdag.sites.table.reading import open_table
-from cipherdag.sites.table.schema import Schema
-from cipherdag.sites.table.site_table import load_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -41,15 +40,28 @@ def refuse_infinite(
     others = (value for value in values if value not in marks and value not in infinite)
     if not infinite or not all(map(is_plain_number, others)):
         return
+    numbers = Column(name, "continuous", missing=missing)
     for site, source in sources:
-        with open_table(source) as table:
-            names = table.names
-        if name in names:
-            own = Column(name, "continuous", missing=missing, allow_constant=True)
-            ignored = (Column(other, "ignore") for other in names if other != name)
-            load_table(source, Schema((own, *ignored)), site=site or None)
+        _refuse_cell(numbers, site, source)
     raise NotNumericError(
         f"the column holds '{infinite[0]}', which is no finite number",
         column=name,
         remedy="Leave the field empty where the value is missing, or correct it.",
     )
+
+
+def _refuse_cell(numbers: Column, site: str, source: TableSource) -> None:
+    """Refuse the first cell of a table that is no finite number, if there is one."""
+    with open_table(source) as table:
+        if numbers.name not in table.names:
+            return
+        reader = ColumnReader(numbers, table.names.index(numbers.name))
+        rows = 0
+        for chunk in table.chunks:
+            rows += len(chunk[0])
+            reader.read(chunk[reader.position])
+        try:
+            reader.raise_fault(table.place)
+        except DataError as error:
+            error.file, error.rows, error.site = table.file, rows, site or None
+            raise
