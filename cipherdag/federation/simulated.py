@@ -118,7 +118,8 @@ class Federation:
         Raises:
             DataError: Data do not fit the schema.
             ProtectionError: There is no such protection.
-            CohortError: Two sites have the same name, or there is none.
+            ParameterError: No site may have one of the names; no data were read.
+            CohortError: There is no site.
         """
         own, sources = policy or _default_policy(protection), named_sources(data)
         n_sites = len(sources)

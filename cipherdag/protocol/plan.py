@@ -49,6 +49,8 @@ MAX_TEXT: Final = 2000
 Protection = Annotated[str, msgspec.Meta(pattern=rf"\A(?:{'|'.join(PROTECTIONS)})\Z")]
 """The name of a protection; a message with any other is malformed."""
 _DIGITS = re.compile(r"[0-9a-f]{8,32}")
+_SHOWN = 200  # characters of why a text is no plan
+_UNREAD = (msgspec.DecodeError, ValueError, RecursionError)
 _Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
 
 
@@ -147,11 +149,11 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        """Undo `dumps`; raises MalformedMessageError."""
+        """Undo `dumps`; raises MalformedMessageError, which names the field that is wrong."""
         try:
             return msgspec.json.decode(text, type=cls)
-        except (msgspec.DecodeError, ValueError, RecursionError):
-            raise MalformedMessageError("the text is not a plan") from None
+        except _UNREAD as error:
+            raise MalformedMessageError(f"the text is not a plan{_why(error)}") from None
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -161,10 +163,11 @@ class Plan(Body, frozen=True, kw_only=True, dict=True):
             MalformedMessageError: It holds no plan.
         """
         try:
-            return cls.loads(path.read_text("utf-8"))
-        except (OSError, UnicodeDecodeError, MalformedMessageError):
+            return msgspec.json.decode(path.read_text("utf-8"), type=cls)
+        except (OSError, *_UNREAD) as error:
             raise MalformedMessageError(
-                f"{path} holds no plan", remedy="`cipherdag coordinator plan --out` writes one."
+                f"{path} holds no plan{_why(error)}",
+                remedy="`cipherdag coordinator plan --out` writes one.",
             ) from None
 
     def check(self, session: bytes) -> None:
@@ -199,6 +202,12 @@ def whole_seed(seed: object) -> int:
         return index(seed)  # type: ignore[arg-type]
     except TypeError:
         raise ParameterError(f"a seed is a whole number, not {seed!r}") from None
+
+
+def _why(error: Exception) -> str:
+    """What is wrong with a plan's text, such as which field; it may come from anybody."""
+    said = str(error.strerror if isinstance(error, OSError) else error)[:_SHOWN]
+    return f": {said}" if said.isprintable() else ""  # it is shown on a terminal
 
 
 def make_plan(

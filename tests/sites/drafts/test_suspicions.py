@@ -103,10 +103,37 @@ def test_spellings_of_one_category_are_pointed_out(categories):
 
 @pytest.mark.parametrize(
     "categories",
-    [("no", "yes"), ("0", "1"), ("f", "m"), ("a", "b", "c"), ("1", "2", "10"), ("+", "-")],
+    [
+        ("no", "yes"),
+        ("0", "1"),
+        ("f", "m"),
+        ("a", "b", "c"),
+        ("1", "2", "10"),
+        ("+", "-"),
+        ("-", "--", "+", "++"),
+        ("none", "mild", "severe"),
+        ("*", "**"),
+    ],
 )
 def test_other_categories_are_left_in_peace(categories):
     assert suspicious_categories(categories) == []
+
+
+@pytest.mark.parametrize("word", ["NA", "n/a", "NaN", "null", "?", ".", "-", "unknown"])
+def test_a_category_that_often_marks_a_missing_value_is_pointed_out(word):
+    (found,) = suspicious_categories((word, "no", "yes"))
+    assert found.kind == "a category that often marks a missing value"
+    assert f"'{word}'" in found.detail
+    assert f'missing = ["{word}"]' in found.remedy
+
+
+def test_a_draft_and_a_table_say_alike_which_category_may_be_a_missing_value():
+    frame = pd.DataFrame({"country": ["NA", "ZA", "BW"] * 20, "n": np.arange(60) % 2})
+    schema = Schema.infer(frame)
+    ((column, found),) = table_suspicions(load_table(frame, schema))
+    assert column == "country"
+    assert f"LOOK: {found}" in schema.columns[0].comment
+    assert schema.columns[0].categories == ("BW", "NA", "ZA")  # Namibia stays
 
 
 @pytest.mark.parametrize(
