@@ -72,7 +72,8 @@ def read_sites(
     """Every site's table by one schema, which is inferred if there is none.
 
     What looks like a mistake is said in the log ``cipherdag.data``. Without a schema a column that
-    is constant at every site is left out, and one that is constant at some is kept; both are said.
+    is constant at every site is left out, and one that is constant or empty at some is kept; both
+    are said.
 
     Args:
         data: For each site's name its data; the name may be empty where there is one.
@@ -181,8 +182,14 @@ def without_constants(
         if name in gone:
             log.warning("column '%s' is left out: at every site it holds one value only", name)
         elif sites:
-            where = ", ".join(f"'{site}'" for site in sites)
-            log.warning("column '%s' holds one value only at %s; it is kept", name, where)
+            empty = [site for site in sites if not tables[site].has_values(name)]
+            for held, own in (
+                ("one value only", [site for site in sites if site not in empty]),
+                ("no value", empty),
+            ):
+                if own:
+                    where = ", ".join(f"'{site}'" for site in own)
+                    log.warning("column '%s' holds %s at %s; it is kept", name, held, where)
     if gone == set(schema.names):
         raise ConstantColumnError("every column holds one value only at every site")
     columns = tuple(

@@ -74,13 +74,14 @@ class Separation(msgspec.Struct, frozen=True, gc=False):
         first: The one variable.
         second: The other.
         given: The separating set; None where no site found one.
-        support: The strength of that choice, as the algorithm compares it.
+        support: The strength of that choice, as the algorithm compares it; None where the two
+            count as independent though nothing was tested.
     """
 
     first: str
     second: str
     given: tuple[str, ...] | None
-    support: float
+    support: float | None
 
 
 @dataclass(frozen=True, slots=True)

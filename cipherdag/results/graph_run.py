@@ -102,7 +102,8 @@ class GraphRun(Run):
         """Pairs without an edge, and the set that separates each, as far as it was opened.
 
         Columns ``first``, ``second``, ``given`` (names joined by "; ", "" for the empty set, None
-        where no set was found) and ``support``, which ``evidence.support`` says of.
+        where no set was found) and ``support``, which ``evidence.support`` says of; None where the
+        two count as independent though too few sites could test them.
         """
         import pandas as pd
 

@@ -113,6 +113,23 @@ def test_no_site_at_all_is_refused_as_that(none):
         Federation.simulate(none)
 
 
+def test_a_column_without_a_value_at_one_site_is_said_to_have_none(caplog):
+    data = thirds()
+    data["b"] = data["b"].assign(Smoking=None)
+    Federation.simulate(data, device="cpu")
+    assert "'Smoking' holds no value at 'b'; it is kept" in caplog.text
+    assert "'Smoking' holds one value only" not in caplog.text
+
+
+def test_with_a_schema_a_column_without_a_value_may_be_unmeasured():
+    data = thirds()
+    schema = Federation.simulate(data, device="cpu").sites[0].table.schema
+    data["b"] = data["b"].assign(Smoking=None)
+    with pytest.raises(ConstantColumnError, match="no value") as found:
+        Federation.simulate(data, schema=schema, device="cpu")
+    assert "unmeasured_at" in found.value.remedy
+
+
 def test_with_a_schema_constants_end_the_run_as_before():
     data = thirds()
     schema = Federation.simulate(data, device="cpu").sites[0].table.schema

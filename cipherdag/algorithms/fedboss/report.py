@@ -13,6 +13,7 @@ from cipherdag.algorithms.bootstrap import DRAWN_TWICE, once_more
 from cipherdag.findings.conclusion import LearntGraph, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
 from cipherdag.findings.curves import Curves, Series
+from cipherdag.findings.missing_values import incomplete_detail, scores_warnings
 from cipherdag.graphs.edge_evidence import EdgeEvidence, GraphEvidence
 from cipherdag.graphs.graph import CausalGraph
 from cipherdag.graphs.knowledge import KNOWN, known_of
@@ -74,7 +75,7 @@ def concluded(outcome: FedBOSSOutcome, names: Sequence[str]) -> LearntGraph:
         "score_curve": list(outcome.curve),
         "sets": dict(outcome.sets),
         "cut_short": outcome.cut_short,
-    }
+    } | incomplete_detail(outcome.incomplete, names)
     if outcome.bootstrap is not None:
         details["bootstrap"] = bootstrap_details(outcome.bootstrap, names)
     found = LearntGraph.of_dag(
@@ -101,7 +102,12 @@ def reported(own: FedBOSS, found: LearntGraph) -> Report:
     if "bootstrap" in details:
         notes.append(Confidences(details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
-    return Report(panels=(_curve(curve, steps),), notes=tuple(notes), limits=tuple(limits))
+    return Report(
+        panels=(_curve(curve, steps),),
+        notes=tuple(notes),
+        limits=tuple(limits),
+        warnings=scores_warnings(details),
+    )
 
 
 def _curve(curve: Sequence[float], steps: str) -> Curves:

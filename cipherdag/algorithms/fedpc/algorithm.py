@@ -34,6 +34,7 @@ from cipherdag.algorithms.fedpc.outcome import FedPCOutcome
 from cipherdag.algorithms.fedpc.pcstable import stable_skeleton
 from cipherdag.algorithms.fedpc.report import concluded, disclosed, reported
 from cipherdag.algorithms.fedpc.separating_sets import UNDECIDED, by_maximum, by_scores
+from cipherdag.algorithms.fedpc.untested import fallen_untested
 from cipherdag.algorithms.fedpc.voting import VotedSkeleton, VoteRule, voted_skeleton
 from cipherdag.algorithms.parameters import one_of, row_bound, within
 from cipherdag.findings.conclusion import LearntGraph, Report
@@ -321,6 +322,7 @@ class FedPC(Algorithm[FedPCOutcome, LearntGraph]):
             apart=() if drawn else found.apart,
             known=known,
             untested=untested,
+            fallen=fallen_untested(source.never_tested(), known),
         )
 
     def _skeleton(

@@ -71,6 +71,8 @@ class FedPCOutcome:
         known: What was known before; None for nothing.
         untested: Edges that stand since no site measured both variables, shape (p, p); None where
             all sites measured all.
+        fallen: Pairs that count as independent though too few sites could test them, shape (p, p);
+            None where there are none.
     """
 
     skeleton: BoolMatrix
@@ -89,3 +91,4 @@ class FedPCOutcome:
     apart: Iterable[tuple[tuple[int, int], tuple[int, ...], float]] = ()
     known: Constraints | None = field(repr=False, default=None)
     untested: BoolMatrix | None = field(repr=False, default=None)
+    fallen: BoolMatrix | None = field(repr=False, default=None)

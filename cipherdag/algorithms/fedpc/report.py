@@ -17,9 +17,10 @@ from cipherdag.algorithms.evidence.registry import EVIDENCE
 from cipherdag.algorithms.evidence.site_differences import details_of
 from cipherdag.algorithms.fedpc.untested import (
     NEVER_TOGETHER,
-    UNTESTED_DETAIL,
-    untested_edges,
-    untested_warning,
+    support_told,
+    supported,
+    untested_details,
+    untested_warnings,
 )
 from cipherdag.findings.conclusion import LearntGraph, LearntPAG, Note, Report
 from cipherdag.findings.confidence import Confidences, bootstrap_details
@@ -109,7 +110,7 @@ def concluded(algorithm: FedPC, outcome: FedPCOutcome, facts: Facts) -> LearntGr
             "spaced among its own."
         )
         evidence = replace(evidence, remarks=(*evidence.remarks, remark))
-    details |= untested_edges(outcome.untested, names)
+    details |= untested_details(outcome.untested, outcome.fallen, names)
     if outcome.differences:
         details[DETAIL] = details_of(outcome.differences, names)
     if outcome.bootstrap is not None:
@@ -161,8 +162,7 @@ def reported(algorithm: FedPC | FedFCI, found: LearntGraph | LearntPAG) -> Repor
     if "bootstrap" in found.details:
         notes.append(Confidences(found.details["bootstrap"]).note(found.graph))
         limits.append(DRAWN_TWICE)
-    if pairs := found.details.get(UNTESTED_DETAIL):
-        warnings = (*warnings, untested_warning(pairs))
+    warnings = (*warnings, *untested_warnings(found.details))
     if triples := found.details.get("ambiguous_triples"):
         lines = tuple(" - ".join(triple) for triple in triples)
         notes.append(Note("Open whether a collider, so not directed by it:", lines))
@@ -304,7 +304,7 @@ class _Reader:
                 first=self._names[x],
                 second=self._names[z],
                 given=None if given is None else self._named(given),
-                support=p_value,
+                support=supported(p_value, (x, z), given, self._outcome.fallen),
             )
             for (x, z), given, p_value in chain(first, others)
         )
@@ -346,10 +346,11 @@ class _Reader:
                         f"Collider with {self._names[other]}: no site found a separating set."
                     )
             elif b not in given:
+                p_value, fallen = self._outcome.support[pair], self._outcome.fallen
                 found.append(
                     f"Collider with {self._names[other]}: the two causes are independent given "
                     f"{self._set(given)}, without {self._names[b]} "
-                    f"(support {self._outcome.support[pair]:.3g})."
+                    f"({support_told(p_value, pair, given, fallen)})."
                 )
         return found or ["Directed by Meek's rules, from colliders elsewhere in the graph."]
 

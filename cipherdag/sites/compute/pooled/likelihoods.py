@@ -16,6 +16,7 @@ import numpy as np
 from cipherdag.errors import MixedTypesError
 from cipherdag.sites.compute.ci_tests.cache import DEFAULT_MEMORY
 from cipherdag.sites.compute.ci_tests.counts import DiscreteColumns
+from cipherdag.sites.compute.left_out import tell_left_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +39,7 @@ class SetLikelihoods:
         values: Numbers, shape (n, p), NaN where missing; None of categories.
         categories: Number of categories of every variable, shape (p,).
         device: Where to count.
+        drawn: Whether these are rows drawn from others, of which was told what they miss.
 
     Raises:
         MixedTypesError: There are columns of both types.
@@ -49,6 +51,8 @@ class SetLikelihoods:
         values: NDArray[np.float64] | None,
         categories: IndexArray,
         device: torch.device,
+        *,
+        drawn: bool = False,
     ) -> None:
         if codes is not None and values is not None:
             raise MixedTypesError("likelihoods of sets take columns of one type")
@@ -56,15 +60,17 @@ class SetLikelihoods:
         self._discrete = codes is not None
         if codes is not None:
             whole = codes[(codes >= 0).all(axis=1)]
-            self._rows = len(whole)
+            rows, self._rows = len(codes), len(whole)
             self._columns = DiscreteColumns(
                 whole, device, memory_bytes=DEFAULT_MEMORY // 2, levels=categories
             )
         else:
             assert values is not None, "a table has codes or values"
             complete = values[~np.isnan(values).any(axis=1)]
-            self._rows = len(complete)
+            rows, self._rows = len(values), len(complete)
             self._correlations = _correlations(complete)
+        if not drawn:
+            tell_left_out(rows, self._rows)
 
     def answer(self, sets: Sequence[IndexArray], discount: int) -> FloatVector:
         """One number per set, of positions by size, shape (B_k, k); see `LogLikelihoods`."""

@@ -368,9 +368,8 @@ class PoolableData:
             raise MalformedMessageError("likelihoods of other columns than the site's schema has")
         self._spend(sum(question.counts))
         if self._complete is None:
-            self._complete = SetLikelihoods(
-                self._codes, self._values, self._categories, self._device
-            )
+            table, drawn = (self._codes, self._values), self._within is not None
+            self._complete = SetLikelihoods(*table, self._categories, self._device, drawn=drawn)
         return self._complete.answer(question.sets(), question.discount)
 
     def _followed(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
