@@ -36,7 +36,8 @@ POOLED = (
 CENTRED = "Of numbers, the covariances within sites, summed over them."
 SITES = (
     "Of sets of variables, how well each site's own distribution explains its rows, summed over "
-    "the sites."
+    "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
+    "and moves it by up to a nat. How many sites have a category is not counted."
 )
 KINDS = "The kinds of columns, and about where and how widely numbers lie."
 RISES = {

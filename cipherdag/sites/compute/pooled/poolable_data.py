@@ -30,6 +30,7 @@ from cipherdag.sites.compute.pooled.blur import Blur
 from cipherdag.sites.compute.pooled.described import (
     DescribedColumns,
     column_of,
+    levels_of,
     missing_in,
     rows_of,
     without_gaps,
@@ -88,7 +89,7 @@ class PoolableData:
     ) -> None:
         self._within = within
         self._ordered = ordered
-        self._levels = _levels(codes, len(categories))
+        self._levels = levels_of(codes, len(categories))
         self._all = codes, values
         if codes is not None and min_cell_size > 1:
             rows = len(codes)
@@ -106,7 +107,6 @@ class PoolableData:
         self._spend = spend or (lambda _tables: None)
         self._device = resolve_device(device)
         self._counted: DiscreteColumns | None = None
-        self._complete: SetLikelihoods | None = None
         self._expansions: dict[tuple[bytes, bytes], Expansion] = {}
 
     @property
@@ -362,16 +362,22 @@ class PoolableData:
         )
 
     def _likelihoods(self, question: LogLikelihoods) -> FloatVector:
-        from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+        from cipherdag.sites.compute.pooled.likelihoods import likelihoods_answer
 
         if question.n_variables != len(self._categories):
             raise MalformedMessageError("likelihoods of other columns than the site's schema has")
         self._spend(sum(question.counts))
-        if self._complete is None:
-            self._complete = SetLikelihoods(
-                self._codes, self._values, self._categories, self._device
-            )
-        return self._complete.answer(question.sets(), question.discount)
+        blur, whole = self._moves, self._within
+        within = whole._of_sets if blur is not None and whole is not None else None  # noqa: SLF001
+        return likelihoods_answer(question, self._of_sets, blur=blur, within=within)
+
+    @cached_property
+    def _of_sets(self) -> SetLikelihoods:
+        from cipherdag.sites.compute.pooled.likelihoods import SetLikelihoods
+
+        whole = None if self._within is None else self._within._codes  # noqa: SLF001
+        own = self._codes, self._values, self._categories, self._device
+        return SetLikelihoods(*own, least=self._min_cell_size, within=whole)
 
     def _followed(self, question: SurvivalCounts | HazardSteps | HazardSums) -> FloatVector:
         from cipherdag.sites.compute.pooled.followed_answers import followed_answer
@@ -388,10 +394,3 @@ class PoolableData:
                 self._codes, self._device, memory_bytes=DEFAULT_MEMORY // 2, levels=self._categories
             )
         return self._counted
-
-
-def _levels(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
-    if codes is None:
-        return np.ones(n_variables, dtype=np.int64)
-    highest: IndexArray = codes.max(axis=0, initial=0).astype(np.int64)
-    return highest + 1
