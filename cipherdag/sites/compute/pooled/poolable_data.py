@@ -198,15 +198,21 @@ class PoolableData:
         self._spend(len(positions) * (len(positions) + 1) // 2)
         sums = np.zeros(len(positions))
         products = np.zeros((len(positions),) * 2)
-        place = question.origin_array()
+        place, roots = question.origin_array(), None
         if question.centred and self.rows:
-            place = self._values[:, positions].mean(axis=0)
+            weights = self.blur.weights(self.rows) if self._min_cell_size > 1 else None
+            place = np.average(self._values[:, positions], axis=0, weights=weights)
+            roots = None if weights is None else np.sqrt(weights)[:, None]
         for start in range(0, self.rows, ROW_BLOCK):
-            block = self._values[start : start + ROW_BLOCK, positions] - place
+            taken = slice(start, start + ROW_BLOCK)
+            block = self._values[taken, positions] - place
             block = np.ldexp(block, -question.unit_array())
             if np.isnan(block).any():
                 raise MalformedMessageError("moments of a column in which the site misses values")
-            sums += block.sum(axis=0)
+            if roots is None:
+                sums += block.sum(axis=0)
+            else:  # about a weighted mean the weighted sum is 0
+                block *= roots[taken]
             products += block.T @ block
         upper = products[np.triu_indices(len(positions))]
         return np.concatenate([[float(self.rows)], sums, upper])
@@ -339,14 +345,10 @@ class PoolableData:
         self._spend(sum(tables.counts))
         least = max(self._min_cell_size, LEAST_STRATUM)
         within = None if self._within is None else self._within._columns()  # noqa: SLF001
+        own, blur = self._columns(), self._moves
         if cells is not None:
-            found = cells_answer(
-                cells, self._columns(), least=least, blur=self._moves, within=within
-            )
-            return cells.of(found)
-        return stratified_answer(
-            tables, self._columns(), least=least, blur=self._moves, within=within
-        )
+            return cells.of(cells_answer(cells, own, least=least, blur=blur, within=within))
+        return stratified_answer(tables, own, least=least, blur=blur, within=within)
 
     def _shares(self, question: SiteDifferences) -> FloatVector:
         from cipherdag.sites.compute.pooled.shares import share_summands
