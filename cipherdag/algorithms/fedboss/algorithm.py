@@ -93,9 +93,9 @@ class FedBOSS(Algorithm[FedBOSSOutcome, LearntGraph]):
         rows, or with `within_sites` the covariances within sites; of categories the tables, summed
         over the sites, of the sets of variables that the search looks at, and which of these some
         site withholds; with ``sites``, of columns with missing values, and of categories where a
-        site restricts small counts, the summed log likelihoods in the place of tables. A site sees
-        which sets are asked about. With
-        `bootstrap` all of it once more for every replicate.
+        site restricts small counts, the summed log likelihoods in the place of tables, which such
+        sites move (see `LogLikelihoods`). A site sees which sets are asked about. With `bootstrap`
+        all of it once more for every replicate.
     """
 
     name: ClassVar[str] = "fedboss"

@@ -34,10 +34,14 @@ POOLED = (
     "Of numbers, the means and covariances of all sites' rows together; of categories, the tables "
     "over all sites of the sets of variables that the search looks at."
 )
-CENTRED = "Of numbers, the covariances within sites, summed over them."
+CENTRED = (
+    "Of numbers, the covariances within sites, summed over them; a site that restricts small "
+    "counts weighs its rows by chance."
+)
 SITES = (
     "Of sets of variables, how well each site's own distribution explains its rows, summed over "
-    "the sites."
+    "the sites, to a sixteenth of a nat; a site that restricts small counts joins rare categories "
+    "and moves it by up to a nat. How many sites have a category is not counted."
 )
 KINDS = "The kinds of columns, and about where and how widely numbers lie."
 RISES = {

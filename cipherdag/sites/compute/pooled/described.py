@@ -268,6 +268,14 @@ def _few(count: int, least: int) -> bool:
     return 0 < count < least
 
 
+def levels_of(codes: NDArray[np.integer] | None, n_variables: int) -> IndexArray:
+    """Highest code + 1 of every column, at least 1, shape (n_variables,)."""
+    if codes is None:
+        return np.ones(n_variables, dtype=np.int64)
+    highest: IndexArray = codes.max(axis=0, initial=0).astype(np.int64)
+    return highest + 1
+
+
 def rows_of(codes: NDArray[np.integer] | None, values: NDArray[np.float64] | None) -> int:
     """Rows of a table of codes, of values, or of both."""
     array = values if codes is None else codes
