@@ -114,9 +114,11 @@ class SurvivalResult(SurvivalAnalysis, Run):
         Events at any time, and as many as the test within the sites expects; those in the bins, and
         None expected, where there is none.
         """
-        seen = [sum(own.events) for own in self.curves]
-        events = self.test.observed if self.test else seen
-        expected = self.test.expected if self.test else (None,) * len(seen)
+        events: list[float] = [sum(own.events) for own in self.curves]
+        expected: list[float | None] = [None] * len(events)
+        if self.test:
+            for k in self.test.groups or range(len(events)):
+                events[k], expected[k] = self.test.observed[k], self.test.expected[k]
         return [
             (name, own.sites, own.at_risk[0], int(d), e, *own.median)
             if own.told

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cipherdag.findings.conclusion import Report
 from cipherdag.findings.curves import MOST_SERIES, Curves, Series
+from cipherdag.questions.survival.counts import FEWEST_GROUPS
 
 if TYPE_CHECKING:
     from cipherdag.findings.survival import GroupCurve, SurvivalAnalysis
@@ -59,6 +60,13 @@ SUMS = (
 )
 
 
+FEW_OF_ALL = "too few sites, or fewer than half of those of a curve, tell of all groups"
+JOIN = (
+    "Join groups of few rows in the data, or leave their rows out, or ask sites whether they can "
+    "lower their min_cell_size."
+)
+
+
 def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
     """What the opened sums tell, with the steps of a Cox model or sums for one."""
     return (
@@ -75,7 +83,8 @@ def disclosed(*, steps: bool, sums: bool) -> tuple[str, ...]:
             "has a time below 0."
         ),
         (
-            "Where there are groups, and enough sites tell of all of theirs: over all sites the "
+            "Where there are groups: how many sites tell of all that may be compared. Where they "
+            "are enough, the curves of these groups are of these sites, and over them are told the "
             "events of each group at any time, how many are expected within the sites if groups do "
             "not differ, and their covariances. A site that restricts small counts tells what is "
             "expected to a sixteenth, and covariances moved by up to a fifth."
@@ -118,12 +127,19 @@ def _series(name: str, own: GroupCurve, edges: tuple[float, ...]) -> Series:
 def _warnings(found: SurvivalAnalysis) -> list[str]:
     said, left = [], found.not_told
     if left:
-        test = "" if found.test else ", and no test of the groups"
-        said.append(f"Too few sites tell of {', '.join(left)}, so there is no curve of it{test}.")
+        test = "the test leaves it out" if found.test else "no test of the groups"
+        told = f"so there is no curve of it, and {test}."
+        said.append(f"Too few sites tell of {', '.join(left)}, {told} {JOIN}")
+    if found.not_compared:
+        apart = ", ".join(found.not_compared)
+        said.append(f"The test leaves out {apart}, as {FEW_OF_ALL}. {JOIN}")
+    if found.test is None and sum(own.told for own in found.curves) >= FEWEST_GROUPS:
+        said.append(f"There is no test of the groups within the sites, as {FEW_OF_ALL}. {JOIN}")
     if any(own.told and own.sites < found.n_sites for own in found.curves):
         said.append(
             "Some sites tell nothing of some groups, as they have too few rows with the event, or "
-            "without: what is told is of the others."
+            "without, in these or in a group that they are compared with: what is told is of the "
+            "others."
         )
     if not any(sum(own.events) for own in found.curves):
         said.append("No row has the event within the bins of time: nothing can be compared.")
