@@ -114,6 +114,8 @@ class HazardModel:
         statistic: Twice the difference, chi-square; None where that is not known.
         dof: Its degrees of freedom.
         p_value: Chance of a larger one if no predictor matters.
+        few: Columns and places from 0 of the categories that too few sites have rows of, so that
+            nothing is told of the model.
     """
 
     sites: int
@@ -125,6 +127,7 @@ class HazardModel:
     statistic: float | None = None
     dof: int = 0
     p_value: float | None = None
+    few: tuple[tuple[str, int], ...] = ()
 
     @property
     def decisions(self) -> tuple[object, ...]:

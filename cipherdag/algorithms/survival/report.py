@@ -47,19 +47,21 @@ NO_MODEL = (
     "smaller count in a table of two among the event and the model's columns of categories."
 )
 STEPS = (
-    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
-    "the sums of their partial likelihoods, each with a hazard of its own, of the gradients and "
-    "Hessians, and so its coefficients over all sites."
+    "How many sites tell of the Cox model, and have rows of each category of its columns and of "
+    "each two; where they are enough, at each step towards its maximum the sums of their partial "
+    "likelihoods, each with a hazard of its own, of the gradients and Hessians, and so its "
+    "coefficients over all sites."
 )
 SUMS = (
-    "How many sites tell of the Cox model; where they are enough, at each step towards its maximum "
-    "sums over all sites of weights, of weighted columns and of products of these: of the rows at "
-    "risk in each public bin of time, and of those with the event there. By subtraction they tell "
-    "of the rows that end in a bin how many have each category, and about how numbers are "
-    "distributed; of few rows, each one's values."
+    "How many sites tell of the Cox model, and have rows of each category of its columns and of "
+    "each two; where they are enough, at each step towards its maximum sums over all sites of "
+    "weights, of weighted columns and of products of these: of the rows at risk in each public bin "
+    "of time, and of those with the event there. By subtraction they tell of the rows that end in "
+    "a bin how many have each category, and about how numbers are distributed; of few rows, each "
+    "one's values."
 )
-
-
+FEW_HAVE = "too few sites have rows of these categories, or of two of them:"
+JOIN_CATEGORIES = "Join them with others in the data, or leave their rows or columns out."
 FEW_OF_ALL = "too few sites, or fewer than half of those of a curve, tell of all groups"
 JOIN = (
     "Join groups of few rows in the data, or leave their rows out, or ask sites whether they can "
@@ -150,6 +152,9 @@ def _model_warnings(found: SurvivalAnalysis) -> list[str]:
     model = found.model
     if model is None:
         return []
+    if model.few:
+        named = ", ".join(f"{own} {found.category_name(own, code)}" for own, code in model.few)
+        return [f"There is no Cox model, as {FEW_HAVE} {named}. {JOIN_CATEGORIES}"]
     if not model.sites:
         return [NO_MODEL]
     said = []
